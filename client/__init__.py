@@ -1,0 +1,1 @@
+"""Connections, metadata, producer, consumer and admin for any Kafka-protocol cluster."""

@@ -1,0 +1,1 @@
+"""The broker: log, replication, groups, server."""

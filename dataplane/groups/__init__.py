@@ -1,0 +1,1 @@
+"""Consumer groups: the group state machine and the offsets store."""

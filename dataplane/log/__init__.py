@@ -1,0 +1,1 @@
+"""Partition logs on disk, in Kafka layout."""

@@ -1,0 +1,1 @@
+"""Replication of partitions: leader and follower cores, the fetcher between brokers."""

@@ -1,0 +1,1 @@
+"""Sockets, request routing, purgatory, and one handler module per API family."""

@@ -1,0 +1,1 @@
+"""Raft, the replicated cluster state, the controller and the metadata feed."""

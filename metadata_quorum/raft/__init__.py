@@ -1,0 +1,1 @@
+"""The Raft layer: the only importer of pysyncobj. It replicates opaque commands and keeps every one it acknowledged."""

@@ -1,0 +1,1 @@
+"""Wire formats: what bytes mean. No sockets, no clock, no asyncio."""

@@ -1,0 +1,1 @@
+"""Kafka messages declared as field tables, one file per API family."""

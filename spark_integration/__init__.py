@@ -1,0 +1,1 @@
+"""Spark sources and sinks (to come: see docs/SUPPORT.md)."""
