@@ -1,0 +1,1 @@
+"""Programs that measure Ottla, and the demo: real processes, real clients, recorded results."""
