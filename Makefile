@@ -1,0 +1,51 @@
+# `make demo` and `make test` need only Python >= 3.11 and make.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+TYPING := PYTHONPATH=.typing
+
+.PHONY: help venv demo test lint format clean
+help:
+	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
+	@echo "make test    lint, types, layering and the whole test suite"
+	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
+	@echo "make lint    ruff, mypy --strict and the import contracts"
+	@echo "make format  let ruff format the code"
+	@echo "make clean   remove $(VENV) and caches"
+
+venv: $(READY)
+
+$(READY): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "Ottla needs Python 3.11 or newer, and none was found. Name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Ottla needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" -V 2>&1)." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot create virtual environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { \
+	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
+	@echo "installing ottla and what demo, test and lint need into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,test,lint]'
+	@touch $@
+
+demo: venv
+	@$(BIN)/python -m benchmarks.flights_demo
+
+test: venv lint
+	$(BIN)/python -m pytest -n 2
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	$(TYPING) $(BIN)/lint-imports
+
+format: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
