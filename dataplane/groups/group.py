@@ -1,0 +1,601 @@
+"""One classic consumer group as a pure state machine (the group protocol of Kafka 0.9 to 4.x, KIP-62, KIP-345, KIP-394).
+
+The caller passes the time in milliseconds and a *ticket* for every request that may have to wait; methods
+return the replies that are due (`JoinReply`, `SyncReply`) and whether the group must be stored
+(`StoreGroup`). `Group.next_deadline_ms` says when `Group.tick` has something to do: sessions, the rebalance
+itself, members that never came back with their id, and members that joined but never synced all expire there.
+
+    EMPTY -> PREPARING_REBALANCE      a member joins
+    PREPARING_REBALANCE -> COMPLETING_REBALANCE   every member has joined, or the rebalance timeout passed
+    PREPARING_REBALANCE -> EMPTY      nobody was left when it passed
+    COMPLETING_REBALANCE -> STABLE    the leader's assignment is stored
+    COMPLETING_REBALANCE -> PREPARING_REBALANCE   a member joined, left or expired meanwhile
+    STABLE -> PREPARING_REBALANCE     the same
+    any -> DEAD                       the group is deleted or its coordinator moves away
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ...protocol.errors import ErrorCode, KafkaError
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a member that never completed a join may wait in one (its client may be gone)."""
+
+NO_GENERATION = -1
+
+
+class GroupState(Enum):
+    """Names as ListGroups and DescribeGroups report them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class Member:
+    """One member; `protocols` are (assignor name, subscription bytes) in the member's order of preference."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    session_deadline_ms: int = 0
+    join_ticket: object | None = None
+    sync_ticket: object | None = None
+    joined_once: bool = False
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        """The subscription this member sent with `protocol` (empty if it does not know it)."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """What a JoinGroup says; `require_known_id` is KIP-394 (version 4 and up), `skip_assignment` version 9."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    require_known_id: bool = False
+    can_skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """The answer to one JoinGroup; `members` (id, instance id, subscription) only goes to the leader."""
+
+    ticket: object
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """The answer to one SyncGroup."""
+
+    ticket: object
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Write the group's metadata to its log, then call `Group.stored` with the same generation."""
+
+    generation: int
+
+
+Effect = JoinReply | SyncReply | StoreGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Broker configuration: `group.min/max.session.timeout.ms`, `group.max.size`, `group.initial.rebalance.delay.ms`."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
+
+
+@dataclass(slots=True)
+class Group:
+    """A group and everything that decides about it. Invariant: `leader` is a member or None."""
+
+    group_id: str
+    limits: GroupLimits
+    new_member_id: Callable[[str], str]
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    state_changed_ms: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_ids: dict[str, int] = field(default_factory=dict)
+    unsynced: set[str] = field(default_factory=set)
+    join_deadline_ms: int | None = None
+    join_not_before_ms: int | None = None
+    sync_deadline_ms: int | None = None
+
+    # ------------------------------------------------------------ requests
+
+    def join(self, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
+        """Handle a JoinGroup; the reply may come now, with a later join, or from `tick`."""
+        refusal = self._refuse_join(request)
+        if refusal is not None:
+            return [JoinReply(ticket, refusal, request.member_id)]
+        if not request.member_id:
+            if request.instance_id is not None and request.instance_id in self.static_members:
+                return self._replace_static(request, ticket, now_ms)
+            return self._join_new(request, ticket, now_ms)
+        if request.member_id in self.pending_ids:
+            del self.pending_ids[request.member_id]
+            return self._add_member(request, request.member_id, ticket, now_ms)
+        fenced = self._fence(request.member_id, request.instance_id)
+        if fenced is not None:
+            return [JoinReply(ticket, fenced, request.member_id)]
+        return self._rejoin(self.members[request.member_id], request, ticket, now_ms)
+
+    def sync(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        ticket: object,
+        now_ms: int,
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+    ) -> list[Effect]:
+        """Handle a SyncGroup; followers wait until the leader's assignment is stored."""
+        error = self._check_member(member_id, instance_id, generation)
+        if error is None and (
+            (protocol_type is not None and protocol_type != self.protocol_type)
+            or (protocol is not None and protocol != self.protocol)
+        ):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if error is not None:
+            return [SyncReply(ticket, error)]
+        member = self.members[member_id]
+        if self.state is GroupState.STABLE:
+            self._touch(member, now_ms)
+            return [self._sync_reply(member, ticket)]
+        if self.state is not GroupState.COMPLETING_REBALANCE:
+            return [SyncReply(ticket, ErrorCode.REBALANCE_IN_PROGRESS)]
+        effects: list[Effect] = []
+        if member.sync_ticket is not None:
+            effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync_ticket = ticket
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self.sync_deadline_ms = None
+        if member_id == self.leader:
+            for each in self.members.values():
+                each.assignment = assignments.get(each.member_id, b"")
+            effects.append(StoreGroup(self.generation))
+        return effects
+
+    def stored(self, generation: int, error: ErrorCode, now_ms: int) -> list[Effect]:
+        """The write that a `StoreGroup` asked for ended; only the current generation's matters."""
+        if self.state is not GroupState.COMPLETING_REBALANCE or generation != self.generation:
+            return []
+        if error is not ErrorCode.NONE:
+            effects: list[Effect] = []
+            for member in self.members.values():
+                member.assignment = b""
+                if member.sync_ticket is not None:
+                    effects.append(SyncReply(member.sync_ticket, error))
+                    member.sync_ticket = None
+                    self._touch(member, now_ms)
+            return effects + self._prepare_rebalance(now_ms)
+        self._become(GroupState.STABLE, now_ms)
+        return self._answer_syncs(now_ms)
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Keep the session alive; the code tells the client to rejoin or that it is fenced."""
+        error = self._check_member(member_id, instance_id, generation)
+        if error is not None:
+            return error
+        self._touch(self.members[member_id], now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self, member_id: str, instance_id: str | None, now_ms: int
+    ) -> tuple[ErrorCode, list[Effect]]:
+        """A member goes; a static one may be named by its instance id alone."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        if not member_id and instance_id is not None:
+            member_id = self.static_members.get(instance_id, "")
+        elif member_id in self.pending_ids:
+            del self.pending_ids[member_id]
+            return ErrorCode.NONE, self._maybe_complete_join(now_ms)
+        fenced = self._fence(member_id, instance_id)
+        if fenced is not None:
+            return fenced, []
+        return ErrorCode.NONE, self._remove(member_id, now_ms)
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Whether this member may commit offsets (`generation` < 0: a consumer outside any group)."""
+        if generation < 0 and not member_id:
+            return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._check_member(member_id, instance_id, generation)
+        if error is not None:
+            return error
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self._touch(self.members[member_id], now_ms)
+        return ErrorCode.NONE
+
+    def kill(self, now_ms: int, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> list[Effect]:
+        """The group ends here (deleted, or led elsewhere): everyone who waits is told."""
+        effects: list[Effect] = []
+        for member in self.members.values():
+            if member.join_ticket is not None:
+                effects.append(JoinReply(member.join_ticket, error, member.member_id))
+            if member.sync_ticket is not None:
+                effects.append(SyncReply(member.sync_ticket, error))
+            member.join_ticket = member.sync_ticket = None
+        self._become(GroupState.DEAD, now_ms)
+        return effects
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due next; None if nothing is pending."""
+        deadlines = [m.session_deadline_ms for m in self.members.values() if self._expires(m)]
+        deadlines += self.pending_ids.values()
+        deadlines += [d for d in (self._join_due_ms(), self.sync_deadline_ms) if d is not None]
+        return min(deadlines, default=None)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Everything whose time has come."""
+        effects: list[Effect] = []
+        for member_id, deadline in list(self.pending_ids.items()):
+            if deadline <= now_ms:
+                del self.pending_ids[member_id]
+                effects += self._maybe_complete_join(now_ms)
+        for member in list(self.members.values()):
+            if member.member_id in self.members and self._expires(member) and member.session_deadline_ms <= now_ms:
+                effects += self._remove(member.member_id, now_ms)
+        if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
+            self.sync_deadline_ms = None
+            for member_id in sorted(self.unsynced):
+                if member_id in self.members:
+                    effects += self._remove(member_id, now_ms)
+        due = self._join_due_ms()
+        if due is not None and due <= now_ms:
+            effects += self._complete_join(now_ms)
+        return effects
+
+    # ------------------------------------------------------------ joining
+
+    def _refuse_join(self, request: JoinRequest) -> ErrorCode | None:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        low, high = self.limits.min_session_timeout_ms, self.limits.max_session_timeout_ms
+        if not low <= request.session_timeout_ms <= high:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if not request.protocol_type or not request.protocols:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        names = {name for name, _ in request.protocols}
+        others = [m for m in self.members.values() if m.member_id != request.member_id]
+        if self.members and request.protocol_type != self.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if others and not names & self._common_protocols(others):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.member_id not in self.members and self._is_full(request):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return None
+
+    def _is_full(self, request: JoinRequest) -> bool:
+        if request.instance_id is not None and request.instance_id in self.static_members:
+            return False
+        return len(self.members) >= self.limits.max_size
+
+    def _join_new(self, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
+        member_id = self.new_member_id(request.instance_id or request.client_id)
+        if request.require_known_id and request.instance_id is None:
+            self.pending_ids[member_id] = now_ms + request.session_timeout_ms
+            return [JoinReply(ticket, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
+        return self._add_member(request, member_id, ticket, now_ms)
+
+    def _add_member(
+        self, request: JoinRequest, member_id: str, ticket: object, now_ms: int
+    ) -> list[Effect]:
+        first = self.state is GroupState.EMPTY
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+        )
+        member.join_ticket = ticket
+        member.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        self.members[member_id] = member
+        if request.instance_id is not None:
+            self.static_members[request.instance_id] = member_id
+        self.protocol_type = request.protocol_type
+        if self.leader is None:
+            self.leader = member_id
+        if self.state is GroupState.PREPARING_REBALANCE:
+            if self.join_not_before_ms is not None and self.join_deadline_ms is not None:
+                # Members of a new group arrive one after another: wait a little longer for the next.
+                self.join_not_before_ms = min(
+                    now_ms + self.limits.initial_rebalance_delay_ms, self.join_deadline_ms
+                )
+            return self._maybe_complete_join(now_ms)
+        return self._prepare_rebalance(now_ms, initial=first)
+
+    def _rejoin(
+        self, member: Member, request: JoinRequest, ticket: object, now_ms: int
+    ) -> list[Effect]:
+        changed = member.protocols != request.protocols
+        effects: list[Effect] = []
+        if self.state is GroupState.COMPLETING_REBALANCE and not changed:
+            self._touch(member, now_ms)
+            return [self._join_reply(member, ticket)]
+        if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
+            self._touch(member, now_ms)
+            return [self._join_reply(member, ticket)]
+        if member.join_ticket is not None:
+            effects.append(JoinReply(member.join_ticket, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member.join_ticket = ticket
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return effects + self._maybe_complete_join(now_ms)
+        return effects + self._prepare_rebalance(now_ms)
+
+    def _replace_static(self, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
+        assert request.instance_id is not None
+        old_leader = self.leader
+        old = self.members.pop(self.static_members[request.instance_id])
+        effects = self._fence_waiters(old)
+        new_id = self.new_member_id(request.instance_id)
+        old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
+        same = old.metadata_for(self.protocol) == dict(request.protocols).get(self.protocol or "", b"")
+        old.protocols = request.protocols
+        old.session_timeout_ms = request.session_timeout_ms
+        old.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.members[new_id] = old
+        self.static_members[request.instance_id] = new_id
+        if old_leader not in self.members:
+            self.leader = new_id
+        if self.state is GroupState.STABLE and same and self._select_protocol() == self.protocol:
+            # KIP-345: a static member that comes back unchanged keeps its assignment without a rebalance.
+            self._touch(old, now_ms)
+            leads = self.leader == new_id
+            reply = self._join_reply(old, ticket, skip=leads and request.can_skip_assignment)
+            if leads and not request.can_skip_assignment:
+                reply = JoinReply(
+                    ticket, ErrorCode.NONE, new_id, self.generation, self.protocol_type, self.protocol,
+                    leader=old_leader or "",
+                )
+            return [*effects, reply, StoreGroup(self.generation)]
+        old.join_ticket = ticket
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return effects + self._maybe_complete_join(now_ms)
+        return effects + self._prepare_rebalance(now_ms)
+
+    def _fence_waiters(self, member: Member) -> list[Effect]:
+        effects: list[Effect] = []
+        if member.join_ticket is not None:
+            effects.append(JoinReply(member.join_ticket, ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+        if member.sync_ticket is not None:
+            effects.append(SyncReply(member.sync_ticket, ErrorCode.FENCED_INSTANCE_ID))
+        member.join_ticket = member.sync_ticket = None
+        return effects
+
+    # ------------------------------------------------------------ rebalancing
+
+    def _prepare_rebalance(self, now_ms: int, *, initial: bool = False) -> list[Effect]:
+        effects: list[Effect] = []
+        for member in self.members.values():
+            if member.sync_ticket is not None:
+                effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
+                member.sync_ticket = None
+                self._touch(member, now_ms)
+        self.unsynced.clear()
+        self.sync_deadline_ms = None
+        self._become(GroupState.PREPARING_REBALANCE, now_ms)
+        longest = max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        self.join_deadline_ms = now_ms + longest
+        delay = self.limits.initial_rebalance_delay_ms if initial else 0
+        self.join_not_before_ms = now_ms + min(delay, longest) if delay else None
+        return effects + self._maybe_complete_join(now_ms)
+
+    def _join_due_ms(self) -> int | None:
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return None
+        if self.join_not_before_ms is not None:
+            return self.join_not_before_ms
+        return self.join_deadline_ms
+
+    def _maybe_complete_join(self, now_ms: int) -> list[Effect]:
+        if self.state is not GroupState.PREPARING_REBALANCE or self.join_not_before_ms is not None:
+            return []
+        if self.pending_ids or any(m.join_ticket is None for m in self.members.values()):
+            return []
+        return self._complete_join(now_ms)
+
+    def _complete_join(self, now_ms: int) -> list[Effect]:
+        self.join_deadline_ms = self.join_not_before_ms = None
+        for member in [m for m in self.members.values() if m.join_ticket is None]:
+            if member.instance_id is None:
+                self._forget(member)
+            # A static member that is away keeps its place until its session ends (KIP-345).
+        self.generation += 1
+        if not any(m.join_ticket is not None for m in self.members.values()):
+            return self._complete_empty(now_ms)
+        if self.leader is None or self.members[self.leader].join_ticket is None:
+            self.leader = next(m.member_id for m in self.members.values() if m.join_ticket is not None)
+        self.protocol = self._select_protocol()
+        self._become(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.unsynced = set(self.members)
+        self.sync_deadline_ms = now_ms + max(m.rebalance_timeout_ms for m in self.members.values())
+        effects: list[Effect] = []
+        for member in self.members.values():
+            member.assignment = b""
+            if member.join_ticket is not None:
+                effects.append(self._join_reply(member, member.join_ticket))
+                member.join_ticket = None
+                member.joined_once = True
+                self._touch(member, now_ms)
+        return effects
+
+    def _complete_empty(self, now_ms: int) -> list[Effect]:
+        if self.members:  # only static members, all away: ask them again until their sessions end
+            longest = max(m.rebalance_timeout_ms for m in self.members.values())
+            self.join_deadline_ms = now_ms + longest
+            return []
+        self.protocol = self.leader = None
+        self._become(GroupState.EMPTY, now_ms)
+        return [StoreGroup(self.generation)]
+
+    def _remove(self, member_id: str, now_ms: int) -> list[Effect]:
+        member = self.members[member_id]
+        effects: list[Effect] = []
+        if member.join_ticket is not None:
+            effects.append(JoinReply(member.join_ticket, ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+        if member.sync_ticket is not None:
+            effects.append(SyncReply(member.sync_ticket, ErrorCode.UNKNOWN_MEMBER_ID))
+        self._forget(member)
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return effects + self._prepare_rebalance(now_ms)
+        return effects + self._maybe_complete_join(now_ms)
+
+    def _forget(self, member: Member) -> None:
+        del self.members[member.member_id]
+        self.unsynced.discard(member.member_id)
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def _answer_syncs(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for member in self.members.values():
+            if member.sync_ticket is not None:
+                effects.append(self._sync_reply(member, member.sync_ticket))
+                member.sync_ticket = None
+                self._touch(member, now_ms)
+        return effects
+
+    # ------------------------------------------------------------ small decisions
+
+    def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode | None:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        fenced = self._fence(member_id, instance_id)
+        if fenced is not None:
+            return fenced
+        return ErrorCode.ILLEGAL_GENERATION if generation != self.generation else None
+
+    def _fence(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        if instance_id is not None:
+            owner = self.static_members.get(instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return None if owner == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return None if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def _touch(self, member: Member, now_ms: int) -> None:
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
+
+    def _expires(self, member: Member) -> bool:
+        """Who waits for a join or a sync is alive by that, save one that has never been in a generation."""
+        if member.join_ticket is not None:
+            return not member.joined_once
+        return member.sync_ticket is None
+
+    def _common_protocols(self, members: Sequence[Member]) -> set[str]:
+        return set.intersection(*({name for name, _ in m.protocols} for m in members))
+
+    def _select_protocol(self) -> str:
+        """Every member votes for the first of its assignors that all of them know."""
+        members = list(self.members.values())
+        common = self._common_protocols(members)
+        votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
+        return votes.most_common(1)[0][0]
+
+    def _join_reply(self, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
+        leads = member.member_id == self.leader
+        listed = (
+            tuple((m.member_id, m.instance_id, m.metadata_for(self.protocol)) for m in self.members.values())
+            if leads
+            else ()
+        )
+        return JoinReply(
+            ticket, ErrorCode.NONE, member.member_id, self.generation, self.protocol_type, self.protocol,
+            self.leader or "", listed, skip,
+        )
+
+    def _sync_reply(self, member: Member, ticket: object) -> SyncReply:
+        return SyncReply(ticket, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+
+    def _become(self, state: GroupState, now_ms: int) -> None:
+        if state is self.state and state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.DEAD):
+            return
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"group {self.group_id}: {self.state.name} -> {state.name} is not a transition")
+        self.state = state
+        self.state_changed_ms = now_ms
+
+    def check_deletable(self) -> None:
+        """Raise KafkaError unless the group has no members."""
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} does not exist")
+        if self.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members")

@@ -1,0 +1,167 @@
+"""Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read ours.
+
+A key starts with its version: 0 and 1 are offset commits, 2 is group metadata. A null value is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...protocol.codec import decode, encode
+from ...protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ...protocol.record import decode_records, encode_batch
+from ...protocol.record_batch import batches
+from .group import Group, GroupLimits, GroupState, Member
+from .offsets import CommittedOffset, TopicPartition
+
+OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 3
+GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
+
+_version = struct.Struct(">h")
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """One partition's offset in one group; None is a tombstone."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's generation and members; None is a tombstone."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+def offset_record(record: OffsetRecord) -> KeyValue:
+    """Key and value of one offset commit."""
+    topic, partition = record.partition
+    key = OffsetCommitKey(group=record.group_id, topic=topic, partition=partition)
+    value = None
+    if (committed := record.committed) is not None:
+        value = _with_version(
+            OFFSET_VALUE_VERSION,
+            encode(
+                OffsetCommitValue(
+                    offset=committed.offset,
+                    leader_epoch=committed.leader_epoch,
+                    metadata=committed.metadata,
+                    commit_timestamp=committed.commit_time_ms,
+                ),
+                OFFSET_VALUE_VERSION,
+            ),
+        )
+    return _with_version(OFFSET_KEY_VERSION, encode(key, OFFSET_KEY_VERSION)), value
+
+
+def group_record(group: Group) -> KeyValue:
+    """Key and value that store a group as it is now; a dead one becomes a tombstone."""
+    key = _with_version(GROUP_KEY_VERSION, encode(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION))
+    if group.state is GroupState.DEAD:
+        return key, None
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=group.state_changed_ms,
+        members=[
+            GroupMetadataMember(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                rebalance_timeout=m.rebalance_timeout_ms,
+                session_timeout=m.session_timeout_ms,
+                subscription=m.metadata_for(group.protocol),
+                assignment=m.assignment,
+            )
+            for m in group.members.values()
+        ],
+    )
+    return key, _with_version(GROUP_VALUE_VERSION, encode(value, GROUP_VALUE_VERSION))
+
+
+def restore_group(
+    record: GroupRecord, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
+) -> Group:
+    """The group a record describes; every member's session starts anew."""
+    value = record.value
+    assert value is not None
+    group = Group(record.group_id, limits, new_member_id)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol, group.leader = value.protocol, value.leader
+    group.state_changed_ms = now_ms
+    for m in value.members:
+        member = Member(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            m.session_timeout,
+            m.rebalance_timeout,
+            ((value.protocol or "", bytes(m.subscription)),),
+            bytes(m.assignment),
+            now_ms + m.session_timeout,
+            joined_once=True,
+        )
+        group.members[member.member_id] = member
+        if member.instance_id is not None:
+            group.static_members[member.instance_id] = member.member_id
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    return group
+
+
+def batch_of(records: list[KeyValue], now_ms: int) -> bytearray:
+    """One uncompressed record batch, ready to append."""
+    return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
+
+
+def read_records(data: memoryview) -> Iterator[OffsetRecord | GroupRecord]:
+    """What whole batches say, in order; keys of versions this build does not know are passed over."""
+    for start, end, _header in batches(data):
+        for record in decode_records(data[start:end]):
+            if record.key is None:
+                continue
+            key, value = bytes(record.key), record.value
+            (version,) = _version.unpack_from(key)
+            if version <= OFFSET_KEY_VERSION:
+                yield _read_offset(key, version, value)
+            elif version == GROUP_KEY_VERSION:
+                yield _read_group(key, value)
+
+
+def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> OffsetRecord:
+    named = decode(OffsetCommitKey, key, version, 2)
+    partition = (named.topic, named.partition)
+    if value is None:
+        return OffsetRecord(named.group, partition, None)
+    stored = decode(OffsetCommitValue, value, _version.unpack_from(value)[0], 2)
+    committed = CommittedOffset(stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp)
+    return OffsetRecord(named.group, partition, committed)
+
+
+def _read_group(key: bytes, value: bytes | memoryview | None) -> GroupRecord:
+    named = decode(GroupMetadataKey, key, GROUP_KEY_VERSION, 2)
+    if value is None:
+        return GroupRecord(named.group, None)
+    return GroupRecord(named.group, decode(GroupMetadataValue, value, _version.unpack_from(value)[0], 2))
+
+
+def _with_version(version: int, body: bytes) -> bytes:
+    return _version.pack(version) + body

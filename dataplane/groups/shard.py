@@ -1,0 +1,271 @@
+"""The groups of one `__consumer_offsets` partition, on the broker that leads it.
+
+A shard runs the pure `Group` machines: it gives them the time, answers the tickets they hand back, keeps one
+timer per group, and writes what must survive to its log. Whatever is written counts once it lies below the
+high watermark; offsets become visible then, in the order of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .group import Effect, Group, GroupLimits, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .offsets import CommittedOffset, OffsetStore, TopicPartition
+from .records import (
+    GroupRecord,
+    KeyValue,
+    OffsetRecord,
+    batch_of,
+    group_record,
+    offset_record,
+    read_records,
+    restore_group,
+)
+
+JoinTicket = Callable[[JoinReply], None]
+SyncTicket = Callable[[SyncReply], None]
+
+
+class OffsetsLog(Protocol):
+    """One replicated partition of `__consumer_offsets`, as its leader sees it."""
+
+    def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
+        """Append one batch; `done` is called once, below the high watermark or with why not."""
+
+    def read_all(self) -> AsyncIterator[memoryview]:
+        """Whole batches from the log start to the log end, yielding to the loop in between."""
+
+
+def new_member_id(base: str) -> str:
+    """Member ids are unguessable: knowing one is what lets a client speak for a member."""
+    return f"{base}-{uuid.uuid4()}"
+
+
+class Shard:
+    """Groups, their offsets and their timers. Invariant: a group in `groups` is never DEAD."""
+
+    def __init__(self, log: OffsetsLog, limits: GroupLimits, now_ms: Callable[[], int]) -> None:
+        self._log, self._limits, self._now_ms = log, limits, now_ms
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.loaded = False
+        self.closed = False
+
+    # ------------------------------------------------------------ life
+
+    async def load(self) -> None:
+        """Replay the log. Until it is done every request is answered COORDINATOR_LOAD_IN_PROGRESS."""
+        stored: dict[str, GroupRecord] = {}
+        async for data in self._log.read_all():
+            if self.closed:
+                return
+            for record in read_records(data):
+                if isinstance(record, GroupRecord):
+                    stored[record.group_id] = record
+                elif record.committed is None:
+                    self.offsets.remove(record.group_id, record.partition)
+                else:
+                    self.offsets.put(record.group_id, record.partition, record.committed)
+        now = self._now_ms()
+        for group_id, record in stored.items():
+            if record.value is not None:
+                self.groups[group_id] = restore_group(record, self._limits, new_member_id, now)
+                self._set_timer(self.groups[group_id])
+        self.loaded = True
+
+    def close(self) -> None:
+        """Another broker leads this shard now: everyone waiting is sent there."""
+        self.closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for group in self.groups.values():
+            for effect in group.kill(self._now_ms()):
+                _answer(effect)
+        self.groups.clear()
+
+    # ------------------------------------------------------------ membership
+
+    def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:
+        """JoinGroup; a new group is made only for a member without an id."""
+        group = self.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                reply(JoinReply(reply, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            group = self.groups[group_id] = Group(group_id, self._limits, new_member_id)
+        self._perform(group, group.join(request, reply, self._now_ms()))
+
+    def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        protocol_type: str | None,
+        protocol: str | None,
+        reply: SyncTicket,
+    ) -> None:
+        """SyncGroup."""
+        group = self.groups.get(group_id)
+        if group is None:
+            reply(SyncReply(reply, ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        effects = group.sync(
+            member_id, instance_id, generation, assignments, reply, self._now_ms(), protocol_type, protocol
+        )
+        self._perform(group, effects)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Heartbeat; cheap: the timer is only moved when it fires."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, instance_id, generation, self._now_ms())
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        """One member of a LeaveGroup."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error, effects = group.leave(member_id, instance_id, self._now_ms())
+        self._perform(group, effects)
+        return error
+
+    # ------------------------------------------------------------ offsets
+
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Store offsets; `done` once they are visible, or with the reason why they will not be."""
+        group = self.groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                done(ErrorCode.ILLEGAL_GENERATION)
+                return
+            group = self.groups[group_id] = Group(group_id, self._limits, new_member_id)
+        error = group.check_commit(member_id, instance_id, generation, self._now_ms())
+        if error is not ErrorCode.NONE or not offsets:
+            done(error)
+            return
+
+        def written(outcome: ErrorCode) -> None:
+            if outcome is ErrorCode.NONE and not self.closed:
+                for partition, committed in offsets.items():
+                    self.offsets.put(group_id, partition, committed)
+            done(outcome)
+
+        self._write((offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), written)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: offsets in it must not be found by a later topic of the same name."""
+        gone = list(self.offsets.of_topic(topic))
+        for group_id, partition in gone:
+            self.offsets.remove(group_id, partition)
+        if gone:
+            tombstones = [offset_record(OffsetRecord(g, p, None)) for g, p in gone]
+            self._write(tombstones, lambda _outcome: None)
+
+    def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
+        """Remove a group without members, and its offsets (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
+        group = self.groups.get(group_id)
+        offsets = self.offsets.of_group(group_id)
+        if group is None and not offsets:
+            done(ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        tombstones: list[KeyValue] = [offset_record(OffsetRecord(group_id, p, None)) for p in offsets]
+        if group is not None:
+            try:
+                group.check_deletable()
+            except KafkaError as error:
+                done(error.code)
+                return
+            group.kill(self._now_ms())
+            del self.groups[group_id]
+            tombstones.append(group_record(group))
+        for partition in offsets:
+            self.offsets.remove(group_id, partition)
+        self._write(tombstones, done)
+
+    # ------------------------------------------------------------ effects
+
+    def _perform(self, group: Group, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, StoreGroup):
+                self._store(group, effect.generation)
+            else:
+                _answer(effect)
+        self._set_timer(group)
+
+    def _store(self, group: Group, generation: int) -> None:
+        def written(outcome: ErrorCode) -> None:
+            if not self.closed:
+                self._perform(group, group.stored(generation, outcome, self._now_ms()))
+
+        self._write([group_record(group)], written)
+
+    def _write(self, records: Iterable[KeyValue], done: Callable[[ErrorCode], None]) -> None:
+        self._log.append(batch_of(list(records), self._now_ms()), lambda error: done(_for_clients(error)))
+
+    # ------------------------------------------------------------ time
+
+    def _set_timer(self, group: Group) -> None:
+        """One timer per group, set no later than its next deadline; heartbeats do not touch it."""
+        deadline = group.next_deadline_ms
+        timer = self._timers.get(group.group_id)
+        if deadline is None or self.closed:
+            if timer is not None:
+                timer.cancel()
+                del self._timers[group.group_id]
+            return
+        loop = asyncio.get_running_loop()
+        delay_s = max(0, deadline - self._now_ms()) / 1e3
+        if timer is not None:
+            if not timer.cancelled() and timer.when() <= loop.time() + delay_s:
+                return
+            timer.cancel()
+        self._timers[group.group_id] = loop.call_later(delay_s, self._tick, group)
+
+    def _tick(self, group: Group) -> None:
+        self._timers.pop(group.group_id, None)
+        if self.groups.get(group.group_id) is group:
+            self._perform(group, group.tick(self._now_ms()))
+
+
+def _answer(effect: Effect) -> None:
+    if isinstance(effect, StoreGroup):
+        return
+    reply = effect.ticket
+    assert callable(reply)
+    reply(effect)
+
+
+_CLIENT_ERRORS = {
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+def _for_clients(error: ErrorCode) -> ErrorCode:
+    """What a failed write to the offsets log means to a group member, as Kafka maps it."""
+    return _CLIENT_ERRORS.get(error, error)
