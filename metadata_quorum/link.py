@@ -1,0 +1,258 @@
+"""An authenticated connection on the event loop: handshake, frames, bounded buffers, back-pressure.
+
+A :class:`Link` is the asyncio side of :mod:`ottla.protocol.handshake` and :mod:`ottla.protocol.frames`. It
+speaks to a :class:`LinkHandler` once the handshake is done; until then the other end gets one deadline and
+handshake-sized messages, nothing else. The role that a client names chooses the handler of its link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..protocol.frames import Buffer, Channel, FrameError
+from ..protocol.handshake import (
+    NONCE_BYTES,
+    ClientHandshake,
+    HandshakeError,
+    Identity,
+    Peer,
+    Role,
+    ServerHandshake,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class LinkHandler(Protocol):
+    """Who a ready link speaks to. All calls come from the event loop."""
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        """One frame arrived. An exception closes the link and is logged."""
+
+    def link_writable(self, link: Link) -> None:
+        """The send buffer has drained after :attr:`Link.writable` was false."""
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        """The link is gone; called once, and only if the handler was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """Bounds of one link. Above ``send_buffer_bytes_max`` waiting to be sent, the link is cut."""
+
+    payload_bytes_max: int = 64 << 20
+    send_buffer_high_bytes: int = 1 << 20
+    send_buffer_bytes_max: int = 128 << 20
+    handshake_timeout_ms: int = 3000
+
+
+class Link(asyncio.Protocol):
+    """One connection. ``choose_handler`` is called when the other end has proved itself; None refuses it."""
+
+    def __init__(
+        self,
+        handshake: ClientHandshake | ServerHandshake,
+        choose_handler: Callable[[Link], LinkHandler | None],
+        limits: LinkLimits = LinkLimits(),
+    ) -> None:
+        self._handshake = handshake
+        self._choose_handler = choose_handler
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._channel: Channel | None = None
+        self._handler: LinkHandler | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._close_reason: str | None = None
+        self._writable = True
+        self.last_received: float = self._loop.time()
+        """Loop time, in seconds, at which bytes last arrived."""
+        self.closed: asyncio.Future[str] = self._loop.create_future()
+        """Done, with the reason, when the connection is gone."""
+
+    @property
+    def peer(self) -> Peer:
+        """The authenticated other end. Raises :class:`RuntimeError` before the handshake is done."""
+        return self._handshake.peer
+
+    @property
+    def channel(self) -> Channel:
+        """The frames of this link, for deriving keys. Raises :class:`RuntimeError` before it is ready."""
+        return self._handshake.channel
+
+    @property
+    def ready(self) -> bool:
+        """Whether payloads may be sent."""
+        return self._channel is not None and self._close_reason is None
+
+    @property
+    def writable(self) -> bool:
+        """False while more than ``send_buffer_high_bytes`` wait: a polite sender pauses."""
+        return self._writable and self.ready
+
+    @property
+    def remote_address(self) -> str:
+        """``host:port`` of the other end, for messages to people."""
+        name = self._transport.get_extra_info("peername") if self._transport else None
+        return f"{name[0]}:{name[1]}" if name else "an unknown address"
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The asyncio transport, for reading its socket's properties."""
+        return self._transport
+
+    def send(self, *parts: Buffer) -> bool:
+        """Send one payload, given in parts. False when the link is gone or had to be cut."""
+        if not self.ready or self._transport is None or self._channel is None:
+            return False
+        if self._transport.get_write_buffer_size() > self._limits.send_buffer_bytes_max:
+            self.close(f"{self._limits.send_buffer_bytes_max} bytes are waiting to be sent", abort=True)
+            return False
+        self._transport.writelines(self._channel.seal(*parts))
+        return True
+
+    def pause_reading(self) -> None:
+        """Let the other end wait: no payload arrives until :meth:`resume_reading`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Undo :meth:`pause_reading`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self, reason: str, *, abort: bool = False) -> None:
+        """Close the connection; with ``abort`` what waits to be sent is dropped. Idempotent."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        if self._transport is not None:
+            if abort:
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.send_buffer_high_bytes)
+        self._deadline = self._loop.call_later(
+            self._limits.handshake_timeout_ms / 1000,
+            lambda: self.close("the handshake took too long", abort=True),
+        )
+        if isinstance(self._handshake, ServerHandshake):
+            transport.write(self._handshake.hello())
+
+    def data_received(self, data: bytes) -> None:
+        if self._close_reason is not None:
+            return
+        self.last_received = self._loop.time()
+        try:
+            if self._channel is None:
+                data = self._shake_hands(data)
+                if self._channel is None:
+                    return
+            self._deliver(self._channel.feed(data))
+        except (HandshakeError, FrameError) as error:
+            if isinstance(error, HandshakeError) and error.reply and self._transport is not None:
+                self._transport.write(error.reply)
+            self.close(str(error))
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Take handshake bytes; the result is what lies behind the handshake."""
+        assert self._transport is not None
+        answer = self._handshake.receive(data)
+        if answer:
+            self._transport.write(answer)
+        if not self._handshake.done:
+            return b""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._channel = self._handshake.channel
+        self._handler = self._choose_handler(self)
+        if self._handler is None:
+            self.close(f"node {self.peer.node_id} is not expected here")
+        return self._handshake.leftover
+
+    def _deliver(self, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            if self._handler is None or self._close_reason is not None:
+                return
+            try:
+                self._handler.payload_received(self, payload)
+            except Exception as error:
+                logger.exception(
+                    "closing the link to %s: its message could not be handled", self.remote_address
+                )
+                self.close(f"{type(error).__name__}: {error}", abort=True)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._handler is not None and self.ready:
+            self._handler.link_writable(self)
+
+    def eof_received(self) -> bool:
+        if self._close_reason is None:
+            during = "" if self._channel is not None else " during the handshake"
+            self._close_reason = f"the other end closed the connection{during}"
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._close_reason is None:
+            self._close_reason = str(error) if error else "the connection was closed"
+        handler, self._handler = self._handler, None
+        if not self.closed.done():
+            self.closed.set_result(self._close_reason)
+        if handler is not None:
+            handler.link_closed(self, self._close_reason)
+
+
+def server_link(
+    secret: bytes,
+    identity: Identity,
+    choose_handler: Callable[[Link], LinkHandler | None],
+    limits: LinkLimits = LinkLimits(),
+) -> Link:
+    """An accepting link: a protocol factory for ``loop.create_server``."""
+    handshake = ServerHandshake(secret, identity, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
+    return Link(handshake, choose_handler, limits)
+
+
+async def dial(
+    host: str,
+    port: int,
+    *,
+    secret: bytes,
+    identity: Identity,
+    role: Role,
+    handler: LinkHandler,
+    limits: LinkLimits = LinkLimits(),
+) -> Link:
+    """Connect and shake hands. Raises :class:`OSError` when either fails, with the reason."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def choose(_: Link) -> LinkHandler:
+        if not ready.done():
+            ready.set_result(None)
+        return handler
+
+    handshake = ClientHandshake(secret, identity, role, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
+    _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), host, port)
+    try:
+        await asyncio.wait((ready, link.closed), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        link.close("dialling was cancelled", abort=True)
+        raise
+    if not ready.done():
+        raise ConnectionError(f"{host}:{port}: {link.closed.result()}")
+    return link

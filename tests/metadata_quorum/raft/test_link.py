@@ -1,0 +1,176 @@
+"""Links on real sockets: who gets in, what closes a link, and that a slow reader is felt."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from ottla.metadata_quorum.link import Link, LinkHandler, LinkLimits, dial, server_link
+from ottla.protocol.handshake import Identity, Role
+
+SECRET = b"a secret of the cluster"
+SERVER = Identity(1, b"s" * 16, "c")
+CLIENT = Identity(2, b"c" * 16, "c")
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.payloads: asyncio.Queue[bytes] = asyncio.Queue()
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.writable = asyncio.Event()
+        self.link: Link | None = None
+        self.fail = False
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        if self.fail:
+            raise ValueError("not understood")
+        self.payloads.put_nowait(payload)
+
+    def link_writable(self, link: Link) -> None:
+        self.writable.set()
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        self.closed.set_result(reason)
+
+
+@asynccontextmanager
+async def serving(
+    choose: Callable[[Link], LinkHandler | None], limits: LinkLimits | None = None
+) -> AsyncIterator[int]:
+    loop = asyncio.get_running_loop()
+    links: list[Link] = []
+
+    def factory() -> Link:
+        links.append(server_link(SECRET, SERVER, choose, limits or LinkLimits()))
+        return links[-1]
+
+    server = await loop.create_server(factory, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        for link in links:
+            link.close("test is over", abort=True)
+        server.close()
+        await server.wait_closed()
+
+
+async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Link:
+    return await dial("127.0.0.1", port, secret=secret, identity=CLIENT, role=Role.BROKER, handler=handler)
+
+
+async def test_payloads_in_both_directions_and_the_role() -> None:
+    server_side, client_side = Recorder(), Recorder()
+
+    def choose(link: Link) -> LinkHandler:
+        assert link.peer.role is Role.BROKER
+        server_side.link = link
+        return server_side
+
+    async with serving(choose) as port:
+        link = await dialled(port, client_side)
+        assert link.send(b"one", b"-two")
+        assert await asyncio.wait_for(server_side.payloads.get(), 5) == b"one-two"
+        assert server_side.link is not None
+        server_side.link.send(b"back")
+        assert await asyncio.wait_for(client_side.payloads.get(), 5) == b"back"
+        link.close("enough")
+        assert "other end closed" in await asyncio.wait_for(server_side.closed, 5)
+        assert not link.send(b"too late")
+
+
+async def test_another_secret_gets_nowhere() -> None:
+    reached = False
+
+    def choose(link: Link) -> LinkHandler:
+        nonlocal reached
+        reached = True
+        return Recorder()
+
+    async with serving(choose) as port:
+        with pytest.raises(ConnectionError, match="closed the connection during the handshake"):
+            await dialled(port, Recorder(), b"another secret 12")
+    assert not reached
+
+
+async def test_a_node_that_is_not_expected_is_closed() -> None:
+    handler = Recorder()
+    async with serving(lambda link: None) as port:
+        await dialled(port, handler)
+        assert "closed" in await asyncio.wait_for(handler.closed, 5)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"\x80\x04\x95cos\nsystem\n(S'false'\ntR.",
+        struct.pack("<I", 0xFFFFFFFF) + b"x" * 100,
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["pickle", "huge length", "http"],
+)
+async def test_a_stranger_is_cut_off(noise: bytes) -> None:
+    async with serving(lambda link: pytest.fail("a stranger got in")) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(noise)
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+
+async def test_a_silent_connection_meets_the_handshake_deadline() -> None:
+    async with serving(lambda link: None, LinkLimits(handshake_timeout_ms=50)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+
+async def test_a_handler_that_raises_closes_its_link() -> None:
+    server_side, client_side = Recorder(), Recorder()
+    server_side.fail = True
+    async with serving(lambda link: server_side) as port:
+        link = await dialled(port, client_side)
+        link.send(b"?")
+        assert "not understood" in await asyncio.wait_for(server_side.closed, 5)
+        await asyncio.wait_for(client_side.closed, 5)
+
+
+async def test_back_pressure_is_felt_and_relieved() -> None:
+    server_side, client_side = Recorder(), Recorder()
+
+    def choose(link: Link) -> LinkHandler:
+        server_side.link = link
+        link.pause_reading()
+        return server_side
+
+    async with serving(choose) as port:
+        link = await dialled(port, client_side)
+        sent = 0
+        while link.writable:
+            assert link.send(bytes(1 << 18))
+            sent += 1
+            assert sent < 1000
+            await asyncio.sleep(0)
+        assert server_side.link is not None
+        server_side.link.resume_reading()
+        await asyncio.wait_for(client_side.writable.wait(), 10)
+        for _ in range(sent):
+            assert len(await asyncio.wait_for(server_side.payloads.get(), 10)) == 1 << 18
+
+
+async def test_a_reader_that_never_reads_is_cut() -> None:
+    limits = LinkLimits(send_buffer_high_bytes=1 << 16, send_buffer_bytes_max=1 << 20)
+    server_side, client_side = Recorder(), Recorder()
+
+    def choose(link: Link) -> LinkHandler:
+        server_side.link = link
+        return server_side
+
+    async with serving(choose, limits) as port:
+        link = await dialled(port, client_side)
+        link.pause_reading()
+        assert server_side.link is not None
+        sent = 0
+        while server_side.link.send(bytes(1 << 16)):
+            sent += 1
+            assert sent < 10_000
+        assert "waiting to be sent" in await asyncio.wait_for(server_side.closed, 5)
