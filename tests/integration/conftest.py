@@ -1,0 +1,58 @@
+"""One cluster of three quorum nodes and three brokers for all tests of stock clients.
+
+`OTTLA_TEST_CLUSTER=/path/to/cluster.json` runs them against a cluster that is already up, be it Ottla or
+Apache Kafka: that is how a doubt about what Kafka does is settled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import running_cluster
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Addresses of the shared cluster."""
+    if given := os.environ.get("OTTLA_TEST_CLUSTER"):
+        yield json.loads(Path(given).read_text())["bootstrap"]
+        return
+    with running_cluster(tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def create(admin: AdminClient, partitions: int) -> str:
+    """A topic with three replicas, all of them in sync."""
+    name = f"t{uuid.uuid4().hex[:10]}"
+    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(15)
+    deadline = time.monotonic() + 15
+    while True:
+        found = admin.list_topics(name, 10).topics[name].partitions.values()
+        if len(found) == partitions and all(p.leader >= 0 and len(p.isrs) == 3 for p in found):
+            return name
+        assert time.monotonic() < deadline, f"{name} is not in sync"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def new_topic(admin: AdminClient) -> str:
+    """A topic of three partitions."""
+    return create(admin, 3)
+
+
+@pytest.fixture
+def one_partition(admin: AdminClient) -> str:
+    return create(admin, 1)
