@@ -74,6 +74,8 @@ class Link(asyncio.Protocol):
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, when the connection is gone."""
+        self.closed_by_peer = False
+        """Whether the other end's FIN or RST ended it: never a timeout, a local error or our own close."""
 
     @property
     def peer(self) -> Peer:
@@ -200,6 +202,7 @@ class Link(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         if self._close_reason is None:
+            self.closed_by_peer = True
             during = "" if self._channel is not None else " during the handshake"
             self._close_reason = f"the other end closed the connection{during}"
         return False
@@ -208,6 +211,7 @@ class Link(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         if self._close_reason is None:
+            self.closed_by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
             self._close_reason = str(error) if error else "the connection was closed"
         handler, self._handler = self._handler, None
         if not self.closed.done():

@@ -1,0 +1,154 @@
+"""The metadata feed: what a quorum node keeps of the record stream, and snapshots for those who are further behind.
+
+Pure: no socket and no clock. `server` pushes what this module hands out.
+
+A metadata offset counts records: the record at offset o is the one that took the image from o to o + 1, and it is
+the same on every node, so a broker may move from one node to another without noticing.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+#: Records are short (tens of bytes), so this is some ten megabytes at most.
+DEFAULT_CAPACITY_RECORDS = 100_000
+DEFAULT_CAPACITY_BYTES = 32 * 1024 * 1024
+SNAPSHOT_CHUNK_BYTES = 256 * 1024
+
+Scope = frozenset[int] | None
+"""Which brokers a record is for; None is all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """One metadata record, encoded, and the brokers it is for."""
+
+    scope: Scope
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSlice:
+    """Records from `first_offset` on for one broker; after folding them its image stands at `end_offset`.
+
+    `end_offset - first_offset` exceeds `len(records)` by the records that were for other brokers.
+    """
+
+    first_offset: int
+    end_offset: int
+    records: list[bytes]
+
+
+class MetadataFeed:
+    """A ring of the last records, addressed by metadata offset.
+
+    Invariant: start_offset <= end_offset, and the ring holds exactly the records in between.
+    """
+
+    def __init__(
+        self,
+        start_offset: int = 0,
+        *,
+        capacity_records: int = DEFAULT_CAPACITY_RECORDS,
+        capacity_bytes: int = DEFAULT_CAPACITY_BYTES,
+    ) -> None:
+        self._entries: deque[FeedEntry] = deque()
+        self._bytes = 0
+        self._capacity_records = capacity_records
+        self._capacity_bytes = capacity_bytes
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+
+    def append(self, entries: Iterable[FeedEntry]) -> None:
+        """Adds the records of one applied command and forgets the oldest beyond the capacity."""
+        for entry in entries:
+            self._entries.append(entry)
+            self._bytes += len(entry.record)
+            self.end_offset += 1
+        while self._entries and (
+            len(self._entries) > self._capacity_records or self._bytes > self._capacity_bytes
+        ):
+            self._bytes -= len(self._entries.popleft().record)
+            self.start_offset += 1
+
+    def restart_at(self, offset: int) -> None:
+        """Empties the ring: the image jumped to `offset` by a snapshot (of this node's own Raft log)."""
+        self._entries.clear()
+        self._bytes = 0
+        self.start_offset = self.end_offset = offset
+
+    def covers(self, offset: int) -> bool:
+        """Whether a broker whose image stands at `offset` can go on from here without a snapshot.
+
+        An offset beyond the end is covered too: the broker has seen more than this node has applied, and waits.
+        """
+        return offset >= self.start_offset
+
+    def read(self, offset: int, broker_id: int, *, max_records: int, max_bytes: int) -> FeedSlice:
+        """What follows `offset` for this broker, at least one record if there is any.
+
+        Raises ValueError if the ring no longer covers the offset.
+        """
+        if not self.covers(offset):
+            raise ValueError(
+                f"metadata offset {offset} is older than the feed, which starts at {self.start_offset}"
+            )
+        records: list[bytes] = []
+        size = 0
+        position = offset
+        for entry in self._entries_from(offset):
+            if records and (len(records) >= max_records or size + len(entry.record) > max_bytes):
+                break
+            if entry.scope is None or broker_id in entry.scope:
+                records.append(entry.record)
+                size += len(entry.record)
+            position += 1
+        return FeedSlice(offset, position, records)
+
+    def _entries_from(self, offset: int) -> Iterator[FeedEntry]:
+        """Walks from the nearer end: subscribers are nearly always at the last few records."""
+        count = self.end_offset - offset
+        if count <= 0:
+            return iter(())
+        if count < 1024:
+            return (self._entries[index] for index in range(-count, 0))
+        return islice(self._entries, offset - self.start_offset, None)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSnapshot:
+    """Records that rebuild the image as it was at `end_offset`, in chunks ready to be sent to any number of brokers."""
+
+    end_offset: int
+    chunks: Sequence[Sequence[bytes]]
+
+
+class SnapshotBuilder:
+    """Packs encoded records into chunks, a slice of work at a time, so that the caller can yield in between."""
+
+    def __init__(
+        self, end_offset: int, records: Iterator[bytes], *, chunk_bytes: int = SNAPSHOT_CHUNK_BYTES
+    ) -> None:
+        self.end_offset = end_offset
+        self._records = records
+        self._chunk_bytes = chunk_bytes
+        self._chunks: list[list[bytes]] = []
+        self._chunk: list[bytes] = []
+        self._chunk_size = 0
+        self.finished: FeedSnapshot | None = None
+
+    def work(self, records: int) -> FeedSnapshot | None:
+        """Takes up to this many records; the snapshot once there are no more."""
+        for _ in range(records):
+            record = next(self._records, None)
+            if record is None:
+                self._chunks.append(self._chunk)
+                self.finished = FeedSnapshot(self.end_offset, self._chunks)
+                break
+            if self._chunk and self._chunk_size + len(record) > self._chunk_bytes:
+                self._chunks.append(self._chunk)
+                self._chunk, self._chunk_size = [], 0
+            self._chunk.append(record)
+            self._chunk_size += len(record)
+        return self.finished

@@ -1,0 +1,77 @@
+"""The record ring and the snapshots built beside it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, SnapshotBuilder
+
+scopes = st.none() | st.frozensets(st.integers(1, 3), min_size=1)
+entries = st.lists(st.builds(FeedEntry, scopes, st.binary(min_size=1, max_size=20)), max_size=60)
+
+
+@given(
+    entries,
+    st.integers(0, 100),
+    st.integers(1, 30),
+    st.integers(1, 3),
+    st.integers(1, 7),
+    st.integers(1, 60),
+)
+def test_reading_on_gives_every_record_of_the_broker_once(
+    history: list[FeedEntry], start: int, capacity: int, broker_id: int, max_records: int, max_bytes: int
+) -> None:
+    feed = MetadataFeed(start, capacity_records=capacity)
+    feed.append(history)
+    assert feed.end_offset == start + len(history)
+    assert feed.end_offset - feed.start_offset == min(capacity, len(history))
+    position, received = feed.start_offset, []
+    while position < feed.end_offset:
+        piece = feed.read(position, broker_id, max_records=max_records, max_bytes=max_bytes)
+        assert piece.first_offset == position < piece.end_offset
+        assert len(piece.records) <= max_records
+        received += piece.records
+        position = piece.end_offset
+    kept = history[len(history) - (feed.end_offset - feed.start_offset) :]
+    assert received == [e.record for e in kept if e.scope is None or broker_id in e.scope]
+
+
+def test_an_offset_before_the_ring_needs_a_snapshot_and_one_beyond_it_waits() -> None:
+    feed = MetadataFeed(capacity_bytes=30)
+    feed.append(FeedEntry(None, bytes(10)) for _ in range(5))
+    assert (feed.start_offset, feed.end_offset) == (2, 5)
+    assert not feed.covers(1)
+    with pytest.raises(ValueError, match="metadata offset 1"):
+        feed.read(1, 1, max_records=10, max_bytes=100)
+    assert feed.covers(9)
+    assert feed.read(9, 1, max_records=10, max_bytes=100).records == []
+
+
+def test_records_of_others_advance_the_offset() -> None:
+    feed = MetadataFeed()
+    feed.append([FeedEntry(frozenset({2}), b"x"), FeedEntry(frozenset({2}), b"y")])
+    piece = feed.read(0, 1, max_records=10, max_bytes=100)
+    assert (piece.records, piece.end_offset) == ([], 2)
+
+
+def test_a_jump_of_the_image_empties_the_ring() -> None:
+    feed = MetadataFeed()
+    feed.append([FeedEntry(None, b"x")])
+    feed.restart_at(70)
+    assert not feed.covers(1)
+    assert (feed.start_offset, feed.end_offset) == (70, 70)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=50), st.integers(1, 9), st.integers(1, 100))
+def test_a_snapshot_holds_all_records_in_bounded_chunks(
+    records: list[bytes], slice_size: int, chunk_bytes: int
+) -> None:
+    builder = SnapshotBuilder(9, iter(records), chunk_bytes=chunk_bytes)
+    turns = 1
+    while builder.work(slice_size) is None:
+        turns += 1
+    snapshot = builder.finished
+    assert snapshot is not None
+    assert turns == len(records) // slice_size + 1
+    assert [record for chunk in snapshot.chunks for record in chunk] == records
+    assert all(len(chunk) <= 1 or sum(map(len, chunk)) <= chunk_bytes for chunk in snapshot.chunks)
+    assert len(snapshot.chunks) >= 1

@@ -1,0 +1,152 @@
+"""Sessions by the leader's clock, and the datagrams that keep them alive."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ottla.metadata_quorum.liveness import (
+    Expiry,
+    ExpiryReason,
+    Heartbeat,
+    ProgressTable,
+    ReplicaProgress,
+    SessionTracker,
+)
+from ottla.protocol.liveness_datagrams import (
+    DatagramHeartbeat,
+    DatagramSeal,
+    InvalidDatagram,
+    Probe,
+    ProbeAnswer,
+)
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def beat(
+    broker_id: int = 1,
+    epoch: int = 7,
+    incarnation: bytes = A,
+    offset: int = 0,
+    loop_age_s: float = 0.0,
+    counter: int | None = None,
+) -> Heartbeat:
+    return Heartbeat(broker_id, epoch, incarnation, offset, loop_age_s, counter)
+
+
+def tracker() -> SessionTracker:
+    sessions = SessionTracker(timeout_s=3.0)
+    sessions.begin([(1, 7, A)], end_offset=0, now=100.0)
+    return sessions
+
+
+def test_a_new_leader_gives_every_broker_a_full_timeout() -> None:
+    sessions = tracker()
+    assert sessions.expired(103.0) == []
+    assert sessions.expired(103.1) == [Expiry(1, 7, ExpiryReason.SILENT)]
+    sessions.begin([(1, 7, A)], end_offset=0, now=200.0)
+    assert sessions.expired(203.0) == []
+
+
+def test_a_fresh_clock_is_no_sign_of_life() -> None:
+    sessions = tracker()
+    assert not sessions.is_live(1, 100.1)
+    assert sessions.heard(beat(), 0, 100.1)
+    assert sessions.is_live(1, 103.0)
+    assert not sessions.is_live(1, 103.2)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 6)), max_size=30))
+def test_a_session_lives_as_long_as_the_loop_turned_within_the_timeout(
+    steps: list[tuple[float, float]],
+) -> None:
+    sessions = tracker()
+    now = last_turn = 100.0
+    for pause, loop_age in steps:
+        now += pause
+        sessions.heard(beat(loop_age_s=loop_age), 0, now)
+        last_turn = max(last_turn, now - loop_age)
+        assert (sessions.expired(now) != []) == (now - last_turn > 3.0)
+
+
+def test_other_incarnations_epochs_and_replays_do_not_count() -> None:
+    sessions = tracker()
+    assert not sessions.heard(beat(incarnation=B), 0, 101.0)
+    assert not sessions.heard(beat(epoch=6), 0, 101.0)
+    assert not sessions.heard(beat(broker_id=2), 0, 101.0)
+    assert sessions.heard(beat(counter=5), 0, 101.0)
+    assert not sessions.heard(beat(counter=5), 0, 102.0)
+    assert not sessions.heard(beat(counter=4), 0, 102.0)
+    assert sessions.heard(beat(counter=6), 0, 102.0)
+
+
+def test_counters_outlive_a_change_of_leader() -> None:
+    sessions = tracker()
+    assert sessions.heard(beat(counter=9), 0, 101.0)
+    sessions.begin([(1, 7, A)], end_offset=0, now=110.0)
+    assert not sessions.heard(beat(counter=9), 0, 111.0)
+
+
+def test_a_new_registration_replaces_the_session() -> None:
+    sessions = tracker()
+    sessions.heard(beat(counter=50), 0, 101.0)
+    sessions.register(1, 9, B, end_offset=3, now=102.0)
+    assert not sessions.heard(beat(counter=51), 3, 102.5)
+    assert sessions.heard(beat(epoch=9, incarnation=B, counter=1), 3, 102.5)
+
+
+def test_an_image_that_lags_ends_the_session_and_catching_up_restores_it() -> None:
+    sessions = tracker()
+    for step in range(1, 92):
+        now = 100.0 + step / 8
+        sessions.heard(beat(offset=0), 5, now)
+        lagging = sessions.expired(now) == [Expiry(1, 7, ExpiryReason.LAGGING)]
+        assert lagging == (now - 100.0 > 10.0)
+    sessions.heard(beat(offset=5), 5, 112.0)
+    assert sessions.is_live(1, 112.0)
+
+
+def test_a_broker_that_follows_a_moving_end_does_not_lag() -> None:
+    sessions = tracker()
+    for step in range(1, 400):
+        sessions.heard(beat(offset=step * 10 - 3), step * 10, 100.0 + step / 10)
+        assert sessions.expired(100.0 + step / 10) == []
+
+
+def test_progress_of_the_asked_partitions_only() -> None:
+    table = ProgressTable()
+    one = ReplicaProgress(A, 0, 1, 3, 10)
+    newer = ReplicaProgress(A, 0, 1, 3, 12)
+    other = ReplicaProgress(B, 0, 2, 3, 9)
+    for progress in (one, other, newer):
+        table.note(progress)
+    assert table.of([(A, 0), (A, 1)]) == [newer]
+    table.forget([A])
+    assert table.of([(A, 0), (B, 0)]) == [other]
+
+
+DATAGRAMS = [
+    DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41),
+    Probe(B),
+    ProbeAnswer(B, 3, A),
+]
+
+
+@pytest.mark.parametrize("datagram", DATAGRAMS)
+def test_datagrams_survive_the_trip_and_nothing_else_does(datagram: DatagramHeartbeat) -> None:
+    seal = DatagramSeal(b"s" * 32, "cluster")
+    data = seal.encode(datagram)
+    assert seal.decode(data) == datagram
+    for position in range(len(data)):
+        broken = bytearray(data)
+        broken[position] ^= 1
+        with pytest.raises(InvalidDatagram):
+            seal.decode(bytes(broken))
+    for stranger in (DatagramSeal(b"t" * 32, "cluster"), DatagramSeal(b"s" * 32, "other")):
+        with pytest.raises(InvalidDatagram):
+            stranger.decode(data)
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_no_datagram(data: bytes) -> None:
+    with pytest.raises(InvalidDatagram):
+        DatagramSeal(b"s" * 32, "cluster").decode(data)
