@@ -1,0 +1,482 @@
+"""One client connection: bytes in, frames in place, replies out in request order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from .buffers import SMALLEST_BYTES, BufferPool
+from .handler import Request
+
+log = logging.getLogger(__name__)
+
+
+class SliceLike(Protocol):
+    """A byte range of a file that is sent from the page cache."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def fileno(self) -> int: ...
+    def release(self) -> None: ...
+
+
+Part: TypeAlias = bytes | bytearray | memoryview | SliceLike
+
+_SIZE = struct.Struct(">i")
+_IN_MEMORY = (bytes, bytearray, memoryview)
+# A request header has at least API key, version and correlation id.
+_SMALLEST_FRAME_BYTES = 8
+# What one connection may do per wake-up before the others have their turn.
+_RECEIVE_BYTES = 512 * 1024
+_SEND_BYTES = 4 * 1024 * 1024
+_FRAMES = 32
+# The first bytes of a frame are read into a buffer of the last frame's size, up to this.
+_LARGEST_GUESS_BYTES = 2 * 1024 * 1024
+# A larger frame gets room for what came plus this factor, so that a claim alone commits little memory.
+_GROWTH = 4
+_FIRST_GROWTH_BYTES = 64 * 1024
+_PARTS_PER_SEND = 64
+# What a queued slice is counted as against the limit of queued bytes.
+_SLICE_COST_BYTES = 256
+_CLOSE: tuple[Part, ...] = (b"close",)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may occupy. A connection over a limit is not read until it is under it again."""
+
+    request_max_bytes: int = 104_857_600
+    unanswered_requests_max: int = 128
+    queued_bytes_max: int = 1024 * 1024
+
+
+class Connection:
+    """A non-blocking socket on the event loop.
+
+    Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a frame, so
+    an idle connection has none. Requests are handed on as they arrive; replies leave in the order of the requests.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_close_callbacks",
+        "_corked",
+        "_end",
+        "_fd",
+        "_guess_bytes",
+        "_has_turn",
+        "_limits",
+        "_loop",
+        "_on_closed",
+        "_on_frame",
+        "_out",
+        "_pool",
+        "_queued_bytes",
+        "_reading",
+        "_requests",
+        "_sent",
+        "_socket",
+        "_start",
+        "_view",
+        "_writing",
+        "closed",
+        "half_closed",
+        "last_activity",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "starved",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        *,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        pool: BufferPool,
+        limits: ConnectionLimits,
+        on_frame: Callable[[Connection, memoryview], None],
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self._socket = sock
+        self._fd = sock.fileno()
+        self.peer_host, self.peer_port = peer
+        self.listener = listener
+        self._loop = loop
+        self._pool = pool
+        self._limits = limits
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self._close_callbacks: list[Callable[[], None]] | None = None
+        # Received and not yet handled is _view[_start:_end]. Invariant: no buffer means _start == _end == 0.
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._start = self._end = 0
+        self._guess_bytes = SMALLEST_BYTES
+        # Unanswered requests, and answered ones behind them, in the order they came.
+        self._requests: deque[Request] = deque()
+        # What is to be sent, and how much of its head was.
+        self._out: deque[Part] = deque()
+        self._sent = 0
+        # Bytes of memory that answers occupy, in _out and behind unanswered requests.
+        self._queued_bytes = 0
+        self._corked = self._writing = self._has_turn = False
+        self.closed = False
+        # The peer has sent its last byte; replies are still owed.
+        self.half_closed = False
+        # A frame has begun, but the buffer budget is used up.
+        self.starved = False
+        self.last_activity = loop.time()
+        self._reading = True
+        loop.add_reader(self._fd, self._on_readable)
+
+    def __str__(self) -> str:
+        return f"{self.peer_host}:{self.peer_port} on {self.listener}"
+
+    # What the server's sweep asks.
+
+    @property
+    def owes_replies(self) -> bool:
+        """Some request is unanswered."""
+        return bool(self._requests)
+
+    @property
+    def is_blocked_on_peer(self) -> bool:
+        """Replies are ready which the peer does not take."""
+        return self._writing
+
+    @property
+    def holds_large_buffer(self) -> bool:
+        """Part of a frame occupies more than the smallest buffer."""
+        return self._buffer is not None and len(self._buffer) > SMALLEST_BYTES
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that this connection occupies beyond itself: its receive buffer and its queued answers."""
+        return self._queued_bytes + (len(self._buffer) if self._buffer is not None else 0)
+
+    # Receiving.
+
+    def _on_readable(self) -> None:
+        if self._has_turn:
+            return  # complete frames are waiting in the buffer for their turn in this round of the loop
+        if not self._make_room():
+            self._starve()
+            return
+        limit = min(self._read_limit(), self._end + _RECEIVE_BYTES)
+        try:
+            received = self._socket.recv_into(self._view[self._end : limit])
+        except (BlockingIOError, InterruptedError):
+            self._give_back_if_empty()
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self._on_end_of_stream()
+            return
+        self._end += received
+        self.last_activity = self._loop.time()
+        self._handle_frames()
+
+    def _make_room(self) -> bool:
+        """Have a buffer with room for more of the frame at `_start`; False if the budget does not allow it."""
+        if self._buffer is None:
+            buffer = self._pool.acquire(self._guess_bytes) or self._pool.acquire(SMALLEST_BYTES)
+            assert buffer is not None, "the smallest buffers are always lent"
+            self._buffer, self._view = buffer, memoryview(buffer)
+            return True
+        held = self._end - self._start
+        needed = 4 + _SIZE.unpack_from(self._buffer, self._start)[0] if held >= 4 else 4
+        if self._start + needed <= len(self._buffer):
+            return True
+        if needed <= len(self._buffer):
+            self._view[:held] = self._view[self._start : self._end]
+        else:
+            larger = self._pool.acquire(min(needed, max(_GROWTH * held, _FIRST_GROWTH_BYTES)))
+            if larger is None:
+                # Room may be left for a part of the frame: no reason to wait yet.
+                self._view[:held] = self._view[self._start : self._end]
+                self._start, self._end = 0, held
+                return held < len(self._buffer)
+            view = memoryview(larger)
+            view[:held] = self._view[self._start : self._end]
+            self._pool.release(self._buffer)
+            self._buffer, self._view = larger, view
+        self._start, self._end = 0, held
+        return True
+
+    def _read_limit(self) -> int:
+        """Where to stop reading: at the end of a large frame, so that the next one need not be moved."""
+        assert self._buffer is not None
+        held = self._end - self._start
+        if held == 0:
+            return min(self._guess_bytes, len(self._buffer))
+        if held >= 4:
+            frame_end = self._start + 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
+            if frame_end - self._end >= SMALLEST_BYTES:
+                return min(frame_end, len(self._buffer))
+        return len(self._buffer)
+
+    def _handle_frames(self) -> None:
+        self._corked = True
+        handled = 0
+        while (held := self._end - self._start) >= 4 and not self._is_over_limits():
+            assert self._buffer is not None
+            size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
+            if not _SMALLEST_FRAME_BYTES <= size <= self._limits.request_max_bytes:
+                self._refuse_size(size)
+                return
+            if held < 4 + size:
+                break
+            if handled == _FRAMES:
+                self._has_turn = True
+                self._loop.call_soon(self._take_turn)
+                break
+            handled += 1
+            frame = self._view[self._start + 4 : self._start + 4 + size]
+            self._start += 4 + size
+            self._guess_bytes = min(max(4 + size, SMALLEST_BYTES), _LARGEST_GUESS_BYTES)
+            self._on_frame(self, frame)
+            if self.closed:
+                return
+        self._corked = False
+        self._give_back_if_empty()
+        if self._out:
+            self._send()
+        self._settle()
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        if not self.closed:
+            self._handle_frames()
+
+    def _give_back_if_empty(self) -> None:
+        if self._start == self._end and self._buffer is not None:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._buffer is not None:
+            self._pool.release(self._buffer)
+            self._buffer, self._view = None, memoryview(b"")
+            self._start = self._end = 0
+
+    def _starve(self) -> None:
+        self.starved = True
+        self._stop_reading()
+        self._pool.wait(self._feed)
+
+    def _feed(self) -> None:
+        """Buffers were given back: try again, in a turn of its own."""
+        if self.starved and not self.closed:
+            self.starved = False
+            self._loop.call_soon(self._settle)
+
+    def _refuse_size(self, size: int) -> None:
+        assert self._buffer is not None
+        start = bytes(self._view[self._start : self._start + 4])
+        guess = ""
+        if start[:2] == b"\x16\x03":
+            guess = " (this looks like TLS, which this listener does not speak)"
+        elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
+            guess = " (this looks like HTTP)"
+        log.warning(
+            "closing the connection of %s: a request of %d bytes, allowed are %d to %d, socket.request.max.bytes%s",
+            self, size, _SMALLEST_FRAME_BYTES, self._limits.request_max_bytes, guess,
+        )  # fmt: skip
+        self.close()
+
+    def _on_end_of_stream(self) -> None:
+        self.half_closed = True
+        self._give_back()
+        self._settle()
+
+    # Limits: whether to read on, decided after everything that changes the answer.
+
+    def _is_over_limits(self) -> bool:
+        return (
+            self._queued_bytes >= self._limits.queued_bytes_max
+            or len(self._requests) >= self._limits.unanswered_requests_max
+        )
+
+    def _settle(self) -> None:
+        """Read, handle what is held, or wait, or close: whatever is due now."""
+        if self.closed or self._has_turn:
+            return
+        if self.half_closed:
+            self._stop_reading()
+            if not self._requests and not self._out:
+                self.close()
+        elif self._is_over_limits():
+            self._stop_reading()
+        elif not self._reading and not self.starved:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+            if self._end - self._start >= 4:
+                self._has_turn = True
+                self._loop.call_soon(self._take_turn)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    # Answers.
+
+    def expect(self, request: Request) -> None:
+        """A request has come in; its answer will be the next in order."""
+        self._requests.append(request)
+
+    def answer(self, request: Request, parts: Sequence[Part]) -> None:
+        """The frame that answers a request, in parts; sent once all earlier requests are answered."""
+        if self.closed:
+            _release(parts)
+            return
+        if request.parts is not None:
+            raise RuntimeError(f"API {request.api_key} request {request.correlation_id} was answered twice")
+        request.parts = parts
+        for part in parts:
+            self._queued_bytes += len(part) if isinstance(part, _IN_MEMORY) else _SLICE_COST_BYTES
+        requests = self._requests
+        if requests[0] is not request:
+            return
+        while requests and (ready := requests[0].parts) is not None:
+            if ready is _CLOSE:
+                self._close_after_sending()
+                return
+            requests.popleft()
+            self._out.extend(ready)
+        if not self._corked:
+            self._send()
+            self._settle()
+
+    def close_after_replies(self, request: Request) -> None:
+        """Close instead of answering a request, once the answers to earlier requests have been handed to the socket."""
+        self.answer(request, _CLOSE)
+
+    def _close_after_sending(self) -> None:
+        # What the socket does not take at once is lost with the connection: the peer is being cut off.
+        self._send()
+        self.close()
+
+    # Sending.
+
+    def _send(self) -> None:
+        """Send what the socket takes, up to this connection's turn; the rest when it is writable."""
+        left = _SEND_BYTES
+        try:
+            while self._out and left > 0:
+                left -= self._send_some()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+        if self.closed:
+            return
+        if self._out and not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._on_writable)
+        elif not self._out and self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+
+    def _on_writable(self) -> None:
+        self._send()
+        self._settle()
+
+    def _send_some(self) -> int:
+        head = self._out[0]
+        if not isinstance(head, _IN_MEMORY):
+            if head.size == 0:
+                self._mark_sent(0)
+                return 0
+            sent = os.sendfile(self._fd, head.fileno(), head.position + self._sent, head.size - self._sent)
+            if sent == 0:
+                raise OSError("the file ends before the slice that was to be sent")
+        elif len(self._out) == 1:
+            sent = self._socket.send(memoryview(head)[self._sent :] if self._sent else head)
+        else:
+            buffers: list[bytes | bytearray | memoryview] = []
+            flags = 0
+            for part in self._out:
+                if not isinstance(part, _IN_MEMORY):
+                    flags = socket.MSG_MORE
+                    break
+                if len(buffers) == _PARTS_PER_SEND:
+                    break
+                buffers.append(part)
+            if self._sent:
+                buffers[0] = memoryview(head)[self._sent :]
+            sent = self._socket.sendmsg(buffers, (), flags)
+        self.last_activity = self._loop.time()
+        self._mark_sent(sent)
+        return sent
+
+    def _mark_sent(self, sent: int) -> None:
+        out = self._out
+        sent += self._sent
+        while out:
+            part = out[0]
+            if isinstance(part, _IN_MEMORY):
+                size = cost = len(part)
+            else:
+                size, cost = part.size, _SLICE_COST_BYTES
+            if sent < size:
+                break
+            sent -= size
+            out.popleft()
+            self._queued_bytes -= cost
+            if not isinstance(part, _IN_MEMORY):
+                part.release()
+            if sent == 0:
+                break
+        self._sent = sent
+
+    # The end.
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Have `callback()` called once when the connection is closed, at once if it is."""
+        if self.closed:
+            callback()
+        elif self._close_callbacks is None:
+            self._close_callbacks = [callback]
+        else:
+            self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """Close now: what was received and not handled, and what was not sent, is dropped."""
+        if self.closed:
+            return
+        self.closed = True
+        self._stop_reading()
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        self._socket.close()
+        self._give_back()
+        _release(self._out)
+        for request in self._requests:
+            _release(request.parts or ())
+        self._out.clear()
+        self._requests.clear()
+        self._queued_bytes = 0
+        for callback in self._close_callbacks or ():
+            callback()
+        self._close_callbacks = None
+        self._on_closed(self)
+
+
+def _release(parts: Sequence[Part] | deque[Part]) -> None:
+    for part in parts:
+        if not isinstance(part, _IN_MEMORY):
+            part.release()

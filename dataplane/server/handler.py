@@ -1,0 +1,189 @@
+"""What a handler is: a method registered for one API and a version range, and the request it is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.codec import encode_into
+from ...protocol.errors import KafkaError
+from ...protocol.messages.headers import response_header
+from ...protocol.schema import Message
+
+if TYPE_CHECKING:
+    from .connection import Connection, Part
+
+ErrorResponse = Callable[[Any, KafkaError], Message]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_REGISTRATION = "__ottla_handles__"
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    request_class: type[Message]
+    min_version: int
+    max_version: int
+    advertised_min_version: int
+    on_error: ErrorResponse | None
+
+
+def handles(
+    request_class: type[Message],
+    min_version: int,
+    max_version: int,
+    *,
+    advertise_from: int | None = None,
+    on_error: ErrorResponse | None = None,
+) -> Callable[[_Function], _Function]:
+    """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
+
+    The method takes `(request, message)`. A plain method returns the response, or None if it replies later through
+    the request, or never (acks=0); a coroutine method runs as a task and returns the response. `advertise_from` is a
+    lower first version for ApiVersions than the one really served. `on_error` builds the response for an error that
+    escapes the method, where the response has no error code of its own at the top.
+    """
+    first = min_version if advertise_from is None else advertise_from
+    registration = _Registration(request_class, min_version, max_version, first, on_error)
+
+    def register(function: _Function) -> _Function:
+        setattr(function, _REGISTRATION, registration)
+        return function
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered method, bound to its object."""
+
+    api_key: int
+    request_class: type[Message]
+    min_version: int
+    max_version: int
+    advertised_min_version: int
+    function: Callable[..., Any]
+    is_coroutine: bool
+    on_error: ErrorResponse | None
+
+
+class HandlerTable:
+    """All handlers of a server by API key; what is not in it is not supported, nor advertised."""
+
+    def __init__(self, *handler_objects: object) -> None:
+        self._handlers: dict[int, Handler] = {}
+        for handler_object in handler_objects:
+            self.add(handler_object)
+
+    def add(self, handler_object: object) -> None:
+        """Register every `@handles` method of an object. Two handlers of one API are a programming error."""
+        for _, method in inspect.getmembers(handler_object, callable):
+            registration: _Registration | None = getattr(method, _REGISTRATION, None)
+            if registration is None:
+                continue
+            api_key = int(registration.request_class.api_key)
+            if api_key in self._handlers:
+                raise ValueError(
+                    f"API key {api_key} is handled twice: {self._handlers[api_key].function}, {method}"
+                )
+            self._handlers[api_key] = Handler(
+                api_key=api_key,
+                request_class=registration.request_class,
+                min_version=registration.min_version,
+                max_version=registration.max_version,
+                advertised_min_version=registration.advertised_min_version,
+                function=method,
+                is_coroutine=inspect.iscoroutinefunction(method),
+                on_error=registration.on_error,
+            )
+
+    def get(self, api_key: int) -> Handler | None:
+        """The handler of an API, None if it is not supported."""
+        return self._handlers.get(api_key)
+
+    def __iter__(self) -> Iterator[Handler]:
+        """All handlers in the order of their API keys."""
+        return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
+
+
+class Request:
+    """One request of a client, and the place of its reply in the connection's order.
+
+    It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a connection that is
+    gone are dropped.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "parts",
+        "received_at",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        received_at: float,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        # Seconds on the event loop's clock.
+        self.received_at = received_at
+        # None until answered; then what the connection sends, nothing for acks=0.
+        self.parts: Sequence[Part] | None = None
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as the socket knows it."""
+        return self.connection.peer_host
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client connected to."""
+        return self.connection.listener
+
+    def reply(self, message: Message) -> None:
+        """Answer with a response, encoded at the version of the request."""
+        frame = bytearray(4)
+        frame += response_header(self.api_key, self.api_version, self.correlation_id)
+        encode_into(message, self.api_version, frame)
+        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+        self.connection.answer(self, (frame,))
+
+    def reply_parts(self, parts: Sequence[Part]) -> None:
+        """Answer with an encoded body in parts, which are sent without being copied or joined.
+
+        Slices of the log are released once sent, or at once if the connection is gone.
+        """
+        header = response_header(self.api_key, self.api_version, self.correlation_id)
+        size = len(header)
+        frame: list[Part] = [b""]
+        for part in parts:
+            part_size = len(part) if isinstance(part, bytes | bytearray | memoryview) else part.size
+            if part_size:
+                frame.append(part)
+                size += part_size
+            elif not isinstance(part, bytes | bytearray | memoryview):
+                part.release()
+        frame[0] = size.to_bytes(4, "big") + header
+        self.connection.answer(self, frame)
+
+    def no_reply(self) -> None:
+        """Finish a request that gets no answer (Produce with acks=0)."""
+        self.connection.answer(self, ())
+
+    def close_connection(self) -> None:
+        """Answer by closing the connection, after the replies to earlier requests, which are sent if they are ready."""
+        self.connection.close_after_replies(self)

@@ -1,0 +1,394 @@
+"""JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, OffsetCommit 1-9, OffsetFetch 1-9,
+DescribeGroups 0-5, ListGroups 0-5, DeleteGroups 0-2.
+
+Classic groups only; the KIP-848 protocol is not offered (docs/SUPPORT.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from ....protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ...groups.coordinator import GroupCoordinator
+from ...groups.group import JoinReply, JoinRequest, SyncReply
+from ...groups.offsets import CommittedOffset, TopicPartition
+from ...groups.shard import Shard
+from ..handler import Request, handles
+
+REQUIRE_MEMBER_ID_VERSION = 4
+SKIP_ASSIGNMENT_VERSION = 9
+UNSET = -1
+
+
+class GroupHandlers:
+    """The group APIs over the coordinator's shards."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        image: Callable[[], ClusterImage],
+        now_ms: Callable[[], int],
+        metadata_bytes_max: int,
+    ) -> None:
+        self._coordinator, self._image, self._now_ms = coordinator, image, now_ms
+        self._metadata_bytes_max = metadata_bytes_max
+
+    # ------------------------------------------------------------ membership
+
+    @handles(JoinGroupRequest, 0, 9)
+    def join_group(self, request: Request, message: JoinGroupRequest) -> None:
+        """Answered when the whole group has joined."""
+
+        def reply(result: JoinReply) -> None:
+            request.reply(
+                JoinGroupResponse(
+                    error_code=result.error,
+                    generation_id=result.generation,
+                    protocol_type=result.protocol_type,
+                    protocol_name=result.protocol if request.api_version >= 7 else result.protocol or "",
+                    leader=result.leader,
+                    skip_assignment=result.skip_assignment,
+                    member_id=result.member_id,
+                    members=[
+                        JoinGroupResponseMember(member_id=m, group_instance_id=i, metadata=data)
+                        for m, i, data in result.members
+                    ],
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            reply(JoinReply(reply, error.code, message.member_id))
+            return
+        rebalance_timeout_ms = message.rebalance_timeout_ms
+        joining = JoinRequest(
+            message.member_id,
+            message.group_instance_id,
+            request.client_id or "",
+            f"/{request.client_host}",
+            message.session_timeout_ms,
+            message.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+            message.protocol_type,
+            tuple((p.name, bytes(p.metadata)) for p in message.protocols),
+            require_known_id=request.api_version >= REQUIRE_MEMBER_ID_VERSION,
+            can_skip_assignment=request.api_version >= SKIP_ASSIGNMENT_VERSION,
+        )
+        shard.join(message.group_id, joining, reply)
+
+    @handles(SyncGroupRequest, 0, 5)
+    def sync_group(self, request: Request, message: SyncGroupRequest) -> None:
+        """Answered once the leader's assignment is stored."""
+
+        def reply(result: SyncReply) -> None:
+            request.reply(
+                SyncGroupResponse(
+                    error_code=result.error,
+                    protocol_type=result.protocol_type,
+                    protocol_name=result.protocol,
+                    assignment=result.assignment,
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            reply(SyncReply(reply, _loading_is_rebalance(error.code)))
+            return
+        shard.sync(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id,
+            {a.member_id: bytes(a.assignment) for a in message.assignments},
+            message.protocol_type,
+            message.protocol_name,
+            reply,
+        )
+
+    @handles(HeartbeatRequest, 0, 4)
+    def heartbeat(self, _request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            # While a shard is replayed its members are alive as far as anyone knows.
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+        code = shard.heartbeat(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id
+        )
+        return HeartbeatResponse(error_code=code)
+
+    @handles(LeaveGroupRequest, 0, 5)
+    def leave_group(self, request: Request, message: LeaveGroupRequest) -> LeaveGroupResponse:
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=error.code)
+        if request.api_version < 3:
+            return LeaveGroupResponse(error_code=shard.leave(message.group_id, message.member_id, None))
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=m.member_id,
+                    group_instance_id=m.group_instance_id,
+                    error_code=shard.leave(message.group_id, m.member_id, m.group_instance_id),
+                )
+                for m in message.members
+            ]
+        )
+
+    # ------------------------------------------------------------ offsets
+
+    @handles(OffsetCommitRequest, 1, 9)
+    def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
+        """Answered once the offsets are below the high watermark of their shard."""
+        accepted, errors = self._sort_commit(message)
+
+        def done(outcome: ErrorCode) -> None:
+            request.reply(
+                OffsetCommitResponse(
+                    topics=[
+                        OffsetCommitResponseTopic(
+                            name=topic.name,
+                            partitions=[
+                                OffsetCommitResponsePartition(
+                                    partition_index=p.partition_index,
+                                    error_code=errors.get((topic.name, p.partition_index), outcome),
+                                )
+                                for p in topic.partitions
+                            ],
+                        )
+                        for topic in message.topics
+                    ]
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            errors.clear()
+            done(error.code)
+            return
+        shard.commit(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id_or_member_epoch,
+            accepted,
+            done,
+        )
+
+    def _sort_commit(
+        self, message: OffsetCommitRequest
+    ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, ErrorCode]]:
+        topics, now = self._image().topics, self._now_ms()
+        accepted: dict[TopicPartition, CommittedOffset] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for topic in message.topics:
+            known = topics.get(topic.name)
+            for p in topic.partitions:
+                key = (topic.name, p.partition_index)
+                metadata = p.committed_metadata or ""
+                if known is None or p.partition_index not in known.partitions:
+                    errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif len(metadata.encode()) > self._metadata_bytes_max:
+                    errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    accepted[key] = CommittedOffset(
+                        p.committed_offset, p.committed_leader_epoch, metadata, now
+                    )
+        return accepted, errors
+
+    @handles(OffsetFetchRequest, 1, 9)
+    def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        if request.api_version < 8:
+            return self._fetch_one(message)
+        groups = []
+        for asked in message.groups:
+            wanted = None if asked.topics is None else {t.name: t.partition_indexes for t in asked.topics}
+            group = OffsetFetchResponseGroup(group_id=asked.group_id)
+            try:
+                shard = self._coordinator.shard_for(asked.group_id)
+            except KafkaError as error:
+                group.error_code = error.code
+            else:
+                group.topics = [
+                    OffsetFetchResponseTopics(
+                        name=name,
+                        partitions=[
+                            OffsetFetchResponsePartitions(
+                                partition_index=p,
+                                committed_offset=found.offset if found else UNSET,
+                                committed_leader_epoch=found.leader_epoch if found else UNSET,
+                                metadata=found.metadata if found else "",
+                            )
+                            for p, found in offsets
+                        ],
+                    )
+                    for name, offsets in _committed(shard, asked.group_id, wanted)
+                ]
+            groups.append(group)
+        return OffsetFetchResponse(groups=groups)
+
+    def _fetch_one(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Versions 1 to 7 ask for one group; version 1 has no error of its own, so each partition bears it."""
+        wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
+        try:
+            found_by_topic = _committed(
+                self._coordinator.shard_for(message.group_id), message.group_id, wanted
+            )
+            code = ErrorCode.NONE
+        except KafkaError as error:
+            found_by_topic = [(name, [(p, None) for p in ps]) for name, ps in (wanted or {}).items()]
+            code = error.code
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=p,
+                            committed_offset=found.offset if found else UNSET,
+                            committed_leader_epoch=found.leader_epoch if found else UNSET,
+                            metadata=found.metadata if found else "",
+                            error_code=code,
+                        )
+                        for p, found in offsets
+                    ],
+                )
+                for name, offsets in found_by_topic
+            ],
+        )
+
+    # ------------------------------------------------------------ administration
+
+    @handles(DescribeGroupsRequest, 0, 5)
+    def describe_groups(self, request: Request, message: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[self._describe(g) for g in message.groups])
+
+    def _describe(self, group_id: str) -> DescribedGroup:
+        try:
+            shard = self._coordinator.shard_for(group_id)
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+        group = shard.groups.get(group_id)
+        if group is None:
+            return DescribedGroup(group_id=group_id, group_state="Dead")
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=group.protocol or "",
+            members=[
+                DescribedGroupMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    member_metadata=m.metadata_for(group.protocol),
+                    member_assignment=m.assignment,
+                )
+                for m in group.members.values()
+            ],
+        )
+
+    @handles(ListGroupsRequest, 0, 5)
+    def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+        states = {s.lower() for s in message.states_filter}
+        types = {t.lower() for t in message.types_filter}
+        listed = []
+        for shard in self._coordinator.shards():
+            for group in shard.groups.values():
+                if states and group.state.value.lower() not in states:
+                    continue
+                if types and "classic" not in types:
+                    continue
+                listed.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type or "",
+                        group_state=group.state.value,
+                        group_type="classic",
+                    )
+                )
+        return ListGroupsResponse(groups=listed)
+
+    @handles(DeleteGroupsRequest, 0, 2)
+    def delete_groups(self, request: Request, message: DeleteGroupsRequest) -> None:
+        """Answered once the tombstones of every group are committed."""
+        results: dict[str, ErrorCode] = {}
+        names = list(dict.fromkeys(message.groups_names))
+
+        def done(group_id: str, code: ErrorCode) -> None:
+            results[group_id] = code
+            if len(results) == len(names):
+                rows = [DeletableGroupResult(group_id=g, error_code=results[g]) for g in names]
+                request.reply(DeleteGroupsResponse(results=rows))
+
+        if not names:
+            request.reply(DeleteGroupsResponse())
+        for group_id in names:
+            try:
+                shard = self._coordinator.shard_for(group_id)
+            except KafkaError as error:
+                done(group_id, error.code)
+            else:
+                shard.delete_group(group_id, lambda code, group_id=group_id: done(group_id, code))
+
+
+def _committed(
+    shard: Shard, group_id: str, wanted: dict[str, list[int]] | None
+) -> list[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
+    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's."""
+    if wanted is not None:
+        return [
+            (name, [(p, shard.offsets.get(group_id, (name, p))) for p in partitions])
+            for name, partitions in wanted.items()
+        ]
+    by_topic: dict[str, list[tuple[int, CommittedOffset | None]]] = {}
+    for (name, partition), committed in sorted(shard.offsets.of_group(group_id).items()):
+        by_topic.setdefault(name, []).append((partition, committed))
+    return list(by_topic.items())
+
+
+def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
+    """A SyncGroup that meets a loading coordinator starts over with a join, as in Kafka."""
+    return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code

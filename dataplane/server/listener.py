@@ -1,0 +1,106 @@
+"""A listening socket: accepts on the event loop, bounded, and survives running out of descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_ACCEPTS_PER_WAKE_UP = 64
+_PAUSE_SECONDS = 0.1
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class PortInUse(OSError):
+    """Another process listens on the configured address."""
+
+
+class Listener:
+    """One named listening address."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        accept: Callable[[Listener, socket.socket, tuple[str, int]], None],
+        *,
+        backlog: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Bind and listen, without accepting yet; port 0 picks a free one. Raises PortInUse or OSError."""
+        self.name = name
+        self._accept = accept
+        self._loop = loop
+        self._socket = _bind(name, host, port, backlog)
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        self._accepting = False
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        self._accepting = True
+        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """Stop listening; accepted connections live on."""
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def _on_readable(self) -> None:
+        for _ in range(_ACCEPTS_PER_WAKE_UP):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                log.warning("listener %s accepts no connections for now: %s", self.name, error.strerror)
+                self._pause()
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._accept(self, sock, (address[0], address[1]))
+
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._accepting = False
+        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self._socket.fileno() >= 0:
+            self.start()
+
+
+def _bind(name: str, host: str, port: int, backlog: int) -> socket.socket:
+    try:
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise OSError(f"listener {name}: the host {host!r} cannot be resolved: {error.strerror}") from error
+    family, _, _, _, address = addresses[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(address)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            message = (
+                f"listener {name}: port {port} on {host or 'all addresses'} is in use by another process"
+            )
+            raise PortInUse(error.errno, message) from error
+        raise OSError(
+            error.errno, f"listener {name}: cannot listen on {host}:{port}: {error.strerror}"
+        ) from error
+    return sock

@@ -1,0 +1,113 @@
+"""Requests parked until a condition or a deadline: one timer for all of them, and a cheap cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+_COMPACT_AT = 256
+
+
+class Parked:
+    """A parked request's place in the purgatory. Falsy once cancelled or expired."""
+
+    __slots__ = ("_on_expire", "_purgatory", "deadline")
+
+    def __init__(self, purgatory: Purgatory, deadline: float, on_expire: Callable[[], None]) -> None:
+        self._purgatory = purgatory
+        self.deadline = deadline
+        self._on_expire: Callable[[], None] | None = on_expire
+
+    def __lt__(self, other: Parked) -> bool:
+        return self.deadline < other.deadline
+
+    def __bool__(self) -> bool:
+        return self._on_expire is not None
+
+    def cancel(self) -> bool:
+        """Leave without expiring; True if it was still parked."""
+        if self._on_expire is None:
+            return False
+        self._on_expire = None
+        self._purgatory._cancelled()
+        return True
+
+    def _take(self) -> Callable[[], None] | None:
+        on_expire, self._on_expire = self._on_expire, None
+        return on_expire
+
+
+class Purgatory:
+    """Deadlines on the event loop.
+
+    Most parked requests are answered long before their deadline, so a cancelled entry stays in the heap until it comes
+    up or the dead outnumber the living, and the loop's timer is armed only for the earliest deadline.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._heap: list[Parked] = []
+        self._dead = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead
+
+    def park(self, deadline: float, on_expire: Callable[[], None]) -> Parked:
+        """Call `on_expire()` once at `deadline` (seconds on the loop's clock), never within this call."""
+        parked = Parked(self, deadline, on_expire)
+        heapq.heappush(self._heap, parked)
+        if deadline < self._armed_for:
+            self._arm(deadline)
+        return parked
+
+    def close(self) -> None:
+        """Forget everything that is parked; nothing expires any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heap.clear()
+        self._dead = 0
+        self._armed_for = float("inf")
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _cancelled(self) -> None:
+        self._dead += 1
+        if self._dead > _COMPACT_AT and self._dead * 2 > len(self._heap):
+            self._heap = [parked for parked in self._heap if parked]
+            heapq.heapify(self._heap)
+            self._dead = 0
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._armed_for = float("inf")
+        # The loop's clock has millisecond ticks: what falls due within the current one is due.
+        now = self._loop.time() + 0.001
+        due: list[Callable[[], None]] = []
+        while self._heap and self._heap[0].deadline <= now:
+            on_expire = heapq.heappop(self._heap)._take()
+            if on_expire is None:
+                self._dead -= 1
+            else:
+                due.append(on_expire)
+        for on_expire in due:
+            try:
+                on_expire()
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": "a parked request failed as it expired", "exception": error}
+                )
+        self._rearm()
+
+    def _rearm(self) -> None:
+        while self._heap and not self._heap[0]:
+            heapq.heappop(self._heap)
+            self._dead -= 1
+        if self._heap and self._heap[0].deadline < self._armed_for:
+            self._arm(self._heap[0].deadline)

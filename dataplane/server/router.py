@@ -1,0 +1,126 @@
+"""From a request frame to the handler registered for it, and from whatever goes wrong to the prescribed answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Any
+
+from ...protocol.codec import MalformedMessage, decode
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.api_versions import ApiVersionsRequest
+from ...protocol.messages.headers import decode_request_header
+from ...protocol.schema import Message
+from .connection import Connection
+from .handler import Handler, HandlerTable, Request
+from .handlers.api_versions import unsupported_version_response
+
+log = logging.getLogger(__name__)
+
+_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_API_VERSIONS = int(ApiVersionsRequest.api_key)
+
+
+class Router:
+    """Decodes request frames and calls handlers. Whatever a client sends, `dispatch` does not raise."""
+
+    def __init__(self, table: HandlerTable, loop: asyncio.AbstractEventLoop) -> None:
+        self._table = table
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request; `frame` is valid during this call only."""
+        api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        handler = self._table.get(api_key)
+        if handler is None:
+            log.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
+            connection.close()
+            return
+        now = self._loop.time()
+        if not handler.min_version <= api_version <= handler.max_version:
+            self._refuse_version(
+                connection, handler, Request(connection, api_key, api_version, correlation_id, None, now)
+            )
+            return
+        try:
+            header, offset = decode_request_header(frame)
+            # A task outlives the receive buffer.
+            body = bytes(frame[offset:]) if handler.is_coroutine else frame[offset:]
+            message = decode(handler.request_class, body, api_version)
+        except MalformedMessage as error:
+            log.warning(
+                "closing the connection of %s: %s version %d cannot be read: %s",
+                connection, handler.request_class.__name__, api_version, error,
+            )  # fmt: skip
+            connection.close()
+            return
+        request = Request(connection, api_key, api_version, correlation_id, header.client_id, now)
+        connection.expect(request)
+        if handler.is_coroutine:
+            task = self._loop.create_task(self._run(handler, request, message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        try:
+            response = handler.function(request, message)
+            if response is not None:
+                request.reply(response)
+        except Exception as error:
+            self._fail(handler, request, message, error)
+
+    def close(self) -> None:
+        """Cancel the handlers that still run."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _run(self, handler: Handler, request: Request, message: Message) -> None:
+        try:
+            request.reply(await handler.function(request, message))
+        except Exception as error:
+            self._fail(handler, request, message, error)
+
+    def _refuse_version(self, connection: Connection, handler: Handler, request: Request) -> None:
+        if handler.api_key == _API_VERSIONS:
+            # KIP-511: a client that is ahead of us learns our range from a body in version 0.
+            request.api_version = 0
+            connection.expect(request)
+            request.reply(unsupported_version_response(handler))
+            return
+        log.warning(
+            "closing the connection of %s: %s version %d, supported are %d to %d",
+            connection, handler.request_class.__name__, request.api_version, handler.min_version, handler.max_version,
+        )  # fmt: skip
+        connection.close()
+
+    def _fail(self, handler: Handler, request: Request, message: Message, error: Exception) -> None:
+        if not isinstance(error, KafkaError):
+            log.error(
+                "%s version %d of %s failed",
+                handler.request_class.__name__, request.api_version, request.connection, exc_info=error,
+            )  # fmt: skip
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if request.parts is not None:
+            return
+        try:
+            response = _error_response(handler, message, error)
+            if response is not None:
+                request.reply(response)
+                return
+        except Exception:
+            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+        request.close_connection()
+
+
+def _error_response(handler: Handler, message: Message, error: KafkaError) -> Message | None:
+    """The response that carries an error: the handler's own, or the top-level error code; None if there is no place."""
+    if handler.on_error is not None:
+        return handler.on_error(message, error)
+    response: Any = handler.request_class.response()
+    if not hasattr(response, "error_code"):
+        return None
+    response.error_code = int(error.code)
+    if hasattr(response, "error_message"):
+        response.error_message = error.message
+    return response  # type: ignore[no-any-return]

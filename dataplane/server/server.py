@@ -1,0 +1,143 @@
+"""The server: its listeners, its connections, and the watch over both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from dataclasses import dataclass, field
+
+from .buffers import BufferPool
+from .connection import Connection, ConnectionLimits
+from .handler import HandlerTable
+from .listener import Listener
+from .purgatory import Purgatory
+from .router import Router
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 1.0
+# A frame that does not move for so long gives its buffers up when others wait for them.
+_STALL_SECONDS = 5.0
+_HALF_CLOSED_SECONDS = 30.0
+_TRIM_EVERY_SWEEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Limits of a whole server."""
+
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    max_connections: int = 2_147_483_647
+    connections_max_idle_ms: int = 600_000
+    backlog: int = 512
+    # Memory for frames that have begun to arrive, over all connections.
+    receive_budget_bytes: int = 256 * 1024 * 1024
+
+
+class Server:
+    """Accepts connections and serves them with the handlers of a table."""
+
+    def __init__(
+        self,
+        table: HandlerTable,
+        config: ServerConfig | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.config = config or ServerConfig()
+        self._loop = loop or asyncio.get_running_loop()
+        self.pool = BufferPool(budget_bytes=self.config.receive_budget_bytes)
+        self.purgatory = Purgatory(self._loop)
+        self.router = Router(table, self._loop)
+        self.listeners: list[Listener] = []
+        self.connections: set[Connection] = set()
+        self._sweeps = 0
+        self._refused = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def listen(self, name: str, host: str, port: int) -> Listener:
+        """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
+        listener = Listener(name, host, port, self._accept, backlog=self.config.backlog, loop=self._loop)
+        self.listeners.append(listener)
+        return listener
+
+    def start(self) -> None:
+        """Begin to accept on every listener."""
+        for listener in self.listeners:
+            listener.start()
+        self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def stop_accepting(self) -> None:
+        """Close the listeners; connections go on."""
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
+
+    def close(self) -> None:
+        """Close the listeners and all connections, cancel running handlers and everything parked."""
+        self.stop_accepting()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.router.close()
+        self.purgatory.close()
+        for connection in list(self.connections):
+            connection.close()
+
+    def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self.connections) >= self.config.max_connections:
+            self._refused += 1
+            sock.close()
+            return
+        connection = Connection(
+            sock,
+            peer,
+            listener=listener.name,
+            loop=self._loop,
+            pool=self.pool,
+            limits=self.config.limits,
+            on_frame=self.router.dispatch,
+            on_closed=self.connections.discard,
+        )
+        self.connections.add(connection)
+
+    def _sweep(self) -> None:
+        """Once a second: close what is idle or stuck, and let the pool shrink."""
+        self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+        now = self._loop.time()
+        idle_since = now - self.config.connections_max_idle_ms / 1000
+        for connection in [c for c in self.connections if self._is_overdue(c, now, idle_since)]:
+            connection.close()
+        if self.pool.waiting:
+            self._free_buffers(now - _STALL_SECONDS)
+        self.pool.wake(self.pool.waiting)
+        self._sweeps += 1
+        if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
+            self.pool.trim()
+        if self._refused:
+            log.warning(
+                "refused %d connections: %d are open, max.connections is %d",
+                self._refused, len(self.connections), self.config.max_connections,
+            )  # fmt: skip
+            self._refused = 0
+
+    def _is_overdue(self, connection: Connection, now: float, idle_since: float) -> bool:
+        last = connection.last_activity
+        if connection.half_closed and last < now - _HALF_CLOSED_SECONDS:
+            return True
+        return last < idle_since and (connection.is_blocked_on_peer or not connection.owes_replies)
+
+    def _free_buffers(self, stalled_since: float) -> None:
+        """Others wait for buffers: close who holds large ones and sends nothing.
+
+        If those who wait hold all of them, one of these is closed so that the rest go on.
+        """
+        holding = [c for c in self.connections if c.holds_large_buffer and c.last_activity < stalled_since]
+        stalled = [c for c in holding if not c.starved]
+        if not stalled and holding:
+            stalled = [max(holding, key=lambda connection: connection.held_bytes)]
+        for connection in stalled:
+            log.warning(
+                "closing the connection of %s: its request stalls while others wait for memory", connection
+            )
+            connection.close()
