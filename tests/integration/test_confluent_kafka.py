@@ -157,7 +157,7 @@ def test_topics_are_created_described_grown_and_deleted(bootstrap: str, admin: A
         ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
     )
     admin.incremental_alter_configs([resource])[resource].result(10)
-    with pytest.raises(AssertionError, match="MSG_SIZE_TOO_LARGE|Message size too large"):
+    with pytest.raises(AssertionError, match=r"MSG_SIZE_TOO_LARGE|Message size too large"):
         produce(bootstrap, name, [b"x" * 5_000])
     admin.create_partitions([NewPartitions(name, 5)])[name].result(10)
     deadline = time.monotonic() + 10
