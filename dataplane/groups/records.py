@@ -18,7 +18,7 @@ from ...protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from ...protocol.record import decode_records, encode_batch
-from ...protocol.record_batch import batches
+from ...protocol.record_batch import walk_batches
 from .group import Group, GroupLimits, GroupState, Member
 from .offsets import CommittedOffset, TopicPartition
 
@@ -134,8 +134,8 @@ def batch_of(records: list[KeyValue], now_ms: int) -> bytearray:
 
 def read_records(data: memoryview) -> Iterator[OffsetRecord | GroupRecord]:
     """What whole batches say, in order; keys of versions this build does not know are passed over."""
-    for start, end, _header in batches(data):
-        for record in decode_records(data[start:end]):
+    for start, header in walk_batches(data):
+        for record in decode_records(data[start : start + header.size]):
             if record.key is None:
                 continue
             key, value = bytes(record.key), record.value

@@ -48,8 +48,12 @@ def new_member_id(base: str) -> str:
 class Shard:
     """Groups, their offsets and their timers. Invariant: a group in `groups` is never DEAD."""
 
-    def __init__(self, log: OffsetsLog, limits: GroupLimits, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, log: OffsetsLog, limits: GroupLimits, now_ms: Callable[[], int], commit_timeout_s: float = 5.0
+    ) -> None:
+        """`commit_timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._limits, self._now_ms = log, limits, now_ms
+        self._commit_timeout_s = commit_timeout_s
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
@@ -163,13 +167,11 @@ class Shard:
             done(error)
             return
 
-        def written(outcome: ErrorCode) -> None:
-            if outcome is ErrorCode.NONE and not self.closed:
-                for partition, committed in offsets.items():
-                    self.offsets.put(group_id, partition, committed)
-            done(outcome)
+        def show() -> None:
+            for partition, committed in offsets.items():
+                self.offsets.put(group_id, partition, committed)
 
-        self._write((offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), written)
+        self._write((offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), done, show)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: offsets in it must not be found by a later topic of the same name."""
@@ -218,8 +220,29 @@ class Shard:
 
         self._write([group_record(group)], written)
 
-    def _write(self, records: Iterable[KeyValue], done: Callable[[ErrorCode], None]) -> None:
-        self._log.append(batch_of(list(records), self._now_ms()), lambda error: done(_for_clients(error)))
+    def _write(
+        self,
+        records: Iterable[KeyValue],
+        done: Callable[[ErrorCode], None],
+        show: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Append records: `show` once they are committed, however late; `done` with the outcome or a timeout."""
+        late = False
+
+        def time_out() -> None:
+            nonlocal late
+            late = True
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        def written(error: ErrorCode) -> None:
+            timer.cancel()
+            if error is ErrorCode.NONE and not self.closed:
+                show()
+            if not late:
+                done(_for_clients(error))
+
+        timer = asyncio.get_running_loop().call_later(self._commit_timeout_s, time_out)
+        self._log.append(batch_of(list(records), self._now_ms()), written)
 
     # ------------------------------------------------------------ time
 

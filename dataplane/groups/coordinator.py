@@ -1,0 +1,101 @@
+"""Which groups this broker coordinates: the shards whose `__consumer_offsets` partition it leads.
+
+A group belongs to the partition that the hash of its id names. When that partition's leader changes, the new
+leader replays it and the old one sends its members away; nothing else moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .group import GroupLimits
+from .shard import OffsetsLog, Shard
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+log = logging.getLogger(__name__)
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java over UTF-16 units, as a signed 32-bit number."""
+    units = memoryview(text.encode("utf-16-be", "surrogatepass"))
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """The `__consumer_offsets` partition that holds a group, exactly as Kafka computes it."""
+    return (java_hash(group_id) & 0x7FFFFFFF) % partitions
+
+
+class GroupCoordinator:
+    """The shards led here, by partition number."""
+
+    def __init__(
+        self, limits: GroupLimits, now_ms: Callable[[], int], partition_count: Callable[[], int | None]
+    ) -> None:
+        self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
+        self._shards: dict[int, Shard] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+
+    def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
+        """This broker leads the partition now: replay it."""
+        self.resigned(partition)
+        shard = self._shards[partition] = Shard(offsets_log, self._limits, self._now_ms)
+        task = asyncio.get_running_loop().create_task(self._load(partition, shard))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    def resigned(self, partition: int) -> None:
+        """Another broker leads it now, or nobody."""
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def topic_deleted(self, topic: str) -> None:
+        """Offsets in a deleted topic go with it."""
+        for shard in self._shards.values():
+            if shard.loaded:
+                shard.forget_topic(topic)
+
+    def shard_for(self, group_id: str) -> Shard:
+        """The loaded shard of a group.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE before the offsets topic exists, NOT_COORDINATOR when
+        another broker leads it, COORDINATOR_LOAD_IN_PROGRESS while it is replayed, INVALID_GROUP_ID.
+        """
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        count = self._partition_count()
+        if count is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
+        partition = partition_for(group_id, count)
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{partition} is led elsewhere")
+        if not shard.loaded:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{partition} is being read"
+            )
+        return shard
+
+    def shards(self) -> Iterator[Shard]:
+        """Every loaded shard of this broker."""
+        return (shard for shard in self._shards.values() if shard.loaded)
+
+    def close(self) -> None:
+        """The broker stops."""
+        for partition in list(self._shards):
+            self.resigned(partition)
+
+    async def _load(self, partition: int, shard: Shard) -> None:
+        try:
+            await shard.load()
+        except (KafkaError, OSError) as error:
+            # The shard stays unloaded: its groups are told to wait until the partition moves or is mended.
+            log.error("cannot read %s-%d: %s", OFFSETS_TOPIC, partition, error)

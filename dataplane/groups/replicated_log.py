@@ -1,0 +1,47 @@
+"""A partition of `__consumer_offsets` as the shards use it: replicated appends, and a replay from the start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import walk_batches
+from ..replication.partition import Partition
+
+READ_BYTES = 256 * 1024
+"""How much is replayed before the loop has its turn."""
+
+
+class ReplicatedOffsetsLog:
+    """`OffsetsLog` over a partition that this broker leads."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
+        """Append with acks=all; `done` once it is below the high watermark, or with why it is not."""
+        try:
+            result = self._partition.append(memoryview(batch), required_acks=-1)
+        except KafkaError as error:
+            done(error.code)
+            return
+        self._partition.on_high_watermark(result.last_offset + 1, done)
+
+    async def read_all(self) -> AsyncIterator[memoryview]:
+        """Everything up to the log end: a new leader never truncates, so all of it will be committed."""
+        log = self._partition.log
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end:
+            piece = log.read(offset, READ_BYTES, end, at_least_one=True)
+            try:
+                data = os.pread(piece.fileno(), piece.size, piece.position)
+            finally:
+                piece.release()
+            if len(data) != piece.size or not data:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._partition} ends before {end}")
+            yield memoryview(data)
+            offset = max(header.next_offset for _, header in walk_batches(data))
+            await asyncio.sleep(0)
+
