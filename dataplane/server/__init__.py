@@ -1,8 +1,9 @@
 """Sockets, request routing, purgatory, and one handler module per API family.
 
-`Server` accepts connections and owns the receive buffers; a `Connection` cuts its byte stream into request frames
-in place and sends replies in request order; the `Router` decodes a frame and calls the handler registered for it with
-`@handles`. The one rule: a request's bytes live in a pooled buffer and are valid only until a plain handler returns.
+`Server` accepts connections and owns the receive buffers; a `Connection` cuts its byte stream into request
+frames in place and sends replies in request order; the `Router` decodes a frame and calls the handler
+registered for it with `@handles`. The one rule: a request's bytes live in a pooled buffer and are valid only
+until a plain handler returns.
 """
 
 from .buffers import BufferPool

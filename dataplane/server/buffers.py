@@ -20,9 +20,9 @@ def size_class(size_bytes: int) -> int:
 class BufferPool:
     """Lends `bytearray`s of power-of-two sizes.
 
-    Fresh buffers of 128 KB and more are mapped and faulted in by every allocation, so they are kept for reuse, up to
-    `keep_bytes`. `budget_bytes` bounds what is lent in total: beyond it `acquire` lends only the smallest size, so
-    that small requests still pass while peers that announced large ones wait.
+    Fresh buffers of 128 KB and more are mapped and faulted in by every allocation, so they are kept for
+    reuse, up to `keep_bytes`. `budget_bytes` bounds what is lent in total: beyond it `acquire` lends only the
+    smallest size, so that small requests still pass while peers that announced large ones wait.
     """
 
     def __init__(self, *, budget_bytes: int, keep_bytes: int = 32 * 1024 * 1024) -> None:

@@ -62,8 +62,9 @@ class ConnectionLimits:
 class Connection:
     """A non-blocking socket on the event loop.
 
-    Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a frame, so
-    an idle connection has none. Requests are handed on as they arrive; replies leave in the order of the requests.
+    Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a
+    frame, so an idle connection has none. Requests are handed on as they arrive; replies leave in the order
+    of the requests.
     """
 
     __slots__ = (
@@ -241,8 +242,6 @@ class Connection:
             if held < 4 + size:
                 break
             if handled == _FRAMES:
-                self._has_turn = True
-                self._loop.call_soon(self._take_turn)
                 break
             handled += 1
             frame = self._view[self._start + 4 : self._start + 4 + size]
@@ -292,7 +291,8 @@ class Connection:
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
             guess = " (this looks like HTTP)"
         log.warning(
-            "closing the connection of %s: a request of %d bytes, allowed are %d to %d, socket.request.max.bytes%s",
+            "closing the connection of %s: a request of %d bytes, "
+            "allowed are %d to %d (socket.request.max.bytes)%s",
             self, size, _SMALLEST_FRAME_BYTES, self._limits.request_max_bytes, guess,
         )  # fmt: skip
         self.close()
@@ -320,12 +320,21 @@ class Connection:
                 self.close()
         elif self._is_over_limits():
             self._stop_reading()
-        elif not self._reading and not self.starved:
-            self._reading = True
-            self._loop.add_reader(self._fd, self._on_readable)
-            if self._end - self._start >= 4:
+        elif not self.starved:
+            if not self._reading:
+                self._reading = True
+                self._loop.add_reader(self._fd, self._on_readable)
+            if self._holds_frame():
                 self._has_turn = True
                 self._loop.call_soon(self._take_turn)
+
+    def _holds_frame(self) -> bool:
+        """A whole frame, or a refusable size, waits in the buffer."""
+        held = self._end - self._start
+        if held < 4 or self._buffer is None:
+            return False
+        size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
+        return held >= 4 + size
 
     def _stop_reading(self) -> None:
         if self._reading:
@@ -362,7 +371,9 @@ class Connection:
             self._settle()
 
     def close_after_replies(self, request: Request) -> None:
-        """Close instead of answering a request, once the answers to earlier requests have been handed to the socket."""
+        """Close instead of answering a request, once the answers to earlier requests have been handed to the
+        socket.
+        """
         self.answer(request, _CLOSE)
 
     def _close_after_sending(self) -> None:
@@ -380,7 +391,8 @@ class Connection:
                 left -= self._send_some()
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError:
+        except OSError as error:
+            log.debug("closing the connection of %s: %s", self, error)
             self.close()
         if self.closed:
             return

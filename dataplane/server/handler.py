@@ -40,10 +40,11 @@ def handles(
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
-    The method takes `(request, message)`. A plain method returns the response, or None if it replies later through
-    the request, or never (acks=0); a coroutine method runs as a task and returns the response. `advertise_from` is a
-    lower first version for ApiVersions than the one really served. `on_error` builds the response for an error that
-    escapes the method, where the response has no error code of its own at the top.
+    The method takes `(request, message)`. A plain method returns the response, or None if it replies later
+    through the request, or never (acks=0); a coroutine method runs as a task and returns the response.
+    `advertise_from` is a lower first version for ApiVersions than the one really served. `on_error` builds
+    the response for an error that escapes the method, where the response has no error code of its own at the
+    top.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(request_class, min_version, max_version, first, on_error)
@@ -111,8 +112,8 @@ class HandlerTable:
 class Request:
     """One request of a client, and the place of its reply in the connection's order.
 
-    It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a connection that is
-    gone are dropped.
+    It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a connection
+    that is gone are dropped.
     """
 
     __slots__ = (
@@ -185,5 +186,7 @@ class Request:
         self.connection.answer(self, ())
 
     def close_connection(self) -> None:
-        """Answer by closing the connection, after the replies to earlier requests, which are sent if they are ready."""
+        """Answer by closing the connection, after the replies to earlier requests, which are sent if they are
+        ready.
+        """
         self.connection.close_after_replies(self)

@@ -41,8 +41,9 @@ class Parked:
 class Purgatory:
     """Deadlines on the event loop.
 
-    Most parked requests are answered long before their deadline, so a cancelled entry stays in the heap until it comes
-    up or the dead outnumber the living, and the loop's timer is armed only for the earliest deadline.
+    Most parked requests are answered long before their deadline, so a cancelled entry stays in the heap until
+    it comes up or the dead outnumber the living, and the loop's timer is armed only for the earliest
+    deadline.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

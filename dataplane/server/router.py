@@ -1,4 +1,6 @@
-"""From a request frame to the handler registered for it, and from whatever goes wrong to the prescribed answer."""
+"""From a request frame to the handler registered for it, and from whatever goes wrong to the prescribed
+answer.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,8 @@ class Router:
             return
         log.warning(
             "closing the connection of %s: %s version %d, supported are %d to %d",
-            connection, handler.request_class.__name__, request.api_version, handler.min_version, handler.max_version,
+            connection, handler.request_class.__name__, request.api_version,
+            handler.min_version, handler.max_version,
         )  # fmt: skip
         connection.close()
 
@@ -114,7 +117,9 @@ class Router:
 
 
 def _error_response(handler: Handler, message: Message, error: KafkaError) -> Message | None:
-    """The response that carries an error: the handler's own, or the top-level error code; None if there is no place."""
+    """The response that carries an error: the handler's own, or the top-level error code; None if there is no
+    place.
+    """
     if handler.on_error is not None:
         return handler.on_error(message, error)
     response: Any = handler.request_class.response()

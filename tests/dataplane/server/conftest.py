@@ -1,0 +1,93 @@
+"""A server of bare frames, for tests of connections, and a raw client to torment it with."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+import uvloop
+
+from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, Listener, Request
+
+
+@pytest.fixture(scope="session")
+def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
+    return uvloop.EventLoopPolicy()
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class FrameServer:
+    """Hands every frame to `on_frame(request, frame)`; frames here are opaque bytes of at least eight."""
+
+    def __init__(
+        self,
+        on_frame: Callable[[Request, memoryview], None],
+        *,
+        limits: ConnectionLimits | None = None,
+        budget_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.pool = BufferPool(budget_bytes=budget_bytes)
+        self.connections: set[Connection] = set()
+        self._limits = limits or ConnectionLimits()
+        self._on_frame = on_frame
+        self.listener = Listener("TEST", "127.0.0.1", 0, self._accept, backlog=512, loop=self.loop)
+        self.listener.start()
+
+    def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        self.connections.add(
+            Connection(
+                sock,
+                peer,
+                listener=listener.name,
+                loop=self.loop,
+                pool=self.pool,
+                limits=self._limits,
+                on_frame=self._dispatch,
+                on_closed=self.connections.discard,
+            )
+        )
+
+    def _dispatch(self, connection: Connection, body: memoryview) -> None:
+        request = Request(connection, 0, 0, 0, None, self.loop.time())
+        connection.expect(request)
+        self._on_frame(request, body)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.listener.port)
+
+    def close(self) -> None:
+        self.listener.close()
+        for connection in list(self.connections):
+            connection.close()
+
+
+def echo(request: Request, body: memoryview) -> None:
+    """Answer a frame with itself."""
+    request.connection.answer(request, (frame(bytes(body)),))
+
+
+@pytest.fixture
+def cleanup() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for a condition; fails after `seconds`."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not come true"
+        await asyncio.sleep(0.002)
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
