@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -20,13 +21,19 @@ from tests.cluster import running_cluster
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Addresses of the shared cluster."""
+def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """cluster.json of the shared cluster."""
     if given := os.environ.get("OTTLA_TEST_CLUSTER"):
-        yield json.loads(Path(given).read_text())["bootstrap"]
+        yield json.loads(Path(given).read_text())
         return
     with running_cluster(tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3) as cluster:
-        yield cluster.bootstrap
+        yield cluster.description
+
+
+@pytest.fixture(scope="session")
+def bootstrap(description: dict[str, Any]) -> str:
+    """Addresses of the shared cluster."""
+    return str(description["bootstrap"])
 
 
 @pytest.fixture(scope="session")
