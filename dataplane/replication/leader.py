@@ -168,11 +168,11 @@ class LeaderState:
         follower.fetched(offset, self.log_end_offset, now_ms, broker_epoch)
         return offset > self.high_watermark and self.advance(now_ms)
 
-    def still_watching(self, broker_id: int, at_ms: int) -> None:
-        """The follower's fetch session asked at `at_ms` for everything new, this partition among it, and was at
-        its end: that counts as a fetch there, though the session did not name it."""
+    def watched_until(self, broker_id: int, offset: int, at_ms: int) -> None:
+        """The follower, standing at `offset`, asked at `at_ms` for everything new of all it follows, and until
+        now there was nothing here: that counts as a fetch of this partition, though its request did not name it."""
         follower = self.followers.get(broker_id)
-        if follower is not None and follower.log_end_offset == self.log_end_offset:
+        if follower is not None and follower.log_end_offset == offset:
             follower.last_fetch_ms = max(follower.last_fetch_ms, at_ms)
             follower.caught_up_ms = max(follower.caught_up_ms, at_ms)
 

@@ -1,0 +1,434 @@
+"""One replica on this broker: its log, its role, and everybody who waits for it.
+
+The role is a `LeaderState` or a `FollowerState`; both are replaced by a new object for each leader epoch. Who
+waits is told in the same loop turn in which the log grows or the high watermark moves:
+
+- acknowledgements (acks=all) wait for the high watermark, in offset order;
+- consumers' parked fetches wait for the high watermark;
+- fetch sessions of followers watch the log end and the high watermark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
+from .leader import KnownBroker, LeaderState
+
+if TYPE_CHECKING:
+    from ...protocol.cluster_image import PartitionState
+    from ..log import AppendResult, PartitionLog
+
+Acknowledged = Callable[[ErrorCode], None]
+
+
+class Watcher(Protocol):
+    """A follower's fetch session, told about one partition it asked for."""
+
+    def records_arrived(self) -> None: ...
+    def high_watermark_moved(self) -> None: ...
+    def role_changed(self) -> None: ...
+
+
+class Reader(Protocol):
+    """A parked fetch of a consumer. `wake` is called once per registration and must not raise."""
+
+    def wake(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """What the topic's configuration says about replication."""
+
+    min_in_sync: int = 1
+    lag_time_max_ms: int = 30_000
+    durable_before_acknowledged: bool = False
+    """flush.messages=1: records count as acknowledged only once this replica has flushed them."""
+
+
+class Surroundings(Protocol):
+    """What a partition needs of the broker around it."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def brokers(self) -> Mapping[int, KnownBroker]: ...
+    def monotonic_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def flush(self, partition: Partition) -> None:
+        """Flush the log off the loop, then call `partition.flushed(offset)`."""
+
+    def progressed(self, partition: Partition) -> None:
+        """The log end moved; the next heartbeat tells the quorum."""
+
+
+class Partition:
+    """A replica of one partition. Invariant: log start offset <= high watermark <= log end offset."""
+
+    __slots__ = (
+        "_acknowledgements",
+        "_around",
+        "_flushed_offset",
+        "_follower_watermark",
+        "_readers",
+        "follower",
+        "index",
+        "leader",
+        "log",
+        "settings",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        around: Surroundings,
+        settings: ReplicationSettings,
+        high_watermark: int,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.settings = settings
+        self.leader: LeaderState | None = None
+        self.follower: FollowerState | None = None
+        self.watchers: dict[int, Watcher] = {}
+        self._around = around
+        self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self._flushed_offset = log.log_end_offset if not settings.durable_before_acknowledged else log.recovery_point
+        self._acknowledgements: deque[tuple[int, Acknowledged]] = deque()
+        self._readers: list[Reader] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.topic}-{self.index}>"
+
+    # What everybody may ask
+
+    @property
+    def high_watermark(self) -> int:
+        leader = self.leader
+        return self._follower_watermark if leader is None else leader.high_watermark
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """How far this replica acknowledges: a follower fetches from here."""
+        return self._flushed_offset if self.settings.durable_before_acknowledged else self.log.log_end_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the current role; -1 before the first."""
+        role = self.leader or self.follower
+        return -1 if role is None else role.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        role = self.leader or self.follower
+        return -1 if role is None else role.partition_epoch
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch of this log that is not above `epoch`, and where it ends."""
+        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
+
+    def leading(self, current_leader_epoch: int = -1) -> LeaderState:
+        """This replica's leadership, for a request that believes in `current_leader_epoch` (-1: it does not say).
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request is behind, UNKNOWN_LEADER_EPOCH if
+        this broker is (KIP-320).
+        """
+        leader = self.leader
+        if current_leader_epoch >= 0:
+            known = self.leader_epoch
+            if current_leader_epoch < known:
+                raise KafkaError(
+                    ErrorCode.FENCED_LEADER_EPOCH,
+                    f"{self.topic}-{self.index} is in leader epoch {known}, the request in {current_leader_epoch}",
+                )
+            if current_leader_epoch > known:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"{self.topic}-{self.index} is in leader epoch {known}, the request in {current_leader_epoch}",
+                )
+        if leader is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._around.broker_id} does not lead {self.topic}-{self.index}",
+            )
+        return leader
+
+    def check(self) -> None:
+        """Crash on a broken invariant."""
+        if self.leader is not None:
+            self.leader.check(self.log.log_start_offset)
+        elif not self.log.log_start_offset <= self._follower_watermark <= self.log.log_end_offset:
+            raise AssertionError(
+                f"{self!r}: log start {self.log.log_start_offset} <= high watermark {self._follower_watermark} "
+                f"<= log end {self.log.log_end_offset} does not hold"
+            )
+
+    # Roles
+
+    def become_leader(self, state: PartitionState) -> bool:
+        """Lead in `state.leader_epoch`, or take the newer partition epoch of the leadership there is.
+
+        The epoch is in the log before the first record of it. True if a new leadership began.
+        """
+        now_ms = self._around.monotonic_ms()
+        leader = self.leader
+        if leader is not None and leader.leader_epoch == state.leader_epoch:
+            if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
+                self._membership_changed(leader, now_ms)
+            return False
+        log = self.log
+        log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
+        watermark = self.high_watermark
+        self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.leader = leader = LeaderState(
+            broker_id=self._around.broker_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            brokers=self._around.brokers,
+            log_end_offset=log.log_end_offset,
+            durable_offset=self.acknowledged_offset,
+            high_watermark=watermark,
+            min_in_sync=self.settings.min_in_sync,
+            lag_time_max_ms=self.settings.lag_time_max_ms,
+            now_ms=now_ms,
+        )
+        leader.check(log.log_start_offset)
+        if leader.advance(now_ms):
+            self._watermark_moved()
+        if leader.durable_offset < leader.log_end_offset:
+            self._around.flush(self)
+        self._role_changed()
+        return True
+
+    def become_follower(self, state: PartitionState) -> bool:
+        """Follow `state.leader` (-1: nobody for now). True if the leader epoch is new to this replica."""
+        follower = self.follower
+        if follower is not None and follower.leader_epoch == state.leader_epoch:
+            self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
+            return False
+        watermark = self.high_watermark
+        self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._follower_watermark = watermark
+        self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
+        self._role_changed()
+        return True
+
+    def retire(self, error: ErrorCode) -> None:
+        """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting is
+        told `error`."""
+        watermark = self.high_watermark
+        self._leave_role(error)
+        self._follower_watermark = watermark
+        self._role_changed()
+
+    def _leave_role(self, error: ErrorCode) -> None:
+        self.leader = self.follower = None
+        waiting, self._acknowledgements = self._acknowledgements, deque()
+        for _, done in waiting:
+            done(error)
+
+    def _role_changed(self) -> None:
+        for watcher in list(self.watchers.values()):
+            watcher.role_changed()
+        self._wake_readers()
+
+    def reconfigure(self, settings: ReplicationSettings) -> None:
+        """Take new settings of the topic."""
+        if settings == self.settings:
+            return
+        if settings.durable_before_acknowledged and not self.settings.durable_before_acknowledged:
+            self._flushed_offset = self.log.log_end_offset
+        self.settings = settings
+        leader = self.leader
+        if leader is not None:
+            leader.min_in_sync = settings.min_in_sync
+            leader.lag_time_max_ms = settings.lag_time_max_ms
+            leader.durable_offset = self.acknowledged_offset
+            self._membership_changed(leader, self._around.monotonic_ms())
+
+    def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
+        if leader.advance(now_ms):
+            self._watermark_moved()
+        if leader.under_min_in_sync:
+            # What waits now is in the log but can no longer be acknowledged: its outcome is unknown.
+            waiting, self._acknowledgements = self._acknowledgements, deque()
+            for _, done in waiting:
+                done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    # Leading
+
+    def append(self, batches: memoryview, *, required_acks: int) -> AppendResult:
+        """Append what a producer sent (writable: offsets and the epoch are patched in place).
+
+        With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
+        then waits with `on_high_watermark(result.last_offset + 1, ...)`. KafkaError says why nothing was appended.
+        """
+        leader = self.leader
+        if leader is None:
+            leader = self.leading()
+        if required_acks == -1 and leader.under_min_in_sync:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
+                f"min.insync.replicas is {leader.effective_min_in_sync}",
+            )
+        log = self.log
+        around = self._around
+        result = log.append_as_leader(batches, leader.leader_epoch, around.wall_ms())
+        if result.duplicate:
+            return result
+        end = log.log_end_offset
+        if self.settings.durable_before_acknowledged:
+            moved = leader.appended(end, self._flushed_offset, around.monotonic_ms())
+            around.flush(self)
+        else:
+            moved = leader.appended(end, end, around.monotonic_ms())
+        for watcher in self.watchers.values():
+            watcher.records_arrived()
+        if moved:
+            self._watermark_moved()
+        around.progressed(self)
+        return result
+
+    def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
+        """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or with
+        the error that makes the outcome unknown. A deadline is the caller's: `done` may come after it."""
+        leader = self.leader
+        if leader is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.high_watermark >= offset:
+            done(ErrorCode.NONE)
+        elif not self._acknowledgements or self._acknowledgements[-1][0] <= offset:
+            self._acknowledgements.append((offset, done))
+        else:
+            # A duplicate waits for the offset of the original, which may lie below those already waiting.
+            place = sum(1 for waiting, _ in self._acknowledgements if waiting <= offset)
+            self._acknowledgements.insert(place, (offset, done))
+
+    def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
+        """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
+        leader = self.leader
+        if leader is not None and leader.fetched(broker_id, broker_epoch, offset, self._around.monotonic_ms()):
+            self._watermark_moved()
+
+    def advance(self) -> None:
+        """Look again whether the high watermark may move: time passed or a broker's state changed."""
+        leader = self.leader
+        if leader is not None and leader.advance(self._around.monotonic_ms()):
+            self._watermark_moved()
+
+    def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
+        """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said so first)."""
+        leader = self.leader
+        if leader is None or leader.leader_epoch != leader_epoch:
+            return
+        now_ms = self._around.monotonic_ms()
+        replicas = [self._around.broker_id, *leader.followers]
+        if leader.update(partition_epoch, isr, replicas, now_ms):
+            self._membership_changed(leader, now_ms)
+
+    def flushed(self, offset: int) -> None:
+        """Everything below `offset` is on the disk."""
+        if offset <= self._flushed_offset:
+            return
+        self._flushed_offset = min(offset, self.log.log_end_offset)
+        leader = self.leader
+        if (
+            leader is not None
+            and self.settings.durable_before_acknowledged
+            and leader.appended(self.log.log_end_offset, self._flushed_offset, self._around.monotonic_ms())
+        ):
+            self._watermark_moved()
+
+    def _watermark_moved(self) -> None:
+        leader = self.leader
+        if leader is None:
+            return
+        watermark = leader.high_watermark
+        self._follower_watermark = watermark
+        waiting = self._acknowledgements
+        while waiting and waiting[0][0] <= watermark:
+            waiting.popleft()[1](ErrorCode.NONE)
+        for watcher in self.watchers.values():
+            watcher.high_watermark_moved()
+        self._wake_readers()
+
+    def watch_reads(self, reader: Reader) -> None:
+        """Wake `reader` once, when the high watermark moves or the role changes."""
+        self._readers.append(reader)
+
+    def unwatch_reads(self, reader: Reader) -> None:
+        """Forget `reader`, if it is still registered."""
+        if reader in self._readers:
+            self._readers.remove(reader)
+
+    def _wake_readers(self) -> None:
+        if self._readers:
+            readers, self._readers = self._readers, []
+            for reader in readers:
+                reader.wake()
+
+    # Following
+
+    def append_fetched(
+        self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
+    ) -> None:
+        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset. Records
+        count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that waits for the
+        flush."""
+        if records is not None and len(records):
+            self.log.append_as_follower(records, self._around.wall_ms())
+            self._around.progressed(self)
+            if self.settings.durable_before_acknowledged:
+                self._around.flush(self)
+        end = self.log.log_end_offset
+        self._follower_watermark = follower_high_watermark(self._follower_watermark, leader_high_watermark, end)
+
+    def truncate_diverging(self, leader_end: EpochEnd) -> None:
+        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader epoch."""
+        log = self.log
+        offset = truncation_offset(leader_end, self.end_of_epoch(leader_end.epoch), log.log_end_offset)
+        self._truncated_to(max(offset, log.log_start_offset))
+
+    def _truncated_to(self, offset: int) -> None:
+        # Even where no record goes: an epoch this replica led without writing anything must go from its epochs.
+        self.log.truncate_to(offset)
+        self._around.progressed(self)
+        self._flushed_offset = min(self._flushed_offset, offset)
+        self._follower_watermark = min(self._follower_watermark, offset)
+
+    def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
+        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if not."""
+        log = self.log
+        offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
+        if offset is None:
+            return False
+        log.truncate_fully_and_start_at(offset)
+        self._follower_watermark = self._flushed_offset = offset
+        self._around.progressed(self)
+        return True
+
+
+def monotonic_ms() -> int:
+    """Milliseconds on a clock that never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,405 @@
+"""All replicas of this broker: creates and deletes them, gives them their roles as the cluster image says, and holds
+what they share (fetchers, fetch sessions, ISR updates, flushes, timers)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .fetch_values import PartitionKey
+from .fetcher import Fetchers, LinkSettings
+from .fetching import FetchLimits
+from .flusher import Flusher
+from .follower_sessions import FollowerSessions
+from .in_sync import Proposal
+from .isr_updates import IsrUpdates, Outcome
+from .leader import KnownBroker
+from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
+
+if TYPE_CHECKING:
+    from ...protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, TopicState
+    from ..log import LogConfig, PartitionLog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic's configuration, resolved against the broker's defaults."""
+
+    log: LogConfig
+    replication: ReplicationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasConfig:
+    """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the ISR is
+    looked at, too: every half of it."""
+
+    broker_id: int
+    inter_broker_listener: str
+    lag_time_max_ms: int = 30_000
+    watermark_checkpoint_interval_ms: int = 5_000
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    link: LinkSettings = field(default_factory=LinkSettings)
+
+
+class LogStore(Protocol):
+    """The logs of this broker, over all its data directories."""
+
+    def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
+        """The log there already is of this very topic, if any."""
+
+    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog: ...
+    def delete(self, topic: str, topic_id: bytes, index: int) -> None: ...
+    def high_watermark(self, topic: str, index: int) -> int:
+        """As of the last checkpoint; 0 if there is none."""
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None: ...
+
+
+class Progress(NamedTuple):
+    """How far a replica's log reaches: what an election of the member furthest along goes by."""
+
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    log_end_offset: int
+
+
+class RoleListener(Protocol):
+    """Told about leaderships of this broker, in the loop turn in which they change."""
+
+    def elected(self, partition: Partition) -> None: ...
+    def resigned(self, topic: str, index: int) -> None: ...
+
+
+SubmitIsr = Callable[[Sequence[tuple[Partition, Proposal]]], "asyncio.Future[Sequence[Outcome]]"]
+
+
+class Replicas:
+    """The replicas, by topic id and index. One writer: the event loop. Roles change only in `apply`."""
+
+    def __init__(
+        self,
+        config: ReplicasConfig,
+        logs: LogStore,
+        image: ClusterImage,
+        settings_of: Callable[[str], TopicSettings],
+        isr_updates: Callable[[Replicas], IsrUpdates],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.image = image
+        self._logs = logs
+        self._settings_of = settings_of
+        self._own_broker_epoch = broker_epoch
+        self._by_key: dict[PartitionKey, Partition] = {}
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._progressed: set[Partition] = set()
+        self._listeners: list[RoleListener] = []
+        self._timers: list[asyncio.TimerHandle] = []
+        self._loop = asyncio.get_running_loop()
+        self.sessions = FollowerSessions(self, self._loop)
+        self._flusher = Flusher(self._flushed, self.failed)
+        self._isr_updates = isr_updates(self)
+        self._fetchers = Fetchers(
+            config.broker_id, config.limits, config.link, self._endpoint_of, broker_epoch, self.failed
+        )
+
+    # Look-ups
+
+    def get(self, topic: str, index: int) -> Partition:
+        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, else UNKNOWN_TOPIC_OR_PARTITION."""
+        partition = self._by_name.get((topic, index))
+        if partition is None:
+            raise self._absent(self.image.topics.get(topic), topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is not known,
+        UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
+        partition = self._by_key.get((topic_id, index))
+        if partition is None:
+            topic = self.image.topics_by_id.get(topic_id)
+            raise self._absent(topic, topic_id.hex(), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return partition
+
+    def _absent(self, topic: TopicState | None, name: str, index: int, unknown: ErrorCode) -> KafkaError:
+        if topic is None:
+            return KafkaError(unknown, f"there is no topic {name}")
+        if index not in topic.partitions:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}")
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {self.config.broker_id} has no replica of {topic.name}-{index}",
+        )
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    # Surroundings of a partition, and what sessions need
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.broker_id
+
+    @property
+    def brokers(self) -> Mapping[int, KnownBroker]:
+        return self.image.brokers
+
+    def monotonic_ms(self) -> int:
+        return monotonic_ms()
+
+    def wall_ms(self) -> int:
+        return wall_ms()
+
+    def flush(self, partition: Partition) -> None:
+        self._flusher.request(partition)
+
+    def progressed(self, partition: Partition) -> None:
+        self._progressed.add(partition)
+
+    def broker_epoch_of(self, broker_id: int) -> int:
+        broker = self.image.brokers.get(broker_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    def follower_advanced(self, partition: Partition, broker_id: int) -> None:
+        if partition.leader is not None:
+            proposal = partition.leader.propose_expand(broker_id)
+            if proposal is not None:
+                self._isr_updates.propose(partition, proposal)
+
+    def _flushed(self, partition: Partition, offset: int) -> None:
+        partition.flushed(offset)
+        if partition.follower is not None:
+            self._fetchers.again(partition)
+
+    def _endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        wanted = self.config.inter_broker_listener
+        return next(
+            ((listener.host, listener.port) for listener in broker.listeners if listener.name == wanted), None
+        )
+
+    # What the quorum hears
+
+    def take_progress(self) -> list[Progress]:
+        """Replicas whose log end moved since the last call."""
+        moved, self._progressed = self._progressed, set()
+        return [self._progress(partition) for partition in moved]
+
+    def all_progress(self) -> list[Progress]:
+        """Every replica: for a new Raft leader, who knows nothing yet."""
+        return [self._progress(partition) for partition in self._by_key.values()]
+
+    def _progress(self, partition: Partition) -> Progress:
+        return Progress(
+            partition.topic_id,
+            partition.index,
+            partition.log.leader_epochs.latest_epoch,
+            partition.log.log_end_offset,
+        )
+
+    # The cluster image
+
+    def listen(self, listener: RoleListener) -> None:
+        """Hear of elections and resignations; leaderships that exist already are told at once."""
+        self._listeners.append(listener)
+        for partition in self._by_key.values():
+            if partition.leader is not None:
+                listener.elected(partition)
+
+    def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change of the image (already applied to it). New leaders take records when this returns."""
+        self.image = image
+        follow: list[tuple[TopicState, int, PartitionState]] = []
+        gone: list[Partition] = []
+        for topic_id, index in delta.partitions:
+            topic = image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partitions.get(index)
+            if topic is None or state is None or self.broker_id not in state.replicas:
+                partition = self._by_key.get((topic_id, index))
+                if partition is not None:
+                    gone.append(partition)
+            elif state.leader == self.broker_id:
+                self._lead(topic, index, state)
+            else:
+                follow.append((topic, index, state))
+        for topic, index, state in follow:
+            self._follow(topic, index, state)
+        for topic_id in delta.removed_topics:
+            gone.extend(partition for key, partition in self._by_key.items() if key[0] == topic_id)
+        for partition in gone:
+            self._remove(partition)
+        for broker_id in delta.brokers:
+            self._broker_changed(broker_id)
+        if delta.configs:
+            self.reconfigure()
+
+    def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        partition = self._replica(topic, index)
+        if partition is None:
+            return
+        self._fetchers.forget(partition)
+        if partition.become_leader(state):
+            log.info("%r: leader in epoch %d", partition, state.leader_epoch)
+            for listener in self._listeners:
+                listener.elected(partition)
+        else:
+            self._look_at_isr(partition)
+
+    def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        partition = self._replica(topic, index)
+        if partition is None:
+            return
+        led = partition.leader is not None
+        if not partition.become_follower(state):
+            return
+        if led:
+            for listener in self._listeners:
+                listener.resigned(topic.name, index)
+        if state.leader < 0:
+            self._fetchers.forget(partition)
+        else:
+            self._fetchers.follow(partition, state.leader)
+
+    def _replica(self, topic: TopicState, index: int) -> Partition | None:
+        """The replica, made if need be; None if its log cannot be."""
+        key = (topic.id, index)
+        partition = self._by_key.get(key)
+        if partition is not None:
+            return partition
+        settings = self._settings_of(topic.name)
+        try:
+            partition_log = self._logs.get(topic.name, topic.id, index)
+            if partition_log is None:
+                partition_log = self._logs.create(topic.name, topic.id, index, settings.log)
+        except (OSError, KafkaError):
+            log.exception("no log for %s-%d: this replica is offline", topic.name, index)
+            return None
+        partition = Partition(
+            topic.name,
+            topic.id,
+            index,
+            partition_log,
+            self,
+            settings.replication,
+            self._logs.high_watermark(topic.name, index),
+        )
+        self._by_key[key] = self._by_name[topic.name, index] = partition
+        self._progressed.add(partition)
+        return partition
+
+    def _remove(self, partition: Partition) -> None:
+        if self._by_key.pop((partition.topic_id, partition.index), None) is None:
+            return
+        self._forget(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._logs.delete(partition.topic, partition.topic_id, partition.index)
+
+    def failed(self, partition: Partition, error: Exception) -> None:
+        """The partition's log cannot be written or read: an operating system error takes the replica offline, anything
+        else is a disagreement with the leader that the next fetch may settle."""
+        if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            log.error("%r refused what its leader sent: %s", partition, error)
+            return
+        log.error("%r goes offline: %s", partition, error)
+        self._by_key.pop((partition.topic_id, partition.index), None)
+        self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _forget(self, partition: Partition, error: ErrorCode) -> None:
+        if self._by_name.get((partition.topic, partition.index)) is partition:
+            del self._by_name[partition.topic, partition.index]
+        self._progressed.discard(partition)
+        self._fetchers.forget(partition)
+        led = partition.leader is not None
+        partition.retire(error)
+        if led:
+            for listener in self._listeners:
+                listener.resigned(partition.topic, partition.index)
+
+    def _broker_changed(self, broker_id: int) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            self.sessions.drop(broker_id)
+            self._fetchers.disconnect(broker_id)
+        elif broker_id != self.broker_id and not broker.fenced:
+            self._fetchers.connect(broker_id)
+        for partition in self._by_key.values():
+            leader = partition.leader
+            if leader is not None and broker_id in leader.followers and broker_id not in leader.in_sync.maximal:
+                self._look_at_isr(partition)
+
+    def reconfigure(self) -> None:
+        """Take the topics' settings anew."""
+        for partition in self._by_key.values():
+            settings = self._settings_of(partition.topic)
+            partition.log.config = settings.log
+            partition.reconfigure(settings.replication)
+
+    # Timers
+
+    def start(self) -> None:
+        """Start the periodic work."""
+        self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
+        self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
+
+    def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+        place = len(self._timers)
+
+        def run() -> None:
+            self._timers[place] = self._loop.call_later(interval_s, run)
+            work()
+
+        self._timers.append(self._loop.call_later(interval_s, run))
+
+    def check_isr(self) -> None:
+        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for time."""
+        now_ms = self.monotonic_ms()
+        for partition in list(self._by_key.values()):
+            leader = partition.leader
+            if leader is None:
+                continue
+            proposal = leader.propose_shrink(now_ms)
+            if proposal is not None:
+                log.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
+                self._isr_updates.propose(partition, proposal)
+            self._look_at_isr(partition)
+
+    def _look_at_isr(self, partition: Partition) -> None:
+        leader = partition.leader
+        if leader is not None:
+            partition.advance()
+            for broker_id in leader.followers.keys() - leader.in_sync.maximal:
+                self.follower_advanced(partition, broker_id)
+
+    def isr_settled(self, partition: Partition) -> None:
+        """A proposal was answered: others that had to wait for it may follow."""
+        self._look_at_isr(partition)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks, from which a restart goes on."""
+        self._logs.checkpoint_high_watermarks(
+            {name: partition.high_watermark for name, partition in self._by_name.items()}
+        )
+
+    async def close(self) -> None:
+        """Stop following and leading; logs stay open for their owner to close."""
+        for timer in self._timers:
+            timer.cancel()
+        await self._isr_updates.close()
+        self._fetchers.close()
+        self.sessions.close()
+        for partition in self._by_key.values():
+            partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._flusher.close()
+        self.checkpoint_high_watermarks()
