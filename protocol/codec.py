@@ -1,0 +1,162 @@
+"""Encode and decode messages: functions generated per class and version when first needed, then kept."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+from .codec_source import reader_source, writer_source
+from .primitives import Buffer, MalformedMessage
+from .schema import Message
+
+__all__ = [
+    "HoleBuffer",
+    "MalformedMessage",
+    "Sized",
+    "UnsupportedField",
+    "UnsupportedVersion",
+    "decode",
+    "decode_from",
+    "encode",
+    "encode_into",
+    "encode_parts",
+]
+
+_M = TypeVar("_M", bound=Message)
+Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+Writer = Callable[[Any, bytearray], None]
+
+
+class UnsupportedVersion(ValueError):
+    """The message has no such version."""
+
+
+class UnsupportedField(ValueError):
+    """A field that the version lacks, or may not be null in it, was set so; or a value is out of range."""
+
+
+class Sized(Protocol):
+    """Records that are not in memory, such as a slice of a file; `size` is in bytes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class HoleBuffer(bytearray):
+    """Bytes with holes: records that stand elsewhere and are sent from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holes: list[tuple[int, Any]] = []
+
+    def hole(self, records: Any) -> None:
+        """Leave out `records` here."""
+        self.holes.append((len(self), records))
+
+    def parts(self) -> list[Any]:
+        """Bytes and holes in their order."""
+        parts: list[Any] = []
+        view, position = memoryview(self), 0
+        for at, records in self.holes:
+            if at > position:
+                parts.append(bytes(view[position:at]))
+            parts.append(records)
+            position = at
+        if position < len(self):
+            parts.append(bytes(view[position:]))
+        return parts
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The body of `message` in `version`, without headers.
+
+    Raises:
+        UnsupportedVersion, UnsupportedField: it cannot be said in this version.
+    """
+    out = bytearray()
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def encode_into(message: Message, version: int, out: bytearray) -> None:
+    """Append what `encode` would return. If it raises, `out` holds a part of the message."""
+    write = _top_writer(type(message), version)
+    try:
+        write(message, out)
+    except struct.error as error:
+        raise UnsupportedField(f"{type(message).__name__} version {version}: {error}") from error
+
+
+def encode_parts(message: Message, version: int) -> list[Any]:
+    """The body as parts to send in order; `records` that only have a `size` (`Sized`) are parts of their own."""
+    out = HoleBuffer()
+    encode_into(message, version, out)
+    return out.parts()
+
+
+def decode(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> _M:
+    """Read a message from `offset` on; what follows it is ignored, as Kafka does.
+
+    `records` are views of the buffer if it is a memoryview (of bytes), else copies.
+
+    Raises:
+        UnsupportedVersion: the class has no such version.
+        MalformedMessage: the bytes do not follow the schema; checked before anything is allocated.
+    """
+    return decode_from(cls, buffer, version, offset)[0]
+
+
+def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> tuple[_M, int]:
+    """Like `decode`; also returns the position after the message."""
+    read = _top_reader(cls, version)
+    try:
+        message, position = read(buffer, offset, len(buffer))
+    except (struct.error, IndexError):
+        raise MalformedMessage(f"{cls.__name__} version {version} is cut short") from None
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"{cls.__name__} version {version}: a string is not UTF-8: {error}") from None
+    return message, position
+
+
+@cache
+def _top_reader(cls: type[Message], version: int) -> Reader:
+    return reader(cls, version, _check(cls, version))
+
+
+@cache
+def _top_writer(cls: type[Message], version: int) -> Writer:
+    return writer(cls, version, _check(cls, version))
+
+
+def _check(cls: type[Message], version: int) -> bool:
+    """Whether `version`, which must exist, is flexible."""
+    schema = cls.schema
+    if version not in schema.versions:
+        first, last = schema.versions
+        raise UnsupportedVersion(f"{cls.__name__} has versions {first} to {last}, not {version}")
+    return version in schema.flexible
+
+
+@cache
+def reader(cls: type[Message], version: int, flexible: bool) -> Reader:
+    """The generated reader of a class inside a message of this version; its own versions do not count."""
+    source, scope = reader_source(cls, version, flexible, lambda nested: reader(nested, version, flexible))
+    return _compile(source, scope, cls, version, "read")
+
+
+@cache
+def writer(cls: type[Message], version: int, flexible: bool) -> Writer:
+    """The generated writer, as `reader`."""
+    source, scope = writer_source(cls, version, flexible, lambda nested: writer(nested, version, flexible))
+    scope["UnsupportedField"] = UnsupportedField
+    return _compile(source, scope, cls, version, "write")
+
+
+def _compile(
+    source: str, scope: dict[str, Any], cls: type[Message], version: int, name: str
+) -> Callable[..., Any]:
+    exec(compile(source, f"<{name} {cls.__name__} version {version}>", "exec"), scope)
+    function: Callable[..., Any] = scope[name]
+    return function

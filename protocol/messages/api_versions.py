@@ -1,0 +1,71 @@
+"""ApiVersions (18): which APIs and versions a broker serves (KIP-35, KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, boolean, data, int16, int32, int64, request, response, string
+
+
+@data()
+class ApiVersion(Message):
+    """One API and its range."""
+
+    api_key: int = int16(about="Key of the API.")
+    min_version: int = int16(about="First version served.")
+    max_version: int = int16(about="Last version served.")
+
+
+@data()
+class SupportedFeatureKey(Message):
+    """A feature and the levels it can be set to."""
+
+    name: str = string("3+", about="Name of the feature.")
+    min_version: int = int16("3+", about="Lowest level.")
+    max_version: int = int16("3+", about="Highest level.")
+
+
+@data()
+class FinalizedFeatureKey(Message):
+    """A feature and the levels in force."""
+
+    name: str = string("3+", about="Name of the feature.")
+    max_version_level: int = int16("3+", about="Highest level in force.")
+    min_version_level: int = int16("3+", about="Lowest level in force.")
+
+
+@response(18, "0-4", flexible="3+")
+class ApiVersionsResponse(Message):
+    """Its header is version 0 in every version, so that a client of any age can read it."""
+
+    error_code: int = int16(
+        about="UNSUPPORTED_VERSION if the request's version is unknown; the body is then version 0."
+    )
+    api_keys: list[ApiVersion] = array(ApiVersion, about="What is served.")
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    supported_features: list[SupportedFeatureKey] = array(
+        SupportedFeatureKey,
+        "3+",
+        tag=0,
+        ignorable=True,
+        about="Features that can be finalised; below version 4 without those of level 0.",
+    )
+    finalized_features_epoch: int = int64(
+        "3+", tag=1, default=-1, ignorable=True, about="Rises when the finalised features change; -1 unknown."
+    )
+    finalized_features: list[FinalizedFeatureKey] = array(
+        FinalizedFeatureKey,
+        "3+",
+        tag=2,
+        ignorable=True,
+        about="Features in force; they count only with an epoch of 0 or more.",
+    )
+    zk_migration_ready: bool = boolean(
+        "3+", tag=3, ignorable=True, about="Always false here: there is no ZooKeeper."
+    )
+
+
+@request(18, "0-4", flexible="3+", response=ApiVersionsResponse)
+class ApiVersionsRequest(Request[ApiVersionsResponse]):
+    """The first request of most clients."""
+
+    client_software_name: str = string("3+", ignorable=True, about="Name of the client library.")
+    client_software_version: str = string("3+", ignorable=True, about="Version of the client library.")

@@ -1,0 +1,108 @@
+"""Headers of requests and responses, and whole frames made of a header and a body."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeVar
+
+from ..codec import decode, encode_into
+from ..primitives import Buffer, MalformedMessage, tagged_sections
+from ..schema import Message, Request
+
+_R = TypeVar("_R", bound=Message)
+
+API_VERSIONS: Final = 18
+
+# The first version of each API whose headers end in tagged fields; a test compares it with the schemas.
+# A request of an API that is not here is still read up to its client id, so that it can be answered.
+FIRST_FLEXIBLE: Final = {
+    0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 18: 3, 19: 5, 20: 4,
+    21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2,
+    36: 2, 37: 2, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 45: 0, 46: 0, 48: 1, 49: 1, 50: 0, 51: 0, 57: 0,
+    60: 0, 61: 0, 65: 0, 66: 0, 68: 0, 69: 0, 71: 0, 72: 0, 74: 0, 75: 0,
+}  # fmt: skip
+
+_FIXED = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_SIZE = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """What every request begins with."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header of a frame (without its size), and where the body begins.
+
+    Raises:
+        MalformedMessage: the frame is too short, or the client id is not UTF-8.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
+        position = _FIXED.size
+        client_id = None
+        if length >= 0:
+            stop = position + length
+            if stop > len(frame):
+                raise MalformedMessage(f"client id: length {length}, {len(frame) - position} bytes are left")
+            client_id = str(frame[position:stop], "utf-8")
+            position = stop
+        if api_version >= FIRST_FLEXIBLE.get(api_key, 1 << 15):
+            tags = frame[position]
+            position += 1
+            if tags:
+                position = tagged_sections(frame, position, len(frame), tags)[1]
+    except (struct.error, IndexError):
+        raise MalformedMessage("the request header is cut short") from None
+    except UnicodeDecodeError:
+        raise MalformedMessage("the client id is not UTF-8") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole request frame: size, header, body. Errors as `codec.encode`."""
+    schema = message.schema
+    name = None if client_id is None else client_id.encode()
+    out = bytearray(_SIZE.size)
+    out += _FIXED.pack(schema.api_key, version, correlation_id, -1 if name is None else len(name))
+    if name:
+        out += name
+    if version in schema.flexible:
+        out.append(0)
+    encode_into(message, version, out)
+    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+    return bytes(out)
+
+
+def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The header of a response, without size. ApiVersions keeps the oldest form in all versions (KIP-511)."""
+    header = _CORRELATION_ID.pack(correlation_id)
+    if api_key != API_VERSIONS and version >= FIRST_FLEXIBLE.get(api_key, 1 << 15):
+        return header + b"\0"
+    return header
+
+
+def decode_response(request_class: type[Request[_R]], frame: Buffer, version: int) -> tuple[int, _R]:
+    """Correlation id and body of the answer to a request of this class and version; `frame` has no size.
+
+    Raises:
+        MalformedMessage: the frame is not such an answer.
+    """
+    schema = request_class.schema
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        position = _CORRELATION_ID.size
+        if schema.api_key != API_VERSIONS and version in schema.flexible:
+            tags = frame[position]
+            position += 1
+            if tags:
+                position = tagged_sections(frame, position, len(frame), tags)[1]
+    except (struct.error, IndexError):
+        raise MalformedMessage("the response header is cut short") from None
+    response_class: type[_R] = request_class.response  # type: ignore[assignment]
+    return correlation_id, decode(response_class, frame, version, position)

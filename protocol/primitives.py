@@ -1,0 +1,112 @@
+"""Variable-length integers and the limits that every decoder keeps before it allocates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+ARRAY_ELEMENTS_MAX: Final = 1_000_000
+TAGGED_FIELDS_MAX: Final = 10_000
+STRING_BYTES_MAX: Final = 32_767
+
+
+class MalformedMessage(ValueError):
+    """The bytes do not follow the schema: cut short, a length beyond the buffer, a null where none may be."""
+
+
+def too_long(where: str, length: int, left: int) -> MalformedMessage:
+    """The error for a length that cannot be: negative, over the limit of its type, or beyond the buffer."""
+    return MalformedMessage(f"{where}: length {length} is not allowed, {left} bytes are left")
+
+
+def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish an unsigned varint whose first byte `first`, over 127, was read; (value, next position).
+
+    Raises:
+        MalformedMessage: it takes more than five bytes.
+        IndexError: the buffer ends within it.
+    """
+    value, shift = first & 0x7F, 7
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise MalformedMessage("an unsigned varint is longer than five bytes")
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint of up to five bytes; (value, next position). Errors as in `long_uvarint`."""
+    first = buffer[position]
+    if first < 0x80:
+        return first, position + 1
+    return long_uvarint(buffer, position + 1, first)
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of up to ten bytes, as in records; (value, next position).
+
+    Raises:
+        MalformedMessage: it takes more than ten bytes.
+        IndexError: the buffer ends within it.
+    """
+    byte = buffer[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise MalformedMessage("a varint is longer than ten bytes")
+
+
+def zigzag(value: int) -> bytes:
+    """A signed integer as zigzag varint."""
+    out = bytearray()
+    write_uvarint(out, (value << 1) ^ (value >> 63))
+    return bytes(out)
+
+
+def tagged_sections(
+    buffer: Buffer, position: int, end: int, count: int
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Where each tagged field lies: [(tag, start, stop)], and the position after them.
+
+    `count` is the first byte of their number, already read.
+
+    Raises:
+        MalformedMessage: there are too many, or one reaches beyond `end`.
+    """
+    if count > 127:
+        count, position = long_uvarint(buffer, position, count)
+    if count > TAGGED_FIELDS_MAX or count > end - position:
+        raise MalformedMessage(
+            f"{count} tagged fields, {end - position} bytes are left; at most {TAGGED_FIELDS_MAX}"
+        )
+    sections = []
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        if size > end - position:
+            raise too_long(f"tagged field {tag}", size, end - position)
+        sections.append((tag, position, position + size))
+        position += size
+    return sections, position

@@ -1,0 +1,311 @@
+"""Messages as field tables: each field declares its type, versions, default, and what it is about.
+
+A message is a slotted class whose fields are all optional keyword arguments; `codec` generates its readers
+and writers. Example, a message of our own (no API key, flexible from version 0) with a nested struct:
+
+    @data()
+    class Listener(Message):
+        name: str = string(about="Name of the listener.")
+        port: int = uint16(about="TCP port.")
+
+    @data()
+    class RegisterBroker(Message):
+        broker_id: int = int32(default=-1, about="Who registers.")
+        incarnation: bytes = uuid(about="Chosen at each start.")  # 16 raw bytes
+        rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
+        listeners: list[Listener] = array(Listener, about="Where clients reach it.")
+        log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+        zone: str = string("0+", tag=0, about="Tagged: may be added without a new version.")
+
+    encode(RegisterBroker(broker_id=1), 0)   # -> bytes; decode(RegisterBroker, buffer, 0) reads it back
+
+Version ranges are written "3", "0-4", "2+" or "none", as in Kafka's schema files, whose rules hold here: the
+default of a number is 0, of a string "", of an array []; a non-default value of a field that the version lacks
+raises unless the field is `ignorable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, dataclass_transform
+
+HIGHEST_VERSION: Final = 32767
+ZERO_UUID: Final = bytes(16)
+
+_UNSET: Final = object()
+_M = TypeVar("_M", bound="Message")
+ResponseT_co = TypeVar("ResponseT_co", bound="Message", covariant=True)
+
+
+class VersionRange(NamedTuple):
+    """Versions from `first` to `last`, both included; empty if `first > last`."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> VersionRange:
+        """Read "3", "0-4", "2+" or "none"."""
+        if text == "none":
+            return cls(HIGHEST_VERSION + 1, HIGHEST_VERSION)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), HIGHEST_VERSION)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+NO_VERSIONS: Final = VersionRange.parse("none")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row of a message's table. `struct` or `element` says what a nested struct or an array holds."""
+
+    kind: str
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    default: Any
+    ignorable: bool
+    about: str
+    struct: type[Message] | None = None
+    element: Field | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a message declares. `api_key` is -1 for data."""
+
+    fields: tuple[Field, ...]
+    versions: VersionRange
+    flexible: VersionRange
+    api_key: int
+
+
+class Message:
+    """Base of every message and nested struct."""
+
+    __slots__ = ()
+
+    schema: ClassVar[Schema]
+    # The schema once more, in easy reach. No ClassVars: a nested struct may have fields of these names.
+    api_key: int = -1
+    min_version: int = 0
+    max_version: int = HIGHEST_VERSION
+    flexible_from: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in self.schema.fields)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in self.schema.fields)
+        return f"{type(self).__name__}({values})"
+
+
+class Request(Message, Generic[ResponseT_co]):
+    """A message that is answered by a `ResponseT_co`."""
+
+    __slots__ = ()
+    response: ClassVar[type[Message]]
+
+
+# ---------------------------------------------------------------- fields
+
+
+def _field(
+    kind: str,
+    versions: str,
+    default: Any,
+    tag: int | None,
+    tagged: str | None,
+    nullable: str | None,
+    ignorable: bool,
+    about: str,
+    **nested: Any,
+) -> Any:
+    """A row of the table. Typed as Any: the annotation beside it says what the attribute is."""
+    tagged_versions = NO_VERSIONS if tag is None else VersionRange.parse(tagged or versions)
+    nullable_versions = VersionRange.parse(nullable) if nullable else NO_VERSIONS
+    return Field(
+        kind,
+        VersionRange.parse(versions),
+        nullable_versions,
+        tag,
+        tagged_versions,
+        default,
+        ignorable,
+        about,
+        **nested,
+    )
+
+
+def _number(kind: str, zero: int | float | bool | bytes) -> Callable[..., Any]:
+    def declare(
+        versions: str = "0+",
+        *,
+        default: Any = zero,
+        tag: int | None = None,
+        tagged: str | None = None,
+        ignorable: bool = False,
+        about: str = "",
+    ) -> Any:
+        return _field(kind, versions, default, tag, tagged, None, ignorable, about)
+
+    declare.__name__ = declare.__qualname__ = kind
+    declare.__doc__ = f"A field of Kafka's type {kind}; its default is {zero!r}."
+    return declare
+
+
+int8 = _number("int8", 0)
+int16 = _number("int16", 0)
+int32 = _number("int32", 0)
+int64 = _number("int64", 0)
+uint16 = _number("uint16", 0)
+uint32 = _number("uint32", 0)
+float64 = _number("float64", 0.0)
+boolean = _number("bool", False)
+uuid = _number("uuid", ZERO_UUID)
+
+
+def _sized(kind: str, empty: str | bytes | None) -> Callable[..., Any]:
+    def declare(
+        versions: str = "0+",
+        *,
+        default: Any = empty,
+        nullable: str | None = None,
+        tag: int | None = None,
+        tagged: str | None = None,
+        ignorable: bool = False,
+        about: str = "",
+    ) -> Any:
+        return _field(kind, versions, default, tag, tagged, nullable, ignorable, about)
+
+    declare.__name__ = declare.__qualname__ = kind
+    declare.__doc__ = (
+        f"A field of Kafka's type {kind}, null in `nullable` versions; its default is {empty!r}."
+    )
+    return declare
+
+
+string = _sized("string", "")
+bytes_ = _sized("bytes", b"")  # decoded into bytes of their own
+records = _sized("records", None)  # decoded into a view of the buffer
+
+
+def array(
+    of: type[Message] | Callable[..., Any],
+    versions: str = "0+",
+    *,
+    default: Any = _UNSET,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+    about: str = "",
+) -> Any:
+    """A list of structs (`array(Listener)`) or primitives (`array(int32)`); its default is empty, or None."""
+    initial: Any = () if default is _UNSET else default
+    if isinstance(of, type):
+        element: Field = _field("struct", "0+", None, None, None, None, False, "", struct=of)
+    else:
+        element = of()
+    return _field("array", versions, initial, tag, tagged, nullable, ignorable, about, element=element)
+
+
+def nested(
+    of: type[Message],
+    versions: str = "0+",
+    *,
+    default: Any = _UNSET,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+    about: str = "",
+) -> Any:
+    """One nested struct; its default is the struct with all its defaults, or None."""
+    initial: Any = () if default is _UNSET else default
+    return _field("struct", versions, initial, tag, tagged, nullable, ignorable, about, struct=of)
+
+
+# ---------------------------------------------------------------- messages
+
+
+@dataclass_transform(kw_only_default=True)
+def data(versions: str = "0+", *, flexible: str = "0+") -> Callable[[type[_M]], type[_M]]:
+    """Declare a nested struct, or a message that is no request or response."""
+
+    def declare(cls: type[_M]) -> type[_M]:
+        return _build(cls, versions, flexible)
+
+    return declare
+
+
+@dataclass_transform(kw_only_default=True)
+def request(
+    api_key: int, versions: str, *, flexible: str, response: type[Message]
+) -> Callable[[type[_M]], type[_M]]:
+    """Declare the request of an API; `response` is the class of its answer."""
+
+    def declare(cls: type[_M]) -> type[_M]:
+        return _build(cls, versions, flexible, api_key, response=response)
+
+    return declare
+
+
+@dataclass_transform(kw_only_default=True)
+def response(api_key: int, versions: str, *, flexible: str) -> Callable[[type[_M]], type[_M]]:
+    """Declare the response of an API."""
+
+    def declare(cls: type[_M]) -> type[_M]:
+        return _build(cls, versions, flexible, api_key)
+
+    return declare
+
+
+def _build(cls: type[_M], versions: str, flexible: str, api_key: int = -1, **attributes: object) -> type[_M]:
+    """The class again with slots in place of the field table, and an `__init__` over all fields."""
+    if not issubclass(cls, Message):
+        raise TypeError(f"{cls.__name__} must derive from Message")
+    rows = tuple(replace(f, name=name) for name, f in cls.__dict__.items() if isinstance(f, Field))
+    schema = Schema(rows, VersionRange.parse(versions), VersionRange.parse(flexible), api_key)
+    attributes |= {
+        "api_key": api_key,
+        "min_version": schema.versions.first,
+        "max_version": schema.versions.last,
+        "flexible_from": schema.flexible.first,
+    }
+    slots = tuple(f.name for f in rows)
+    left_out = {"__dict__", "__weakref__", *slots}
+    namespace = {name: value for name, value in cls.__dict__.items() if name not in left_out}
+    namespace |= {name: value for name, value in attributes.items() if name not in slots}
+    namespace |= {"__slots__": slots, "__init__": _initializer(rows), "schema": schema}
+    built: type[_M] = type(cls.__name__, cls.__bases__, namespace)
+    return built
+
+
+def _initializer(table: tuple[Field, ...]) -> Callable[..., None]:
+    scope: dict[str, Any] = {"unset": _UNSET}
+    parameters, lines = [], []
+    for f in table:
+        if f.default == () and isinstance(f.default, tuple):
+            scope[f"new_{f.name}"] = list if f.struct is None else f.struct
+            parameters.append(f"{f.name}=unset")
+            lines.append(f"    self.{f.name} = new_{f.name}() if {f.name} is unset else {f.name}\n")
+        else:
+            scope[f"default_{f.name}"] = f.default
+            parameters.append(f"{f.name}=default_{f.name}")
+            lines.append(f"    self.{f.name} = {f.name}\n")
+    star = "*, " if parameters else ""
+    source = f"def __init__(self, {star}{', '.join(parameters)}):\n{''.join(lines) or '    pass'}"
+    exec(compile(source, "<message initializer>", "exec"), scope)
+    initializer: Callable[..., None] = scope["__init__"]
+    return initializer
