@@ -30,7 +30,8 @@ def java_hash(text: str) -> int:
 
 def partition_for(group_id: str, partitions: int) -> int:
     """The `__consumer_offsets` partition that holds a group, exactly as Kafka computes it."""
-    return (java_hash(group_id) & 0x7FFFFFFF) % partitions
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 class GroupCoordinator:
