@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -152,10 +153,12 @@ def read_flights(bootstrap: str, link: Connection) -> None:
                 if error.fatal():
                     raise KafkaException(error)
                 continue
-            fields = message.value().split(b",", DISTANCE + 1)
-            rows = seen[message.partition()]
-            again += message.offset() in rows
-            rows[message.offset()] = (fields[CARRIER].decode(), int(fields[DISTANCE]))
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None and offset is not None and value is not None
+            fields = value.split(b",", DISTANCE + 1)
+            rows = seen[partition]
+            again += offset in rows
+            rows[offset] = (fields[CARRIER].decode(), int(fields[DISTANCE]))
         if batch:
             link.send(("read", sum(map(len, seen.values()))))
     consumer.close()

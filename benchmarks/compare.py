@@ -1,0 +1,317 @@
+"""Ottla beside Apache Kafka, in one run, under one load: start-up, memory, throughput, latency, failover.
+
+    python -m benchmarks.compare [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
+
+FIGURES: cold memory latency throughput failover (all of them without arguments). The load comes from
+confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine whose
+speed drifts is unfair to neither; medians are shown. `--record FILE` appends the readings as JSON lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from .clusters import Cluster, Node, kafka_cluster, ottla_cluster
+
+Row = dict[str, float]
+Launch = Callable[[Path], AbstractContextManager[Cluster]]
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LAUNCHERS: dict[str, Launch] = {"ottla": ottla_cluster, "kafka": kafka_cluster}
+QUICK_RETRY = {
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 20,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 20,
+    "topic.metadata.refresh.fast.interval.ms": 10,
+}
+
+
+# ---------------------------------------------------------------- what is read from the machine
+
+
+def resident_mb(nodes: Sequence[Node]) -> float:
+    """Largest resident set among `nodes`, in MB."""
+    sizes = []
+    for node in nodes:
+        pages = int(Path(f"/proc/{node.pid}/statm").read_text().split()[1])
+        sizes.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    return max(sizes)
+
+
+def cpu_seconds(nodes: Sequence[Node]) -> float:
+    total = 0
+    for node in nodes:
+        fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS_PER_S
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
+
+
+def json_like(size: int) -> bytes:
+    """Text that compresses roughly by half, always the same."""
+    seeded = random.Random(7)
+    text = ""
+    while len(text) < size:
+        text += json.dumps({"id": seeded.getrandbits(40), "event": seeded.choice(["click", "view", "buy"])})
+    return text[:size].encode()
+
+
+# ---------------------------------------------------------------- small client helpers
+
+
+def admin_of(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0, **QUICK_RETRY})
+
+
+def new_topic(cluster: Cluster, admin: AdminClient, partitions: int) -> str:
+    """A topic of replication factor 3, all replicas in sync."""
+    name = f"bench-{random.getrandbits(40):x}"
+    factor = min(3, len(cluster.brokers))
+    admin.create_topics([NewTopic(name, partitions, factor)])[name].result(60)
+    wait_in_sync(admin, name, partitions, factor)
+    return name
+
+
+def wait_in_sync(admin: AdminClient, topic: str, partitions: int, factor: int) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        found = admin.list_topics(topic, 30).topics[topic].partitions.values()
+        if len(found) == partitions and all(p.leader >= 0 and len(p.isrs) >= factor for p in found):
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"{topic} is not in sync")
+
+
+def one_by_one(producer: Producer, topic: str, value: bytes, count: int) -> list[float]:
+    """Seconds from produce() to the delivery report, one record in flight."""
+    done: list[float] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            raise RuntimeError(str(error))
+        done.append(time.perf_counter())
+
+    took = []
+    for n in range(count):
+        start = time.perf_counter()
+        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        while len(done) <= n:
+            producer.poll(1)
+        took.append(done[n] - start)
+    return took
+
+
+# ---------------------------------------------------------------- figures
+
+
+def cold(launch: Launch, data: Path) -> Row:
+    """From nothing (an empty folder) to the first acks=all record in a topic of replication factor 3."""
+    start = time.monotonic()
+    with launch(data) as cluster:
+        up = time.monotonic()
+        admin = admin_of(cluster)
+        topic = f"bench-{random.getrandbits(40):x}"
+        admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(60)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, **QUICK_RETRY})
+        one_by_one(producer, topic, b"first", 1)
+        return {"to cluster up, s": up - start, "to first record, s": time.monotonic() - start}
+
+
+def memory(cluster: Cluster) -> Row:
+    """Resident memory of the largest broker and quorum node, idle after start."""
+    time.sleep(5)
+    return {
+        "idle broker, MB": resident_mb(cluster.brokers),
+        "idle quorum node, MB": resident_mb(cluster.quorum),
+    }
+
+
+def latency(cluster: Cluster) -> Row:
+    """1 KB records, one in flight, acks=all, replication factor 3."""
+    topic = new_topic(cluster, admin_of(cluster), 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
+    value = json_like(1024)
+    one_by_one(producer, topic, value, 3_000)
+    took = one_by_one(producer, topic, value, 5_000)
+    return {f"acks=all p{p}, ms": percentile(took, p) * 1e3 for p in (50, 99)}
+
+
+def throughput(cluster: Cluster, gigabytes: float = 1.0) -> Row:
+    """1 KB records in batches of up to 256 KB, six partitions, acks=all, one producer process."""
+    topic = new_topic(cluster, admin_of(cluster), 6)
+    value = json_like(1024)
+    errors: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 262_144,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 5_000_000,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _message: errors.append(str(error)),
+        }
+    )
+    chunk = [{"value": value}] * 200
+    count = int(gigabytes * 1e9 / len(value))
+    before, start = cpu_seconds(cluster.brokers), time.monotonic()
+    for _ in range(count // len(chunk)):
+        producer.produce_batch(topic, chunk)
+        producer.poll(0)
+        while len(producer) > 32_000:
+            producer.poll(0.002)
+    if producer.flush(120) or errors:
+        raise RuntimeError(f"{cluster.name}: {errors[:3]}")
+    elapsed = time.monotonic() - start
+    cpu = cpu_seconds(cluster.brokers) - before
+    return {"MB/s": gigabytes * 1e3 / elapsed, "broker CPU s/GB": cpu / gigabytes}
+
+
+def failover(cluster: Cluster, trials: int = 10) -> Row:
+    """kill -9 of the leader: longest silence of a producer of 500 records a second with acks=all."""
+    admin = admin_of(cluster)
+    topic = new_topic(cluster, admin, 1)
+    silences = []
+    with steady_writer(cluster, topic) as acknowledged:
+        for _ in range(trials):
+            wait_in_sync(admin, topic, 1, 3)
+            time.sleep(1.5)
+            leader = admin.list_topics(topic, 30).topics[topic].partitions[0].leader
+            node = cluster.broker(leader)
+            killed = time.monotonic()
+            cluster.kill(node)
+            time.sleep(0.05)
+            # The first acknowledgement that cannot come from the dead leader's socket buffers.
+            while not (later := [a for a in acknowledged[-5_000:] if a > killed + 0.02]):
+                if time.monotonic() > killed + 90:
+                    raise TimeoutError(f"{cluster.name}: no acknowledgement within 90 s of a kill")
+                time.sleep(0.005)
+            times = [killed, *(a for a in acknowledged[-5_000:] if killed < a <= later[0] + 0.2)]
+            silences.append(max(b - a for a, b in itertools.pairwise(times)))
+            time.sleep(0.5)
+            cluster.restart(node)
+    ms = [s * 1e3 for s in silences]
+    return {"failover p50, ms": statistics.median(ms), "failover worst, ms": max(ms)}
+
+
+@contextmanager
+def steady_writer(cluster: Cluster, topic: str, per_second: int = 500) -> Iterator[list[float]]:
+    """A producer in a thread; the list grows by the time of every acknowledgement."""
+    acknowledged: list[float] = []
+    stop = threading.Event()
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0, **QUICK_RETRY}
+    )
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            acknowledged.append(time.monotonic())
+
+    def write() -> None:
+        start, n = time.monotonic(), 0
+        while not stop.is_set():
+            while (left := start + n / per_second - time.monotonic()) > 0:
+                producer.poll(left)
+            producer.produce(topic, b"x" * 256, on_delivery=delivered)
+            n += 1
+        producer.flush(30)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        stop.set()
+        thread.join()
+
+
+RUNNING: dict[str, Callable[[Cluster], Row]] = {
+    "memory": memory,
+    "latency": latency,
+    "throughput": throughput,
+    "failover": failover,
+}
+FIGURES = ("cold", *RUNNING)
+
+
+# ---------------------------------------------------------------- the run
+
+
+def measure(figure: str, names: Sequence[str], rounds: int, console: Console) -> dict[str, Row]:
+    """Medians over rounds that alternate between the clusters."""
+    found: dict[str, list[Row]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names:
+            data = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
+            try:
+                with console.status(f"{figure}: {name}, round {number + 1} of {rounds}"):
+                    if figure == "cold":
+                        found[name].append(cold(LAUNCHERS[name], data))
+                    else:
+                        with LAUNCHERS[name](data) as cluster:
+                            found[name].append(RUNNING[figure](cluster))
+            finally:
+                shutil.rmtree(data, ignore_errors=True)
+    return {n: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for n, rows in found.items()}
+
+
+def show(results: dict[str, dict[str, Row]], names: Sequence[str], console: Console) -> None:
+    table = Table("figure", *names, *(["ottla / kafka"] if len(names) == 2 else []))
+    for figure, by_name in results.items():
+        for key in by_name[names[0]]:
+            values = [by_name[n][key] for n in names]
+            ratio = [f"{values[0] / values[1]:.2f}"] if len(values) == 2 and values[1] else []
+            table.add_row(f"{figure}: {key}", *(f"{v:,.2f}" for v in values), *ratio)
+    console.print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("--only", choices=tuple(LAUNCHERS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    args = parser.parse_args()
+    if unknown := set(args.figures) - set(FIGURES):
+        parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(FIGURES)}")
+    names = [args.only] if args.only else list(LAUNCHERS)
+    console = Console()
+    results = {f: measure(f, names, args.rounds, console) for f in args.figures or FIGURES}
+    show(results, names, console)
+    if args.record:
+        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
+        with args.record.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
