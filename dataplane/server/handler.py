@@ -11,6 +11,7 @@ from ...protocol.codec import encode_into
 from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
+from ...protocol.schema import Request as RequestMessage
 
 if TYPE_CHECKING:
     from .connection import Connection, Part
@@ -23,7 +24,7 @@ _REGISTRATION = "__ottla_handles__"
 
 @dataclass(frozen=True, slots=True)
 class _Registration:
-    request_class: type[Message]
+    request_class: type[RequestMessage[Any]]
     min_version: int
     max_version: int
     advertised_min_version: int
@@ -31,7 +32,7 @@ class _Registration:
 
 
 def handles(
-    request_class: type[Message],
+    request_class: type[RequestMessage[Any]],
     min_version: int,
     max_version: int,
     *,
@@ -61,7 +62,7 @@ class Handler:
     """A registered method, bound to its object."""
 
     api_key: int
-    request_class: type[Message]
+    request_class: type[RequestMessage[Any]]
     min_version: int
     max_version: int
     advertised_min_version: int
@@ -84,7 +85,7 @@ class HandlerTable:
             registration: _Registration | None = getattr(method, _REGISTRATION, None)
             if registration is None:
                 continue
-            api_key = int(registration.request_class.api_key)
+            api_key = registration.request_class.schema.api_key
             if api_key in self._handlers:
                 raise ValueError(
                     f"API key {api_key} is handled twice: {self._handlers[api_key].function}, {method}"

@@ -21,7 +21,7 @@ from .handlers.api_versions import unsupported_version_response
 log = logging.getLogger(__name__)
 
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
-_API_VERSIONS = int(ApiVersionsRequest.api_key)
+_API_VERSIONS = ApiVersionsRequest.schema.api_key
 
 
 class Router:

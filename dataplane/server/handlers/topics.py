@@ -1,0 +1,239 @@
+"""CreateTopics (2-7), DeleteTopics (1-6) and CreatePartitions (0-3): requests turned into commands to the quorum."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import quorum_commands as commands
+from ....protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ....protocol.schema import ZERO_UUID
+from ..handler import Request, handles
+from .cluster_access import Quorum
+from .config_view import ConfigView
+from .topic_creation import TopicDefaults
+
+_DEFAULT = -1
+
+
+def _create_error(message: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused_creation(topic.name, error) for topic in message.topics])
+
+
+def _refused_creation(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        error_code=error.code,
+        error_message=error.message,
+        num_partitions=-1,
+        replication_factor=-1,
+    )
+
+
+def _delete_error(message: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_refused_deletion(topic, error) for topic in _deletions(message)])
+
+
+def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+    )
+
+
+def _deletions(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """What is to be deleted, whichever field the version keeps it in."""
+    return message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
+
+
+def _partitions_error(message: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[_refused_partitions(topic.name, error) for topic in message.topics]
+    )
+
+
+def _refused_partitions(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+class TopicHandlers:
+    """Checks what concerns the request as such; the controller's state machine decides the rest."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        defaults: TopicDefaults,
+        config_view: ConfigView,
+        rng: random.Random,
+        *,
+        delete_topic_enable: bool = True,
+    ) -> None:
+        self._quorum = quorum
+        self._defaults = defaults
+        self._config_view = config_view
+        self._rng = rng
+        self._delete_topic_enable = delete_topic_enable
+
+    @handles(CreateTopicsRequest, 2, 7, on_error=_create_error)
+    async def create_topics(self, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics; each has its own result, and a name that comes twice is refused."""
+        repeated = _repeated(topic.name for topic in message.topics)
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        results = [_refused_creation(name, error) for name in sorted(repeated)]
+        wanted = [topic for topic in message.topics if topic.name not in repeated]
+        if wanted:
+            command = commands.CreateTopics(
+                topics=[self._new_topic(topic) for topic in wanted],
+                validate_only=message.validate_only,
+                seed=self._rng.getrandbits(63),
+            )
+            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+            assert isinstance(outcome, commands.CreateTopicsResult)
+            results += [
+                self._created(topic, result) for topic, result in zip(wanted, outcome.topics, strict=True)
+            ]
+        return CreateTopicsResponse(topics=results)
+
+    def _new_topic(self, topic: CreatableTopic) -> commands.NewTopic:
+        assigned = bool(topic.assignments)
+        partitions, factor = topic.num_partitions, topic.replication_factor
+        return commands.NewTopic(
+            name=topic.name,
+            num_partitions=self._defaults.num_partitions
+            if partitions == _DEFAULT and not assigned
+            else partitions,
+            replication_factor=self._defaults.replication_factor
+            if factor == _DEFAULT and not assigned
+            else factor,
+            assignments=[
+                commands.PartitionAssignment(partition=given.partition_index, replicas=list(given.broker_ids))
+                for given in topic.assignments
+            ],
+            configs=[
+                commands.NewTopicConfig(name=config.name, value=config.value) for config in topic.configs
+            ],
+        )
+
+    def _created(self, topic: CreatableTopic, result: commands.CreatedTopic) -> CreatableTopicResult:
+        if result.error_code:
+            error = KafkaError(ErrorCode(result.error_code), result.error_message)
+            return _refused_creation(topic.name, error)
+        overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+            configs=[
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    config_source=entry.source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in self._config_view.new_topic(overrides)
+            ],
+        )
+
+    @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error)
+    async def delete_topics(self, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Delete topics by name or, from version 6 on, by id."""
+        if not self._delete_topic_enable:
+            code = (
+                ErrorCode.TOPIC_DELETION_DISABLED if request.api_version >= 3 else ErrorCode.INVALID_REQUEST
+            )
+            raise KafkaError(code, "delete.topic.enable is false on this broker")
+        results: list[DeletableTopicResult] = []
+        wanted: list[DeleteTopicState] = []
+        seen: set[str | bytes] = set()
+        for topic in _deletions(message):
+            try:
+                name, topic_id = _resolve(self._quorum.image, topic)
+                if topic_id in seen:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
+                seen.add(topic_id)
+                wanted.append(DeleteTopicState(name=name, topic_id=topic_id))
+            except KafkaError as error:
+                results.append(_refused_deletion(topic, error))
+        if wanted:
+            command = commands.DeleteTopics(topic_ids=[topic.topic_id for topic in wanted])
+            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+            assert isinstance(outcome, commands.DeleteTopicsResult)
+            results += [
+                DeletableTopicResult(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    error_code=result.error_code,
+                    error_message=result.error_message,
+                )
+                for topic, result in zip(wanted, outcome.topics, strict=True)
+            ]
+        return DeleteTopicsResponse(responses=results)
+
+    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
+    async def create_partitions(
+        self, request: Request, message: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
+        """Raise the number of partitions of topics."""
+        repeated = _repeated(topic.name for topic in message.topics)
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        results = [_refused_partitions(name, error) for name in sorted(repeated)]
+        wanted = [topic for topic in message.topics if topic.name not in repeated]
+        if wanted:
+            command = commands.CreatePartitions(
+                topics=[_more_partitions(topic) for topic in wanted],
+                validate_only=message.validate_only,
+                seed=self._rng.getrandbits(63),
+            )
+            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+            assert isinstance(outcome, commands.CreatePartitionsResult)
+            results += [
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=result.error_code, error_message=result.error_message
+                )
+                for topic, result in zip(wanted, outcome.topics, strict=True)
+            ]
+        return CreatePartitionsResponse(results=results)
+
+
+def _resolve(image: ClusterImage, topic: DeleteTopicState) -> tuple[str, bytes]:
+    if topic.name is not None and topic.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if topic.topic_id != ZERO_UUID:
+        by_id = image.topics_by_id.get(topic.topic_id)
+        if by_id is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return by_id.name, by_id.id
+    if topic.name is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    by_name = image.topics.get(topic.name)
+    if by_name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return by_name.name, by_name.id
+
+
+def _more_partitions(topic: CreatePartitionsTopic) -> commands.MorePartitions:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [commands.Replicas(broker_ids=list(given.broker_ids)) for given in topic.assignments]
+    return commands.MorePartitions(name=topic.name, count=topic.count, assignments=assignments)

@@ -1,0 +1,245 @@
+"""Requests through the whole server: headers, versions, errors, and what must never bring it down."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from contextlib import ExitStack
+
+import pytest
+
+from ottla.dataplane.server import HandlerTable, PortInUse, Request, Server, ServerConfig, handles
+from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from ottla.protocol.messages.headers import decode_response, encode_request
+
+from .conftest import frame, read_frame, until
+
+
+class Handlers:
+    """Three ways to answer, and ways to fail."""
+
+    def __init__(self) -> None:
+        self.parked: list[Request] = []
+
+    @handles(HeartbeatRequest, 0, 4)
+    def heartbeat(self, request: Request, message: HeartbeatRequest) -> HeartbeatResponse | None:
+        if message.group_id == "refused":
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if message.group_id == "broken":
+            raise ZeroDivisionError
+        if message.group_id == "later":
+            self.parked.append(request)
+            return None
+        return HeartbeatResponse(throttle_time_ms=message.generation_id)
+
+    @handles(SyncGroupRequest, 0, 5)
+    async def sync(self, request: Request, message: SyncGroupRequest) -> SyncGroupResponse:
+        await asyncio.sleep(0)
+        if message.group_id == "refused":
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return SyncGroupResponse(assignment=message.member_id.encode())
+
+    @handles(FindCoordinatorRequest, 0, 4)
+    def find(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody home")
+
+
+def serve(cleanup: ExitStack, config: ServerConfig | None = None) -> tuple[Server, int, Handlers]:
+    handlers = Handlers()
+    table = HandlerTable(handlers)
+    table.add(ApiVersionsHandlers(table))
+    server = Server(table, config)
+    port = server.listen("CLIENTS", "127.0.0.1", 0).port
+    server.start()
+    cleanup.callback(server.close)
+    return server, port, handlers
+
+
+async def ask(port: int, *frames: bytes) -> list[bytes]:
+    """The replies to some frames, in order; fewer if the server closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    replies = []
+    try:
+        writer.write(b"".join(frames))
+        for _ in frames:
+            replies.append(await asyncio.wait_for(read_frame(reader), 5))
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        pass
+    finally:
+        writer.close()
+    return replies
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_api_versions_names_the_registered_handlers_and_no_others(
+    cleanup: ExitStack, version: int
+) -> None:
+    _, port, _ = serve(cleanup)
+    message = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    (reply,) = await ask(port, encode_request(message, version, 7, "client"))
+    correlation_id, response = decode_response(ApiVersionsRequest, reply, version)
+    assert correlation_id == 7
+    assert isinstance(response, ApiVersionsResponse)
+    ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert ranges == {10: (0, 4), 12: (0, 4), 14: (0, 5), 18: (0, 4)}
+
+
+async def test_an_unknown_version_of_api_versions_is_told_the_known_ones_in_version_0(
+    cleanup: ExitStack,
+) -> None:
+    _, port, _ = serve(cleanup)
+    request = frame(struct.pack(">hhih", 18, 99, 5, -1) + bytes(3))
+    (reply,) = await ask(port, request)
+    assert reply == struct.pack(">ihihhh", 5, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+
+
+async def test_a_client_software_name_that_is_none_is_an_invalid_request(cleanup: ExitStack) -> None:
+    _, port, _ = serve(cleanup)
+    message = ApiVersionsRequest(client_software_name="", client_software_version="-")
+    (reply,) = await ask(port, encode_request(message, 3, 7, "client"))
+    response = decode_response(ApiVersionsRequest, reply, 3)[1]
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_plain_parked_and_coroutine_handlers_answer_in_order(cleanup: ExitStack, version: int) -> None:
+    _, port, handlers = serve(cleanup)
+    asking = asyncio.create_task(
+        ask(
+            port,
+            encode_request(HeartbeatRequest(group_id="later"), version, 1, "c"),
+            encode_request(SyncGroupRequest(member_id="m"), version, 2, "c"),
+            encode_request(HeartbeatRequest(generation_id=9), version, 3, "c"),
+        )
+    )
+    await until(lambda: len(handlers.parked) == 1)
+    handlers.parked[0].reply(HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    replies = await asking
+    assert decode_response(HeartbeatRequest, replies[0], version) == (
+        1,
+        HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID),
+    )
+    assert decode_response(SyncGroupRequest, replies[1], version) == (2, SyncGroupResponse(assignment=b"m"))
+    throttle = 9 if version >= 1 else 0
+    assert decode_response(HeartbeatRequest, replies[2], version) == (
+        3,
+        HeartbeatResponse(throttle_time_ms=throttle),
+    )
+
+
+async def test_errors_reach_the_client_as_codes_and_the_connection_lives_on(cleanup: ExitStack) -> None:
+    _, port, _ = serve(cleanup)
+    replies = await ask(
+        port,
+        encode_request(HeartbeatRequest(group_id="refused"), 4, 1, "c"),
+        encode_request(HeartbeatRequest(group_id="broken"), 4, 2, "c"),
+        encode_request(SyncGroupRequest(group_id="refused"), 3, 3, "c"),
+        encode_request(FindCoordinatorRequest(key="g"), 2, 4, "c"),
+    )
+    heartbeats = [decode_response(HeartbeatRequest, reply, 4)[1].error_code for reply in replies[:2]]
+    assert heartbeats == [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert decode_response(SyncGroupRequest, replies[2], 3)[1].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    found = decode_response(FindCoordinatorRequest, replies[3], 2)[1]
+    assert (found.error_code, found.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody home")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),
+        struct.pack(">hhih", -5, 0, 1, -1),
+        struct.pack(">hhih", 12, 99, 1, -1),
+        struct.pack(">hhih", 12, -1, 1, -1),
+        struct.pack(">hhih", 12, 0, 1, 30_000),
+        struct.pack(">hhih", 12, 0, 1, -1) + b"\x7f\xff",
+        struct.pack(">hhih", 14, 5, 1, -1) + b"\0\xff\xff\xff\xff\x0f",
+        struct.pack(">hhi", 12, 0, 1),
+    ],
+)
+async def test_what_cannot_be_understood_closes_that_connection_only(cleanup: ExitStack, body: bytes) -> None:
+    server, port, _ = serve(cleanup)
+    assert await ask(port, frame(body)) == []
+    await until(lambda: not server.connections)
+    assert len(await ask(port, encode_request(HeartbeatRequest(), 0, 1, None))) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_random_requests_never_bring_the_server_down(cleanup: ExitStack, seed: int) -> None:
+    rng = random.Random(seed)
+    server, port, _ = serve(cleanup)
+    for _ in range(60):
+        body = struct.pack(">hhih", rng.choice([10, 12, 14, 18]), rng.randint(0, 5), 1, -1)
+        good = bytearray(body + rng.randbytes(rng.randint(0, 60)))
+        if rng.random() < 0.3:
+            good[rng.randrange(len(good))] ^= 1 << rng.randrange(8)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(bytes(good)))
+        writer.close()
+    await until(lambda: not server.connections)
+    assert len(await ask(port, encode_request(HeartbeatRequest(), 0, 1, None))) == 1, f"seed {seed}"
+
+
+async def test_a_port_in_use_is_named(cleanup: ExitStack) -> None:
+    server, port, _ = serve(cleanup)
+    with pytest.raises(PortInUse, match=f"listener CLIENTS: port {port} on 127.0.0.1 is in use"):
+        server.listen("CLIENTS", "127.0.0.1", port)
+
+
+async def test_connections_beyond_the_maximum_are_closed_at_once(cleanup: ExitStack) -> None:
+    server, port, _ = serve(cleanup, ServerConfig(max_connections=2))
+    kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert len(server.connections) == 2
+    for _, other in (*kept, (reader, writer)):
+        other.close()
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not(cleanup: ExitStack) -> None:
+    server, port, handlers = serve(cleanup, ServerConfig(connections_max_idle_ms=300))
+    idle = await asyncio.open_connection("127.0.0.1", port)
+    waiting = await asyncio.open_connection("127.0.0.1", port)
+    waiting[1].write(encode_request(HeartbeatRequest(group_id="later"), 0, 1, None))
+    assert await asyncio.wait_for(idle[0].read(), 10) == b""
+    await until(lambda: len(handlers.parked) == 1)
+    assert len(server.connections) == 1
+    handlers.parked[0].reply(HeartbeatResponse())
+    await read_frame(waiting[0])
+    for _, writer in (idle, waiting):
+        writer.close()
+
+
+async def test_stalled_requests_give_way_when_memory_is_short(cleanup: ExitStack) -> None:
+    """Clients that begin large requests and stop cannot keep the receive budget from the others."""
+    server, port, _ = serve(cleanup, ServerConfig(receive_budget_bytes=2 * 1024 * 1024))
+    hogs = []
+    for _ in range(20):
+        sock = socket.create_connection(("127.0.0.1", port))
+        cleanup.callback(sock.close)
+        sock.setblocking(False)
+        sock.send(struct.pack(">i", 90_000_000) + bytes(200_000))
+        hogs.append(sock)
+    await until(lambda: server.pool.waiting > 0)
+    assert server.pool.lent_bytes <= 2 * 1024 * 1024 + 20 * 16 * 1024
+    request = encode_request(HeartbeatRequest(member_id="m" * 30_000), 0, 1, None)
+    (reply,) = await asyncio.wait_for(ask_patiently(port, request), 30)
+    assert decode_response(HeartbeatRequest, reply, 0)[1].error_code == 0
+
+
+async def ask_patiently(port: int, request: bytes) -> list[bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    reply = await read_frame(reader)
+    writer.close()
+    return [reply]
