@@ -154,7 +154,9 @@ def read_flights(bootstrap: str, link: Connection) -> None:
                     raise KafkaException(error)
                 continue
             partition, offset, value = message.partition(), message.offset(), message.value()
-            assert partition is not None and offset is not None and value is not None
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
             fields = value.split(b",", DISTANCE + 1)
             rows = seen[partition]
             again += offset in rows
