@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from .codec_source import reader_source, writer_source
@@ -27,6 +26,12 @@ __all__ = [
 _M = TypeVar("_M", bound=Message)
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 Writer = Callable[[Any, bytearray], None]
+
+# Generated once; a race between threads generates the same function twice.
+_top_readers: dict[tuple[type[Message], int], Reader] = {}
+_top_writers: dict[tuple[type[Message], int], Writer] = {}
+_readers: dict[tuple[type[Message], int, bool], Reader] = {}
+_writers: dict[tuple[type[Message], int, bool], Writer] = {}
 
 
 class UnsupportedVersion(ValueError):
@@ -82,7 +87,8 @@ def encode(message: Message, version: int) -> bytes:
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
     """Append what `encode` would return. If it raises, `out` holds a part of the message."""
-    write = _top_writer(type(message), version)
+    cls = type(message)
+    write = _top_writers.get((cls, version)) or _top_writer(cls, version)
     try:
         write(message, out)
     except struct.error as error:
@@ -90,7 +96,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:
-    """The body as parts to send in order; `records` that only have a `size` (`Sized`) are parts of their own."""
+    """The body as parts to send in order; `records` that only have a `size` are parts of their own."""
     out = HoleBuffer()
     encode_into(message, version, out)
     return out.parts()
@@ -110,7 +116,7 @@ def decode(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> _M:
 
 def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> tuple[_M, int]:
     """Like `decode`; also returns the position after the message."""
-    read = _top_reader(cls, version)
+    read = _top_readers.get((cls, version)) or _top_reader(cls, version)
     try:
         message, position = read(buffer, offset, len(buffer))
     except (struct.error, IndexError):
@@ -120,14 +126,14 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
     return message, position
 
 
-@cache
 def _top_reader(cls: type[Message], version: int) -> Reader:
-    return reader(cls, version, _check(cls, version))
+    read = _top_readers[cls, version] = reader(cls, version, _check(cls, version))
+    return read
 
 
-@cache
 def _top_writer(cls: type[Message], version: int) -> Writer:
-    return writer(cls, version, _check(cls, version))
+    write = _top_writers[cls, version] = writer(cls, version, _check(cls, version))
+    return write
 
 
 def _check(cls: type[Message], version: int) -> bool:
@@ -139,19 +145,29 @@ def _check(cls: type[Message], version: int) -> bool:
     return version in schema.flexible
 
 
-@cache
 def reader(cls: type[Message], version: int, flexible: bool) -> Reader:
     """The generated reader of a class inside a message of this version; its own versions do not count."""
-    source, scope = reader_source(cls, version, flexible, lambda nested: reader(nested, version, flexible))
-    return _compile(source, scope, cls, version, "read")
+    key = (cls, version, flexible)
+    found = _readers.get(key)
+    if found is None:
+        source, scope = reader_source(
+            cls, version, flexible, lambda nested: reader(nested, version, flexible)
+        )
+        found = _readers[key] = _compile(source, scope, cls, version, "read")
+    return found
 
 
-@cache
 def writer(cls: type[Message], version: int, flexible: bool) -> Writer:
     """The generated writer, as `reader`."""
-    source, scope = writer_source(cls, version, flexible, lambda nested: writer(nested, version, flexible))
-    scope["UnsupportedField"] = UnsupportedField
-    return _compile(source, scope, cls, version, "write")
+    key = (cls, version, flexible)
+    found = _writers.get(key)
+    if found is None:
+        source, scope = writer_source(
+            cls, version, flexible, lambda nested: writer(nested, version, flexible)
+        )
+        scope["UnsupportedField"] = UnsupportedField
+        found = _writers[key] = _compile(source, scope, cls, version, "write")
+    return found
 
 
 def _compile(

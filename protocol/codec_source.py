@@ -1,8 +1,8 @@
 """The Python source of readers and writers, derived from a message's field table.
 
 Fields of fixed size that stand side by side, with the length that follows them, become one `struct` call. A
-reader is `read(buf, pos, end) -> (message, pos)`, a writer `write(m, out)`. Lengths are checked against `end` and
-the limits of `primitives` before anything of that length is made.
+reader is `read(buf, pos, end) -> (message, pos)`, a writer `write(m, out)`. Lengths are checked against `end`
+and the limits of `primitives` before anything of that length is made.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ and writers. Example, a message of our own (no API key, flexible from version 0)
     encode(RegisterBroker(broker_id=1), 0)   # -> bytes; decode(RegisterBroker, buffer, 0) reads it back
 
 Version ranges are written "3", "0-4", "2+" or "none", as in Kafka's schema files, whose rules hold here: the
-default of a number is 0, of a string "", of an array []; a non-default value of a field that the version lacks
-raises unless the field is `ignorable`.
+default of a number is 0, of a string "", of an array []; a non-default value of a field that the version
+lacks raises unless the field is `ignorable`.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _sized(kind: str, empty: str | bytes | None) -> Callable[..., Any]:
 
 string = _sized("string", "")
 bytes_ = _sized("bytes", b"")  # decoded into bytes of their own
-records = _sized("records", None)  # decoded into a view of the buffer
+records_ = _sized("records", None)  # decoded into a view of the buffer
 
 
 def array(

@@ -1,0 +1,43 @@
+"""FindCoordinator (10): which broker coordinates a group or transactional id."""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, data, int8, int16, int32, request, response, string
+
+
+@data()
+class Coordinator(Message):
+    """One of the `coordinators` of FindCoordinatorResponse."""
+
+    key: str = string("4+", about="Group or transactional id to look up.")
+    node_id: int = int32("4+", about="Broker id.")
+    host: str = string("4+", about="Host name or address.")
+    port: int = int32("4+", about="TCP port.")
+    error_code: int = int16("4+", about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "4+", nullable="4+", ignorable=True, about="Explanation for people; null without one."
+    )
+
+
+@response(10, "0-6", flexible="3+")
+class FindCoordinatorResponse(Message):
+    """Answer to FindCoordinatorRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16("0-3", about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "1-3", nullable="1-3", ignorable=True, about="Explanation for people; null without one."
+    )
+    node_id: int = int32("0-3", about="Broker id.")
+    host: str = string("0-3", about="Host name or address.")
+    port: int = int32("0-3", about="TCP port.")
+    coordinators: list[Coordinator] = array(Coordinator, "4+", about="Coordinator of each key.")
+
+
+@request(10, "0-6", flexible="3+", response=FindCoordinatorResponse)
+class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
+    """Look up coordinators; several at once since version 4."""
+
+    key: str = string("0-3", about="Group or transactional id to look up.")
+    key_type: int = int8("1+", about="0 group, 1 transaction, 2 share group.")
+    coordinator_keys: list[str] = array(string, "4+", about="Keys to look up.")

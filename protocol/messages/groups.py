@@ -1,0 +1,309 @@
+"""Classic consumer groups: JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), and their
+administration: DescribeGroups (15), ListGroups (16), DeleteGroups (42)."""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, boolean, bytes_, data, int16, int32, request, response, string
+
+
+@data()
+class JoinGroupResponseMember(Message):
+    """One of the `members` of JoinGroupResponse."""
+
+    member_id: str = string(about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        ignorable=True,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+    metadata: bytes = bytes_(about="What the client keeps with it.")
+
+
+@response(11, "0-9", flexible="6+")
+class JoinGroupResponse(Message):
+    """Answer to JoinGroupRequest."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    generation_id: int = int32(default=-1, about="Generation of the group; -1 for none.")
+    protocol_type: str | None = string(
+        "7+",
+        nullable="7+",
+        default=None,
+        ignorable=True,
+        about='Class of protocols, "consumer" for consumers.',
+    )
+    protocol_name: str | None = string(nullable="7+", about="Protocol that the group uses.")
+    leader: str = string(about="Member that computes the assignment.")
+    skip_assignment: bool = boolean("9+", about="Whether the leader must not compute an assignment.")
+    member_id: str = string(about="Member of the group; empty for none.")
+    members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember, about="Members of the group.")
+
+
+@data()
+class JoinGroupRequestProtocol(Message):
+    """One of the `protocols` of JoinGroupRequest."""
+
+    name: str = string(about="Name.")
+    metadata: bytes = bytes_(about="What the client keeps with it.")
+
+
+@request(11, "0-9", flexible="6+", response=JoinGroupResponse)
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    """Join a group, or begin a new generation."""
+
+    group_id: str = string(about="Group.")
+    session_timeout_ms: int = int32(about="Without a heartbeat for so long the member is removed, in ms.")
+    rebalance_timeout_ms: int = int32(
+        "1+",
+        default=-1,
+        ignorable=True,
+        about="How long members may take to join a rebalance, in ms; -1 for the session timeout.",
+    )
+    member_id: str = string(about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+    protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
+    protocols: list[JoinGroupRequestProtocol] = array(
+        JoinGroupRequestProtocol, about="Protocols (assignors) the member can use, preferred first."
+    )
+    reason: str | None = string(
+        "8+",
+        nullable="8+",
+        default=None,
+        ignorable=True,
+        about="Why the member joins or leaves, for the log.",
+    )
+
+
+@response(14, "0-5", flexible="4+")
+class SyncGroupResponse(Message):
+    """Answer to SyncGroupRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    protocol_type: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        ignorable=True,
+        about='Class of protocols, "consumer" for consumers.',
+    )
+    protocol_name: str | None = string(
+        "5+", nullable="5+", default=None, ignorable=True, about="Protocol that the group uses."
+    )
+    assignment: bytes = bytes_(about="What the member gets; opaque.")
+
+
+@data()
+class SyncGroupRequestAssignment(Message):
+    """One of the `assignments` of SyncGroupRequest."""
+
+    member_id: str = string(about="Member of the group; empty for none.")
+    assignment: bytes = bytes_(about="What the member gets; opaque.")
+
+
+@request(14, "0-5", flexible="4+", response=SyncGroupResponse)
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    """Hand in the assignment, if leader, and get the own part of it."""
+
+    group_id: str = string(about="Group.")
+    generation_id: int = int32(about="Generation of the group; -1 for none.")
+    member_id: str = string(about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "3+",
+        nullable="3+",
+        default=None,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+    protocol_type: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        ignorable=True,
+        about='Class of protocols, "consumer" for consumers.',
+    )
+    protocol_name: str | None = string(
+        "5+", nullable="5+", default=None, ignorable=True, about="Protocol that the group uses."
+    )
+    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment, about="What each gets.")
+
+
+@response(12, "0-4", flexible="4+")
+class HeartbeatResponse(Message):
+    """Answer to HeartbeatRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+
+
+@request(12, "0-4", flexible="4+", response=HeartbeatResponse)
+class HeartbeatRequest(Request[HeartbeatResponse]):
+    """Stay a member, and hear of rebalances."""
+
+    group_id: str = string(about="Group.")
+    generation_id: int = int32(about="Generation of the group; -1 for none.")
+    member_id: str = string(about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "3+",
+        nullable="3+",
+        default=None,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+
+
+@data()
+class MemberResponse(Message):
+    """One of the `members` of LeaveGroupResponse."""
+
+    member_id: str = string("3+", about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "3+", nullable="3+", about="Static member's lasting id; null for a dynamic member (KIP-345)."
+    )
+    error_code: int = int16("3+", about="Error code, 0 for success.")
+
+
+@response(13, "0-5", flexible="4+")
+class LeaveGroupResponse(Message):
+    """Answer to LeaveGroupRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    members: list[MemberResponse] = array(MemberResponse, "3+", about="Members of the group.")
+
+
+@data()
+class MemberIdentity(Message):
+    """One of the `members` of LeaveGroupRequest."""
+
+    member_id: str = string("3+", about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "3+",
+        nullable="3+",
+        default=None,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+    reason: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        ignorable=True,
+        about="Why the member joins or leaves, for the log.",
+    )
+
+
+@request(13, "0-5", flexible="4+", response=LeaveGroupResponse)
+class LeaveGroupRequest(Request[LeaveGroupResponse]):
+    """Leave a group; several members at once since version 3."""
+
+    group_id: str = string(about="Group.")
+    member_id: str = string("0-2", about="Member of the group; empty for none.")
+    members: list[MemberIdentity] = array(MemberIdentity, "3+", about="Members of the group.")
+
+
+@data()
+class DescribedGroupMember(Message):
+    """One of the `members` of DescribedGroup."""
+
+    member_id: str = string(about="Member of the group; empty for none.")
+    group_instance_id: str | None = string(
+        "4+",
+        nullable="4+",
+        default=None,
+        ignorable=True,
+        about="Static member's lasting id; null for a dynamic member (KIP-345).",
+    )
+    client_id: str = string(about="Client id of the member.")
+    client_host: str = string(about="Address that the member joined from.")
+    member_metadata: bytes = bytes_(about="Metadata of the member for the protocol in use; opaque.")
+    member_assignment: bytes = bytes_(about="What the member got; opaque.")
+
+
+@data()
+class DescribedGroup(Message):
+    """One of the `groups` of DescribeGroupsResponse."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "6+", nullable="6+", default=None, about="Explanation for people; null without one."
+    )
+    group_id: str = string(about="Group.")
+    group_state: str = string(about="State of the group.")
+    protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
+    protocol_data: str = string(about="Protocol that the group uses.")
+    members: list[DescribedGroupMember] = array(DescribedGroupMember, about="Members of the group.")
+    authorized_operations: int = int32(
+        "3+", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+    )
+
+
+@response(15, "0-6", flexible="5+")
+class DescribeGroupsResponse(Message):
+    """Answer to DescribeGroupsRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups concerned.")
+
+
+@request(15, "0-6", flexible="5+", response=DescribeGroupsResponse)
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    """Show groups and their members."""
+
+    groups: list[str] = array(string, about="Groups to show.")
+    include_authorized_operations: bool = boolean("3+", about="Whether to tell what the client may do.")
+
+
+@data()
+class ListedGroup(Message):
+    """One of the `groups` of ListGroupsResponse."""
+
+    group_id: str = string(about="Group.")
+    protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
+    group_state: str = string("4+", ignorable=True, about="State of the group.")
+    group_type: str = string("5+", ignorable=True, about="Type of the group.")
+
+
+@response(16, "0-5", flexible="3+")
+class ListGroupsResponse(Message):
+    """Answer to ListGroupsRequest."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    groups: list[ListedGroup] = array(ListedGroup, about="Groups concerned.")
+
+
+@request(16, "0-5", flexible="3+", response=ListGroupsResponse)
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    """List the groups that this broker coordinates."""
+
+    states_filter: list[str] = array(string, "4+", about="Only groups in these states; all if empty.")
+    types_filter: list[str] = array(string, "5+", about="Only groups of these types; all if empty.")
+
+
+@data()
+class DeletableGroupResult(Message):
+    """One of the `results` of DeleteGroupsResponse."""
+
+    group_id: str = string(about="Group.")
+    error_code: int = int16(about="Error code, 0 for success.")
+
+
+@response(42, "0-2", flexible="2+")
+class DeleteGroupsResponse(Message):
+    """Answer to DeleteGroupsRequest."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    results: list[DeletableGroupResult] = array(DeletableGroupResult, about="Result for each.")
+
+
+@request(42, "0-2", flexible="2+", response=DeleteGroupsResponse)
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """Delete groups without members."""
+
+    groups_names: list[str] = array(string, about="Groups to delete.")

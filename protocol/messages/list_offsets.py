@@ -1,0 +1,69 @@
+"""ListOffsets (2): offsets by timestamp."""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, data, int8, int16, int32, int64, request, response, string
+
+
+@data()
+class ListOffsetsPartitionResponse(Message):
+    """One of the `partitions` of ListOffsetsTopicResponse."""
+
+    partition_index: int = int32(about="Partition.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    old_style_offsets: list[int] = array(int64, "0", about="Offsets of segments; the oldest version only.")
+    timestamp: int = int64(
+        "1+", default=-1, about="Timestamp of the record found, in ms since 1970; -1 for none."
+    )
+    offset: int = int64("1+", default=-1, about="Offset; -1 for none.")
+    leader_epoch: int = int32("4+", default=-1, about="Leader epoch; -1 unknown.")
+
+
+@data()
+class ListOffsetsTopicResponse(Message):
+    """One of the `topics` of ListOffsetsResponse."""
+
+    name: str = string(about="Name of the topic.")
+    partitions: list[ListOffsetsPartitionResponse] = array(
+        ListOffsetsPartitionResponse, about="Partitions concerned."
+    )
+
+
+@response(2, "1-11", flexible="6+")
+class ListOffsetsResponse(Message):
+    """Answer to ListOffsetsRequest."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse, about="Topics concerned.")
+
+
+@data()
+class ListOffsetsPartition(Message):
+    """One of the `partitions` of ListOffsetsTopic."""
+
+    partition_index: int = int32(about="Partition.")
+    current_leader_epoch: int = int32(
+        "4+", default=-1, ignorable=True, about="Leader epoch that the client knows; -1 for no check."
+    )
+    timestamp: int = int64(
+        about="Time in ms since 1970; -1 asks for the end, -2 for the start, -3 for the highest timestamp."
+    )
+    max_num_offsets: int = int32("0", default=1, about="How many offsets to return at most.")
+
+
+@data()
+class ListOffsetsTopic(Message):
+    """One of the `topics` of ListOffsetsRequest."""
+
+    name: str = string(about="Name of the topic.")
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, about="Partitions concerned.")
+
+
+@request(2, "1-11", flexible="6+", response=ListOffsetsResponse)
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    """Look up offsets by timestamp."""
+
+    replica_id: int = int32(about="Broker id of a follower; -1 for a consumer.")
+    isolation_level: int = int8("2+", about="0 read uncommitted, 1 read committed.")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, about="Topics concerned.")
+    timeout_ms: int = int32("10+", ignorable=True, about="How long the answer may be waited for, in ms.")

@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ended (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, data, int16, int32, int64, request, response, string
+
+
+@data()
+class EpochEndOffset(Message):
+    """One of the `partitions` of OffsetForLeaderTopicResult."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    partition: int = int32(about="Partition.")
+    leader_epoch: int = int32("1+", default=-1, ignorable=True, about="Leader epoch; -1 unknown.")
+    end_offset: int = int64(default=-1, about="First offset after the epoch; -1 unknown.")
+
+
+@data()
+class OffsetForLeaderTopicResult(Message):
+    """One of the `topics` of OffsetForLeaderEpochResponse."""
+
+    topic: str = string(about="Name of the topic.")
+    partitions: list[EpochEndOffset] = array(EpochEndOffset, about="Partitions concerned.")
+
+
+@response(23, "2-4", flexible="4+")
+class OffsetForLeaderEpochResponse(Message):
+    """Answer to OffsetForLeaderEpochRequest."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True, about="How long a quota delayed the request, in ms.")
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, about="Topics concerned.")
+
+
+@data()
+class OffsetForLeaderPartition(Message):
+    """One of the `partitions` of OffsetForLeaderTopic."""
+
+    partition: int = int32(about="Partition.")
+    current_leader_epoch: int = int32(
+        "2+", default=-1, ignorable=True, about="Leader epoch that the client knows; -1 for no check."
+    )
+    leader_epoch: int = int32(about="Leader epoch whose end is asked for.")
+
+
+@data()
+class OffsetForLeaderTopic(Message):
+    """One of the `topics` of OffsetForLeaderEpochRequest."""
+
+    topic: str = string(about="Name of the topic.")
+    partitions: list[OffsetForLeaderPartition] = array(
+        OffsetForLeaderPartition, about="Partitions concerned."
+    )
+
+
+@request(23, "2-4", flexible="4+", response=OffsetForLeaderEpochResponse)
+class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
+    """Find where logs diverge."""
+
+    replica_id: int = int32(
+        "3+", default=-2, ignorable=True, about="Broker id of a follower; -1 for a consumer."
+    )
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, about="Topics concerned.")
