@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
@@ -139,15 +139,15 @@ class Link(asyncio.Protocol):
                 self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._limits.send_buffer_high_bytes)
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.send_buffer_high_bytes)
         self._deadline = self._loop.call_later(
             self._limits.handshake_timeout_ms / 1000,
             lambda: self.close("the handshake took too long", abort=True),
         )
         if isinstance(self._handshake, ServerHandshake):
-            transport.write(self._handshake.hello())
+            self._transport.write(self._handshake.hello())
 
     def data_received(self, data: bytes) -> None:
         if self._close_reason is not None:

@@ -1,0 +1,475 @@
+"""One Raft node without a world around it: everything it decides, and the order it does it in.
+
+The shell delivers messages as they arrive and calls :meth:`Core.pump` after them, so that a heartbeat that is
+already here is heard before the election timer is looked at. Rules that hold everywhere:
+
+- Nothing leaves this node while its vote is not durable.
+- No acknowledgement, in either direction, goes above the durable index.
+- An exception anywhere in here ends the process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from . import messages, syncobj, vote
+from .compaction import Compactor
+from .disk import Disk
+from .effects import Done, Effects, NotLeader, OutcomeUnknown, Overloaded, RoleChange
+from .election import Election
+from .entries import OVERHEAD_BYTES, pack_group, unpack_group
+from .follower import Follower
+from .formation import Formation, Gathering
+from .formation import save as save_formation
+from .installation import Installer
+from .journal import Journal
+from .leader import Replicator
+from .machine import Machine
+from .messages import (
+    Append,
+    AppendReply,
+    GrantVote,
+    Hello,
+    Message,
+    PreVote,
+    PreVoteReply,
+    RequestVote,
+    SnapshotChunk,
+    SnapshotReply,
+    StaleTerm,
+)
+from .safety import BrokenInvariant, is_up_to_date
+from .settings import Settings
+from .snapshots import Snapshot, SnapshotStore
+from .syncobj import Consensus
+from .vote import Vote
+
+_LEADER_GONE_SECONDS = (0.005, 0.05)
+"""How long to wait before standing when the leader's connection has closed: the others have to see it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What was recovered from the folder, by :func:`.startup.open_parts`."""
+
+    disk: Disk
+    formation: Formation
+    vote: Vote
+    store: SnapshotStore
+    journal: Journal
+    applied: int
+
+
+class Core:
+    """One node. ``machine`` already holds the state up to ``parts.applied``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        peers: frozenset[int],
+        parts: Parts,
+        machine: Machine,
+        factory: Callable[[], Machine],
+        effects: Effects,
+        clock: Callable[[], float],
+        random: Random,
+    ) -> None:
+        self.node_id = parts.formation.node_id
+        self.machine = machine
+        self.formation = parts.formation
+        self.journal = parts.journal
+        self._settings = settings
+        self._peers = peers
+        self._disk = parts.disk
+        self._effects = effects
+        self._clock = clock
+        self._random = random
+        self._may_stand = False
+        self._connected: set[int] = set()
+        self._durable_vote = self._vote = parts.vote
+        self._saving_vote = False
+        self._held: list[tuple[int, Message]] = []
+        self._queue: deque[tuple[bytes | None, Done]] = deque()
+        self._queued_bytes = 0
+        self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]]]] = {}
+        self._told = RoleChange(False, -1, None)
+        self._applied_something = False
+        self._stopped = False
+        self._gathering = Gathering(parts.formation, peers)
+        self.consensus = Consensus(
+            self.node_id,
+            peers,
+            settings.timing,
+            parts.journal,
+            parts.vote,
+            parts.applied,
+            self,
+            clock,
+            random,
+        )
+        self._election = Election(self.node_id, len(peers) + 1, settings.timing.election_min)
+        self.replicator = Replicator(
+            settings, self.consensus, parts.journal, parts.store, parts.disk, self._send, effects.writable
+        )
+        self._follower = Follower(self.consensus, parts.journal, self._send)
+        self._compactor = Compactor(
+            settings,
+            parts.journal,
+            parts.store,
+            parts.disk,
+            effects,
+            lambda: self.replicator.transferring_from,
+        )
+        self._installer = Installer(
+            self.consensus, parts.store, parts.disk, effects, factory, machine, self._send, self._installed
+        )
+        self._form_if_complete()
+
+    # What the owner asks.
+
+    def propose(self, command: bytes | None, done: Done) -> None:
+        """Replicate ``command``; None is a barrier. ``done`` gets what ``apply`` returned, or an exception.
+
+        The exception is :class:`NotLeader`, :class:`OutcomeUnknown` or :class:`Overloaded`.
+        """
+        if not self.consensus.active or self._stopped:
+            done(None, NotLeader(self.leader_id))
+            return
+        size = len(command or b"") + OVERHEAD_BYTES
+        waiting = self._queued_bytes + self.journal.unsynced_bytes
+        if waiting + size > self._settings.waiting_bytes_max:
+            done(None, Overloaded(f"{waiting} bytes of commands are waiting for the disk"))
+            return
+        self._queue.append((command, done))
+        self._queued_bytes += size
+        self._effects.wake()
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of the current term as far as this node knows."""
+        return self.consensus.leader_id
+
+    def pump(self) -> None:
+        """Let time pass: elections, commits, applying, heartbeats, queued commands, syncing."""
+        if self._stopped:
+            return
+        if self.formation.formed and not self._must_sync_first():
+            self._maybe_ask_for_votes()
+            self._applied_something = False
+            self.consensus.tick()
+            if self._applied_something:
+                self._effects.applied()
+                self._compactor.consider(self.consensus.last_applied)
+            if self.consensus.last_applied < self.consensus.commit_index or self._queue:
+                self._effects.wake()
+        self._sync()
+        self._tell_role()
+
+    def stop(self) -> None:
+        """Take no further part. Whoever waits learns that the outcome is unknown."""
+        self._stopped = True
+        self._give_up_leading()
+        self.replicator.leadership_ends()
+
+    # What the world reports.
+
+    def peer_connected(self, peer: int) -> None:
+        """A new connection to ``peer``: what went before it is lost."""
+        self._connected.add(peer)
+        self.consensus.peer_connected(peer)
+        self._send(peer, self.formation.hello)
+        self.replicator.connected(peer)
+        self._effects.wake()
+
+    def peer_disconnected(self, peer: int) -> None:
+        """The connection to ``peer`` is gone."""
+        self._connected.discard(peer)
+        self._held = [(to, message) for to, message in self._held if to != peer]
+        self.consensus.peer_disconnected(peer)
+        self.replicator.disconnected(peer)
+        self._follower.forget(peer)
+        self._installer.forget(peer)
+        if self._election.leader_gone(peer):
+            # A killed leader is replaced as soon as its peers see its connections close.
+            self.consensus.elect_by(self._clock() + self._random.uniform(*_LEADER_GONE_SECONDS))
+        self._effects.wake()
+
+    def receive(self, peer: int, directory_id: bytes, payload: bytes) -> None:
+        """One message. Raises :class:`.messages.MalformedMessage`: close the connection."""
+        message = messages.decode(payload)
+        if isinstance(message, Hello):
+            self._on_hello(peer, directory_id, message)
+        elif self.formation.formed and not self._stopped:
+            self._dispatch(peer, message)
+        self._effects.wake()
+
+    def _dispatch(self, peer: int, message: Message) -> None:
+        match message:
+            case Append():
+                self._on_append(peer, message)
+            case AppendReply():
+                if self._is_current(peer, message.term) and self.consensus.leads:
+                    self.replicator.on_reply(peer, message)
+            case SnapshotChunk():
+                if self._is_current(peer, message.term):
+                    self._hear_leader(peer)
+                    self._follower.hear_leader(peer, message.term)
+                    self._installer.on_chunk(peer, message)
+            case SnapshotReply():
+                if self._is_current(peer, message.term) and self.consensus.leads:
+                    self.replicator.on_snapshot_reply(peer, message)
+            case PreVote():
+                self._on_pre_vote(peer, message)
+            case PreVoteReply():
+                self.consensus.adopt_term(message.term)
+                stands = self._election.answered(peer, message.asked_term, message.granted)
+                if stands and message.asked_term == self.consensus.term + 1:
+                    self._may_stand = True
+                    self.consensus.elect_by(float("-inf"))
+            case RequestVote():
+                self._on_request_vote(peer, message)
+            case GrantVote():
+                if self._election.count_vote(peer, message.term):
+                    self.consensus.deliver(peer, syncobj.grant_vote(message.term))
+            case StaleTerm():
+                self.consensus.adopt_term(message.term)
+
+    def _is_current(self, peer: int, term: int) -> bool:
+        """Whether a leader's or follower's message counts. A newer term is adopted, an older one corrected."""
+        if term < self.consensus.term:
+            self._send(peer, StaleTerm(self.consensus.term))
+            return False
+        self.consensus.adopt_term(term)
+        return True
+
+    # Elections.
+
+    @property
+    def _votes(self) -> bool:
+        return not self.formation.catching_up
+
+    def _maybe_ask_for_votes(self) -> None:
+        """Where the library would call an election, ask first whether it could be won."""
+        now = self._clock()
+        if not self._peers or not self.consensus.election_due(now):
+            return
+        if self._may_stand:
+            self._may_stand = False
+            return
+        self.consensus.postpone_election(now)
+        if self._votes:
+            term = self.consensus.term + 1
+            self._election.ask(term)
+            self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))
+
+    def _on_pre_vote(self, peer: int, message: PreVote) -> None:
+        granted = (
+            self._votes
+            and message.term > self.consensus.term
+            and not self._election.sticks(self._clock(), self.consensus.leads)
+            and is_up_to_date(self.journal, message.last_index, message.last_term)
+        )
+        self._send(peer, PreVoteReply(self.consensus.term, message.term, granted))
+
+    def _on_request_vote(self, peer: int, message: RequestVote) -> None:
+        if message.term < self.consensus.term:
+            self._send(peer, StaleTerm(self.consensus.term))
+        elif self._votes and not self._election.sticks(self._clock(), self.consensus.leads):
+            self.consensus.deliver(
+                peer, syncobj.request_vote(message.term, message.last_index, message.last_term)
+            )
+
+    def _hear_leader(self, peer: int) -> None:
+        if self.consensus.leads:
+            raise BrokenInvariant(f"node {peer} and this node both lead term {self.consensus.term}")
+        self._may_stand = False
+        self._election.leader_heard(peer, self._clock())
+
+    # Replication.
+
+    def _on_append(self, peer: int, message: Append) -> None:
+        if not self._is_current(peer, message.term):
+            return
+        self._hear_leader(peer)
+        verified = self._follower.on_append(peer, message)
+        if self.formation.catching_up and verified is not None:
+            self._maybe_caught_up(message, verified)
+
+    def _maybe_caught_up(self, message: Append, verified: int) -> None:
+        """Vote again once all that was committed when this leader began is durable here."""
+        committed = message.commit_index
+        is_of_this_term = self.journal.term_at(committed) == message.term
+        if is_of_this_term and committed <= min(verified, self.journal.durable_index):
+            self._save_formation(replace(self.formation, catching_up=False))
+
+    def _installed(self, snapshot: Snapshot, surplus: str | None) -> None:
+        self._compactor.published(snapshot, surplus)
+        self._effects.applied()
+        self._effects.wake()
+
+    # Hooks of the library.
+
+    def library_sends(self, peer: int, message: dict[str, Any]) -> None:
+        """Votes go out as our messages; follower replies are made by :class:`Follower` instead."""
+        if message["type"] == "request_vote":
+            self._send(
+                peer, RequestVote(message["term"], message["last_log_index"], message["last_log_term"])
+            )
+        elif message["type"] == "response_vote":
+            self._send(peer, GrantVote(message["term"]))
+
+    def leadership_begins(self) -> None:
+        """Won an election."""
+        self.replicator.leadership_begins()
+
+    def heartbeat(self) -> None:
+        """The library's heartbeat clock ticked, or leadership began."""
+        self.replicator.replicate(heartbeat=True)
+
+    def apply_committed(self) -> None:
+        """Apply a slice of what is committed, in order."""
+        budget = self._settings.apply_commands_per_turn
+        consensus, entries = self.consensus, self.journal.entries
+        while consensus.last_applied < consensus.commit_index and budget > 0:
+            index = consensus.last_applied + 1
+            payload, entry_index, term = entries[index - entries[0][1]]
+            if entry_index != index:
+                raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
+            commands = unpack_group(payload)
+            results = [self.machine.apply(index, term, command) for command in commands]
+            consensus.mark_applied(index)
+            self._compactor.applied(len(payload))
+            self._applied_something = True
+            budget -= 1 + len(commands)
+            self._answer(index, term, results)
+
+    def append_commands(self) -> None:
+        """Everything queued becomes one entry, or several of bounded size."""
+        if not self._queue or not self.consensus.leads:
+            return
+        while self._queue:
+            commands: list[bytes] = []
+            waiting: list[tuple[int | None, Done]] = []
+            size = 0
+            while self._queue and (
+                not size or size + len(self._queue[0][0] or b"") <= self._settings.group_bytes
+            ):
+                command, done = self._queue.popleft()
+                if command is None:
+                    waiting.append((None, done))
+                    continue
+                waiting.append((len(commands), done))
+                commands.append(command)
+                size += len(command) + OVERHEAD_BYTES
+            index, term = self.journal.last_index + 1, self.consensus.term
+            self.journal.append(pack_group(commands), index, term)
+            self._waiting[index] = (term, waiting)
+        self._queued_bytes = 0
+        self.replicator.replicate()
+
+    def vote_changed(self, vote: Vote) -> None:
+        """Hold everything back until this is durable."""
+        self._vote = vote
+        self._effects.wake()
+
+    def role_changed(self, leads: bool) -> None:
+        """The library changed its role."""
+        if not leads:
+            self._give_up_leading()
+            self.replicator.leadership_ends()
+
+    def _answer(self, index: int, term: int, results: list[object]) -> None:
+        appended_in, waiting = self._waiting.pop(index, (term, []))
+        for position, done in waiting:
+            if appended_in != term:
+                done(None, NotLeader(self.leader_id))
+            else:
+                done(None if position is None else results[position], None)
+
+    def _give_up_leading(self) -> None:
+        queue, self._queue = self._queue, deque()
+        waiting, self._waiting = self._waiting, {}
+        self._queued_bytes = 0
+        for _, done in queue:
+            done(None, NotLeader(None))
+        for _, dones in waiting.values():
+            for _, done in dones:
+                done(None, OutcomeUnknown("leadership ended before the command was committed"))
+
+    # Durability.
+
+    def _must_sync_first(self) -> bool:
+        """A node alone is its own majority: what it would commit in this tick has to be durable before."""
+        return not self._peers and (
+            self.journal.dirty or self.journal.syncing or self._vote != self._durable_vote
+        )
+
+    def _sync(self) -> None:
+        """Have the vote and the journal written, one batch of each at a time."""
+        if self._vote != self._durable_vote and not self._saving_vote:
+            saving = self._vote
+            self._saving_vote = True
+            self._effects.in_order(lambda: vote.save(self._disk, saving), lambda: self._vote_saved(saving))
+        if self.journal.dirty and not self.journal.syncing:
+            ticket = self.journal.take_ticket()
+
+            def synced() -> None:
+                self.journal.complete(ticket)
+                self._follower.synced()
+                self.replicator.synced()
+                self._effects.wake()
+
+            self._effects.in_order(ticket.run, synced)
+
+    def _vote_saved(self, saved: Vote) -> None:
+        self._saving_vote = False
+        self._durable_vote = saved
+        if saved == self._vote:
+            held, self._held = self._held, []
+            for peer, message in held:
+                self._send(peer, message)
+        self._effects.wake()
+
+    # Talking.
+
+    def _send(self, peer: int, message: Message) -> None:
+        if self._vote != self._durable_vote and not isinstance(message, Hello | PreVote):
+            self._held.append((peer, message))
+        else:
+            self._effects.send(peer, messages.encode(message))
+
+    def _broadcast(self, message: Message) -> None:
+        for peer in sorted(self._connected):
+            self._send(peer, message)
+
+    def _tell_role(self) -> None:
+        change = RoleChange(self.consensus.active, self.consensus.term, self.leader_id)
+        if change != self._told:
+            self._told = change
+            self._effects.role_changed(change)
+
+    # Formation.
+
+    def _on_hello(self, peer: int, directory_id: bytes, message: Hello) -> None:
+        if self.formation.formed:
+            return
+        formation = self._gathering.hear(peer, directory_id, message)
+        if formation is not None:
+            self._save_formation(formation)
+
+    def _form_if_complete(self) -> None:
+        formation = None if self.formation.formed else self._gathering.formed()
+        if formation is not None:
+            self._save_formation(formation)
+
+    def _save_formation(self, formation: Formation) -> None:
+        def saved() -> None:
+            self.formation = formation
+            self.consensus.postpone_election(self._clock())
+            self._effects.wake()
+
+        self._effects.in_order(lambda: save_formation(self._disk, formation), saved)

@@ -1,0 +1,52 @@
+"""Making a snapshot by folding: the newest snapshot plus the journal, without the running state machine.
+
+``apply`` is pure, so another process can compute the state after any committed index from the files alone. The
+event loop of the quorum node never serialises its state. Run as ``python -m ottla.metadata_quorum.raft.fold``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from . import snapshots
+from .disk import Directory, Disk
+from .entries import unpack_group
+from .journal_recovery import read_entries
+from .machine import Machine, load_factory
+from .snapshots import FOLDED_NAME, Snapshot
+
+
+def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot | None, index: int) -> None:
+    """Write the snapshot of ``index``, which is durable in the journal, as :data:`FOLDED_NAME`. Blocks.
+
+    ``base`` is a snapshot to start from. Raises :class:`ValueError` when the files do not reach ``index``.
+    """
+    machine = factory()
+    applied = 1
+    if base is not None:
+        machine.restore(snapshots.read_chunks(disk, base.name))
+        applied = base.index
+    entries = read_entries(disk, salt)
+    if not entries or not entries[0][1] <= applied <= index <= entries[-1][1]:
+        span = f"{entries[0][1]}..{entries[-1][1]}" if entries else "nothing"
+        raise ValueError(f"cannot fold {applied}..{index}: the journal holds {span}")
+    first = entries[0][1]
+    for payload, position, term in entries[applied + 1 - first : index + 1 - first]:
+        for command in unpack_group(payload):
+            machine.apply(position, term, command)
+    snapshots.write(disk, FOLDED_NAME, index, entries[index - first][2], machine.snapshot())
+
+
+def main(arguments: list[str]) -> None:
+    """``directory salt factory index base-name-or-empty base-index``."""
+    directory, salt, factory, index, base_name, base_index = arguments
+    os.nice(5)
+    base = Snapshot(base_name, int(base_index), 0, 0) if base_name else None
+    fold(Directory(Path(directory)), int(salt), load_factory(factory), base, int(index))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,129 @@
+"""How a cluster comes into being, and how a node proves that it belongs to it.
+
+Each folder has a directory id, made when the folder is first used. A node with an empty folder does not vote:
+its former self may have voted and acknowledged, and a blank one could help to elect a leader that lacks what was
+committed. It takes part once every configured peer has answered and all were empty together (the founders), or
+when an operator replaces it explicitly; a replaced node votes only after it has caught up with a leader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .disk import CorruptFile, Disk, read_checked, write_checked
+from .messages import Hello
+
+FILE_NAME = "formation"
+_MAGIC = b"OTTLFORM"
+
+
+class WrongFolder(Exception):
+    """The folder belongs to another node or cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formation:
+    """What the folder knows about itself. ``founders`` is empty until the cluster is formed."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    founders: Mapping[int, bytes] = field(default_factory=dict)
+    catching_up: bool = False
+    """True for a replaced node that has not yet caught up: it does not vote."""
+
+    @property
+    def formed(self) -> bool:
+        """Whether this node takes part."""
+        return bool(self.founders)
+
+    @property
+    def hello(self) -> Hello:
+        """What to tell a peer."""
+        return Hello(self.formed, tuple(sorted(self.founders.items())))
+
+    def replaced(self) -> Formation:
+        """This node takes the place of one whose folder is gone."""
+        return replace(self, founders={self.node_id: self.directory_id}, catching_up=True)
+
+
+def load(disk: Disk) -> Formation | None:
+    """The folder's formation, None for a folder never used. Raises :class:`CorruptFile`."""
+    body = read_checked(disk, FILE_NAME, _MAGIC)
+    if body is None:
+        return None
+    try:
+        fields = json.loads(body)
+        return Formation(
+            cluster_id=fields["cluster_id"],
+            node_id=fields["node_id"],
+            directory_id=bytes.fromhex(fields["directory_id"]),
+            founders={int(node): bytes.fromhex(name) for node, name in fields["founders"].items()},
+            catching_up=fields["catching_up"],
+        )
+    except (ValueError, KeyError) as error:
+        raise CorruptFile(f"{FILE_NAME}: unreadable content: {error}") from error
+
+
+def save(disk: Disk, formation: Formation) -> None:
+    """Make it durable. Blocks."""
+    fields = {
+        "cluster_id": formation.cluster_id,
+        "node_id": formation.node_id,
+        "directory_id": formation.directory_id.hex(),
+        "founders": {str(node): name.hex() for node, name in formation.founders.items()},
+        "catching_up": formation.catching_up,
+    }
+    write_checked(disk, FILE_NAME, _MAGIC, json.dumps(fields, indent=1).encode())
+
+
+def prepare(disk: Disk, cluster_id: str, node_id: int, new_directory_id: bytes) -> Formation:
+    """The folder's formation; a folder used for the first time gets ``new_directory_id``. Blocks.
+
+    Raises :class:`WrongFolder` or :class:`CorruptFile`.
+    """
+    formation = load(disk)
+    if formation is None:
+        if leftovers := [name for name in disk.names() if not name.endswith(".tmp")]:
+            raise CorruptFile(
+                f"{FILE_NAME} is missing, but the folder holds {leftovers[0]}: restore the folder, or empty it and "
+                "replace this node explicitly"
+            )
+        formation = Formation(cluster_id, node_id, new_directory_id)
+        save(disk, formation)
+    if formation.node_id != node_id or formation.cluster_id != cluster_id:
+        raise WrongFolder(
+            f"the folder belongs to node {formation.node_id} of cluster {formation.cluster_id!r}, "
+            f"not to node {node_id} of cluster {cluster_id!r}"
+        )
+    return formation
+
+
+class Gathering:
+    """The answers an unformed node has collected. Pure."""
+
+    def __init__(self, formation: Formation, peers: frozenset[int]) -> None:
+        self._formation = formation
+        self._peers = peers
+        self._empty: dict[int, bytes] = {}
+        self.stranded_by: int | None = None
+        """A peer that belongs to a cluster formed without this folder."""
+
+    def hear(self, peer: int, directory_id: bytes, hello: Hello) -> Formation | None:
+        """Take one answer; the formation to save when it was the last one needed."""
+        formed_with = dict(hello.founders)
+        if hello.formed and formed_with.get(self._formation.node_id) != self._formation.directory_id:
+            self.stranded_by = peer
+            return None
+        if peer in self._peers:
+            self._empty[peer] = formed_with.get(peer, directory_id)
+        return self.formed()
+
+    def formed(self) -> Formation | None:
+        """The formation when every peer has answered that it is, or was, empty like this one."""
+        if self.stranded_by is not None or self._empty.keys() != self._peers:
+            return None
+        founders = {**self._empty, self._formation.node_id: self._formation.directory_id}
+        return replace(self._formation, founders=founders)

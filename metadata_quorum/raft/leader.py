@@ -1,0 +1,235 @@
+"""A leader's side of replication: feeding each follower, and counting what each has made durable.
+
+Entries stream ahead of replies within a window of bytes. A follower's confirmation reaches the library capped at
+this node's own durable index, and again when that moves: so nothing commits before a majority *including this
+node* has synced it, while heartbeats go on whatever the disk does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import syncobj
+from .disk import Disk, File
+from .journal import Journal
+from .journal_recovery import Entry
+from .messages import ENTRY_OVERHEAD_BYTES, Append, AppendReply, Message, SnapshotChunk, SnapshotReply
+from .progress import Mode, Progress
+from .settings import Settings
+from .snapshots import Snapshot, SnapshotStore
+from .syncobj import Consensus
+
+_SILENT_HEARTBEATS_MAX = 250
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """A snapshot on its way to one follower."""
+
+    snapshot: Snapshot
+    file: File
+    sent: int = 0
+    received: int = 0
+    refused_from: int | None = None
+    silent_heartbeats: int = 0
+
+    def at_heartbeat(self) -> None:
+        """Go back where the follower asked for it, or where it has been silent.
+
+        Only here: a burst of refused pieces must not cause a burst of resends.
+        """
+        self.silent_heartbeats += 1
+        if self.refused_from is not None:
+            self.sent = self.received = self.refused_from
+            self.refused_from = None
+        elif self.silent_heartbeats >= _SILENT_HEARTBEATS_MAX:
+            self.sent = self.received = self.silent_heartbeats = 0
+
+
+class Replicator:
+    """All followers of this node while it leads. Peers without a connection have no progress."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        consensus: Consensus,
+        journal: Journal,
+        store: SnapshotStore,
+        disk: Disk,
+        send: Callable[[int, Message], None],
+        writable: Callable[[int], bool],
+    ) -> None:
+        self._settings = settings
+        self._consensus = consensus
+        self._journal = journal
+        self._store = store
+        self._disk = disk
+        self._send = send
+        self._writable = writable
+        self._connected: set[int] = set()
+        self._followers: dict[int, Progress] = {}
+        self._transfers: dict[int, _Transfer] = {}
+
+    @property
+    def transferring_from(self) -> int | None:
+        """The lowest index a snapshot on its way ends at: its receiver will need the entries behind it."""
+        return min((transfer.snapshot.index for transfer in self._transfers.values()), default=None)
+
+    def leadership_begins(self) -> None:
+        """Forget what was known in another term; followers are probed at the end of the log."""
+        self.leadership_ends()
+        for peer in self._connected:
+            self._followers[peer] = Progress(self._journal.last_index + 1)
+
+    def leadership_ends(self) -> None:
+        """Nobody follows this node."""
+        for peer in list(self._transfers):
+            self._end_transfer(peer)
+        self._followers.clear()
+
+    def connected(self, peer: int) -> None:
+        """What ``peer`` has must be asked anew: it may have restarted."""
+        self._connected.add(peer)
+        if self._consensus.leads:
+            self._followers[peer] = Progress(self._journal.last_index + 1)
+            self._feed(peer, heartbeat=True)
+
+    def disconnected(self, peer: int) -> None:
+        """Nothing more is known about ``peer``."""
+        self._connected.discard(peer)
+        self._followers.pop(peer, None)
+        self._end_transfer(peer)
+
+    def replicate(self, *, heartbeat: bool = False) -> None:
+        """Send every follower what it lacks; with ``heartbeat`` every follower gets a message."""
+        for peer in list(self._followers):
+            self._feed(peer, heartbeat=heartbeat)
+
+    def on_reply(self, peer: int, reply: AppendReply) -> None:
+        """A follower of this term answers."""
+        follower = self._followers.get(peer)
+        if follower is None:
+            return
+        if reply.success:
+            was_probing = follower.mode is Mode.PROBE
+            if follower.mode is not Mode.SNAPSHOT:
+                follower.confirmed(reply.next_index)
+            self._tell_library(peer, follower)
+            if was_probing or follower.next_index <= self._journal.last_index:
+                self._feed(peer)
+        else:
+            self._consensus.deliver(peer, syncobj.confirm(None))
+            if follower.refused(reply.next_index, reply.generation):
+                self._feed(peer)
+
+    def on_snapshot_reply(self, peer: int, reply: SnapshotReply) -> None:
+        """A follower tells how far a snapshot has come."""
+        self._consensus.deliver(peer, syncobj.confirm(None))
+        follower, transfer = self._followers.get(peer), self._transfers.get(peer)
+        if follower is None or transfer is None or transfer.snapshot.index != reply.index:
+            return
+        if reply.installed:
+            self._end_transfer(peer)
+            follower.snapshot_installed(reply.index)
+        elif transfer.received < reply.received <= transfer.sent:
+            transfer.received = reply.received
+        else:
+            transfer.refused_from = min(reply.received, transfer.snapshot.size)
+        transfer.silent_heartbeats = 0
+        self._feed(peer)
+
+    def synced(self) -> None:
+        """This node's own durable index has moved."""
+        for peer, follower in self._followers.items():
+            self._tell_library(peer, follower)
+
+    def _tell_library(self, peer: int, follower: Progress) -> None:
+        durable = min(follower.durable_index, self._journal.durable_index)
+        self._consensus.deliver(peer, syncobj.confirm(durable + 1))
+
+    def _feed(self, peer: int, *, heartbeat: bool = False) -> None:
+        follower = self._followers[peer]
+        if follower.mode is not Mode.SNAPSHOT and follower.next_index <= self._journal.base_index:
+            self._begin_transfer(peer, follower)
+        said_something = False
+        if follower.mode is Mode.SNAPSHOT:
+            if heartbeat:
+                self._transfers[peer].at_heartbeat()
+            self._send_chunks(peer)
+        elif follower.mode is Mode.PROBE:
+            if not follower.awaiting_reply or heartbeat:
+                self._send_entries(peer, follower)
+                said_something = True
+        else:
+            while self._may_stream(peer, follower):
+                self._send_entries(peer, follower)
+                said_something = True
+        if heartbeat and not said_something:
+            self._send_heartbeat(peer, follower)
+
+    def _may_stream(self, peer: int, follower: Progress) -> bool:
+        return (
+            follower.next_index <= self._journal.last_index
+            and follower.in_flight_bytes < self._settings.window_bytes
+            and self._writable(peer)
+        )
+
+    def _send_entries(self, peer: int, follower: Progress) -> None:
+        entries, size = self._batch(follower.next_index)
+        self._append(peer, follower, follower.next_index - 1, tuple(entries))
+        follower.sent(follower.next_index - 1 + len(entries), size)
+
+    def _send_heartbeat(self, peer: int, follower: Progress) -> None:
+        previous = follower.next_index - 1
+        if follower.mode is Mode.SNAPSHOT:
+            previous = self._journal.base_index
+        self._append(peer, follower, previous, ())
+
+    def _append(self, peer: int, follower: Progress, previous: int, entries: tuple[Entry, ...]) -> None:
+        previous_term = self._journal.term_at(previous)
+        assert previous_term is not None
+        consensus = self._consensus
+        self._send(
+            peer,
+            Append(
+                consensus.term, follower.generation, consensus.commit_index, previous, previous_term, entries
+            ),
+        )
+
+    def _batch(self, first: int) -> tuple[list[Entry], int]:
+        """Entries from ``first`` up to the size of a message, and their size."""
+        entries, size = [], 0
+        held = self._journal.entries
+        for position in range(first - held[0][1], len(held)):
+            entry = held[position]
+            entries.append(entry)
+            size += len(entry[0]) + ENTRY_OVERHEAD_BYTES
+            if size >= self._settings.message_bytes:
+                break
+        return entries, size
+
+    def _begin_transfer(self, peer: int, follower: Progress) -> None:
+        snapshot = self._store.latest
+        assert snapshot is not None, "a log without its beginning has a snapshot"
+        follower.begin_snapshot()
+        self._transfers[peer] = _Transfer(snapshot, self._disk.open(snapshot.name))
+
+    def _send_chunks(self, peer: int) -> None:
+        transfer = self._transfers[peer]
+        snapshot = transfer.snapshot
+        in_flight_max = self._settings.chunks_in_flight * self._settings.chunk_bytes
+        for _ in range(self._settings.chunks_per_turn):
+            if transfer.sent >= snapshot.size or transfer.sent - transfer.received >= in_flight_max:
+                return
+            data = transfer.file.read(transfer.sent, self._settings.chunk_bytes)
+            chunk = SnapshotChunk(
+                self._consensus.term, snapshot.index, snapshot.term, snapshot.size, transfer.sent, data
+            )
+            transfer.sent += len(data)
+            self._send(peer, chunk)
+
+    def _end_transfer(self, peer: int) -> None:
+        transfer = self._transfers.pop(peer, None)
+        if transfer is not None:
+            transfer.file.close()

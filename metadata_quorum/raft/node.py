@@ -1,0 +1,350 @@
+"""A Raft node on an event loop: :class:`RaftNode`, what the rest of the quorum node uses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity
+from ..link import Link, LinkLimits
+from . import failstop
+from .core import Core
+from .disk import Directory
+from .effects import FoldRequest, RoleChange
+from .formation import Formation, prepare
+from .machine import Machine, load_factory
+from .messages import MalformedMessage
+from .settings import Settings
+from .startup import journal_salt, open_parts, restore
+from .transport import Listener, PeerLinks, TransportTimes
+
+logger = logging.getLogger(__name__)
+
+PUMP_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """``peers`` are host and port of every node, this one included. ``directory`` belongs to this node alone."""
+
+    node_id: int
+    peers: Mapping[int, tuple[str, int]]
+    directory: Path
+    secret: bytes
+    cluster_id: str
+    machine_factory: str
+    """``module:callable`` that makes an empty machine: another process makes snapshots with it."""
+    replace_empty: bool = False
+    """An operator says: this folder is empty because its node was lost. Never while that node may still run."""
+    settings: Settings = field(default_factory=Settings)
+    times: TransportTimes = field(default_factory=TransportTimes)
+    limits: LinkLimits = field(default_factory=LinkLimits)
+
+
+class RaftNode:
+    """One node of the quorum. Everything but :meth:`start` and :meth:`stop` is called on the loop."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        machine: Machine,
+        *,
+        on_role: Callable[[RoleChange], None],
+        on_applied: Callable[[], None] | None = None,
+    ) -> None:
+        """Prepares the folder, which blocks for a moment.
+
+        ``machine`` must be empty, as the factory makes it. ``on_role`` is told each change of leader, term or
+        role; ``on_applied`` that the machine has moved. Raises :class:`.disk.CorruptFile` or
+        :class:`.formation.WrongFolder`.
+        """
+        if config.node_id not in config.peers:
+            raise ValueError(f"node {config.node_id} is not among the quorum nodes {sorted(config.peers)}")
+        self._config = config
+        self._machine = machine
+        self._on_role = on_role
+        self._on_applied = on_applied
+        self._factory = load_factory(config.machine_factory)
+        self._disk = Directory(config.directory)
+        self._formation: Formation = prepare(
+            self._disk, config.cluster_id, config.node_id, os.urandom(DIRECTORY_ID_BYTES)
+        )
+        self.identity = Identity(config.node_id, self._formation.directory_id, config.cluster_id)
+        """What this node says about itself in handshakes."""
+        others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
+        listener = Listener(self._connected, self._disconnected, self._received, self._wake)
+        self._links = PeerLinks(self.identity, config.secret, others, listener, config.times, config.limits)
+        self._core: Core | None = None
+        self._shell: _Shell | None = None
+
+    async def start(self) -> None:
+        """Recover, restore the machine, and take part. Raises :class:`.disk.CorruptFile`."""
+        config = self._config
+        loop = asyncio.get_running_loop()
+        parts = await loop.run_in_executor(
+            None,
+            lambda: open_parts(
+                self._disk, self._formation, config.settings, replace_empty=config.replace_empty
+            ),
+        )
+        await loop.run_in_executor(None, restore, parts, self._machine)
+        self._shell = _Shell(self, config, journal_salt(parts.formation), self._links)
+        self._core = Core(
+            config.settings,
+            frozenset(config.peers) - {config.node_id},
+            parts,
+            self._machine,
+            self._factory,
+            self._shell,
+            time.monotonic,
+            Random(os.urandom(16)),
+        )
+        self._links.start()
+        self._shell.start(self._core.pump)
+
+    async def stop(self) -> None:
+        """Leave in order: followers elect another at once, the journal is closed and marked whole."""
+        if self._core is None or self._shell is None:
+            return
+        self._core.stop()
+        await self._links.stop()
+        await self._shell.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self._core.journal.close)
+
+    def adopt(self, link: Link) -> PeerLinks | None:
+        """Take an accepted, authenticated link of role RAFT: its handler, None to refuse it."""
+        return self._links if self._core is not None and self._links.adopt(link) else None
+
+    def propose(self, command: bytes) -> asyncio.Future[object]:
+        """Replicate ``command``; the result of ``apply``, once a majority has it on disk.
+
+        Raises, through the future, :class:`.effects.NotLeader`, :class:`.effects.OutcomeUnknown` or
+        :class:`.effects.Overloaded`; at once :class:`ValueError` for a command over the limit.
+        """
+        if len(command) > self._config.settings.command_bytes_max:
+            limit = self._config.settings.command_bytes_max
+            raise ValueError(f"command of {len(command)} bytes, at most {limit} are allowed")
+        return self._propose(command)
+
+    async def barrier(self) -> None:
+        """Return when this node was leader after the call and has applied all that was committed before it.
+
+        Raises :class:`.effects.NotLeader` or :class:`.effects.OutcomeUnknown`.
+        """
+        await self._propose(None)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node is the active leader: its own no-op is applied. Advisory until a barrier."""
+        return self._core is not None and self._core.consensus.active
+
+    @property
+    def leader_id(self) -> int | None:
+        """Whom this node takes for the leader."""
+        return None if self._core is None else self._core.leader_id
+
+    @property
+    def term(self) -> int:
+        """The current Raft term; the controller epoch."""
+        return 0 if self._core is None else self._core.consensus.term
+
+    @property
+    def applied_index(self) -> int:
+        """The last Raft index applied to the machine."""
+        return 0 if self._core is None else self._core.consensus.last_applied
+
+    @property
+    def formed(self) -> bool:
+        """Whether this node takes part: its cluster has been formed."""
+        return self._core is not None and self._core.formation.formed
+
+    def _propose(self, command: bytes | None) -> asyncio.Future[object]:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if self._core is None:
+            raise RuntimeError("the node has not been started")
+
+        def done(result: object, error: Exception | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        self._core.propose(command, done)
+        return future
+
+    def _connected(self, peer: int) -> None:
+        if self._core is not None:
+            with _Guard():
+                self._core.peer_connected(peer)
+
+    def _disconnected(self, peer: int) -> None:
+        if self._core is not None:
+            with _Guard():
+                self._core.peer_disconnected(peer)
+
+    def _received(self, peer: int, directory_id: bytes, payload: bytes) -> None:
+        if self._core is not None:
+            with _Guard():
+                self._core.receive(peer, directory_id, payload)
+
+    def _wake(self) -> None:
+        if self._shell is not None:
+            self._shell.wake()
+
+    def tell_role(self, change: RoleChange) -> None:
+        """The core reports a change."""
+        self._on_role(change)
+
+    def tell_applied(self) -> None:
+        """The core reports that the machine has moved."""
+        if self._on_applied is not None:
+            self._on_applied()
+
+
+class _Guard:
+    """An exception in the core means that its state cannot be trusted: the process exits."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, MalformedMessage):
+            failstop.fail_stop(f"{type(error).__name__}: {error}")
+
+
+class _Shell:
+    """The core's effects on an event loop: one thread for syncing in order, one for long work, child processes."""
+
+    def __init__(self, node: RaftNode, config: RaftConfig, salt: int, links: PeerLinks) -> None:
+        self._node = node
+        self._config = config
+        self._salt = salt
+        self._links = links
+        self._loop = asyncio.get_running_loop()
+        self._pump: Callable[[], None] = lambda: None
+        self._pump_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_order = ThreadPoolExecutor(1, "raft-sync")
+        self._aside = ThreadPoolExecutor(1, "raft-snapshot")
+        self._folding: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def start(self, pump: Callable[[], None]) -> None:
+        """Begin to let time pass."""
+        self._pump = pump
+        self._tick()
+
+    async def stop(self) -> None:
+        """Finish what was handed to the threads; kill a child at work."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._folding is not None:
+            self._folding.cancel()
+            await asyncio.gather(self._folding, return_exceptions=True)
+        for executor in (self._in_order, self._aside):
+            await self._loop.run_in_executor(None, executor.shutdown)
+
+    def send(self, peer: int, parts: Sequence[bytes]) -> None:
+        """See :class:`.effects.Effects`."""
+        self._links.send(peer, parts)
+
+    def writable(self, peer: int) -> bool:
+        """See :class:`.effects.Effects`."""
+        return self._links.writable(peer)
+
+    def wake(self) -> None:
+        """Pump once everything that is ready on the loop has run."""
+        if not self._pump_is_due and not self._stopping:
+            self._pump_is_due = True
+            self._loop.call_soon(self._pump_now)
+
+    def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run on the syncing thread."""
+        future = self._in_order.submit(work)
+        future.add_done_callback(lambda finished: self._back(lambda: self._finish_in_order(finished, done)))
+
+    def aside(self, work: Callable[[], object], done: Callable[[object, Exception | None], None]) -> None:
+        """Run on the thread for long work."""
+        future = self._aside.submit(work)
+        future.add_done_callback(lambda finished: self._back(lambda: self._finish_aside(finished, done)))
+
+    def fold(self, request: FoldRequest, done: Callable[[bool], None]) -> None:
+        """Run the folding module in a child process."""
+        self._folding = self._loop.create_task(self._fold(request, done))
+
+    def role_changed(self, change: RoleChange) -> None:
+        """See :class:`.effects.Effects`."""
+        self._node.tell_role(change)
+
+    def applied(self) -> None:
+        """See :class:`.effects.Effects`."""
+        self._node.tell_applied()
+
+    def _pump_now(self) -> None:
+        self._pump_is_due = False
+        if not self._stopping:
+            with _Guard():
+                self._pump()
+
+    def _tick(self) -> None:
+        # Timers may run before sockets are polled. Two turns later whatever had arrived has been delivered, so
+        # a process that was stopped for a while hears its leader before it thinks of an election.
+        self._loop.call_soon(lambda: self._loop.call_soon(self._pump_now))
+        self._timer = self._loop.call_later(PUMP_MS / 1000, self._tick)
+
+    def _back(self, callback: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            logger.debug("the event loop was closed before the node was stopped")
+
+    def _finish_in_order(self, finished: Future[None], done: Callable[[], None]) -> None:
+        with _Guard():
+            finished.result()
+            done()
+
+    def _finish_aside(
+        self, finished: Future[object], done: Callable[[object, Exception | None], None]
+    ) -> None:
+        error = finished.exception()
+        with _Guard():
+            if error is None:
+                done(finished.result(), None)
+            elif isinstance(error, Exception):
+                done(None, error)
+            else:
+                raise RuntimeError("long work was interrupted") from error
+
+    async def _fold(self, request: FoldRequest, done: Callable[[bool], None]) -> None:
+        base = request.base
+        arguments = (
+            str(self._config.directory),
+            str(self._salt),
+            self._config.machine_factory,
+            str(request.index),
+            base.name if base else "",
+            str(base.index if base else 0),
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "ottla.metadata_quorum.raft.fold", *arguments
+        )
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+        if status != 0:
+            logger.error("the snapshot process for entry %d ended with status %d", request.index, status)
+        with _Guard():
+            done(status == 0)

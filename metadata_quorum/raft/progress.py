@@ -1,0 +1,87 @@
+"""What a leader knows about one follower, and what it may send next. Pure.
+
+``PROBE``: the position is a guess, one message at a time. ``STREAM``: entries flow without waiting, up to a
+window of bytes not yet durable there. ``SNAPSHOT``: the log does not reach back far enough.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Mode(Enum):
+    """How the follower is fed."""
+
+    PROBE = "probe"
+    STREAM = "stream"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(slots=True)
+class Progress:
+    """One follower, for as long as its connection and this leadership last.
+
+    Invariant: ``durable_index < next_index``. ``generation`` rises whenever the leader goes back, so that
+    refusals of what was sent before are told from new ones.
+    """
+
+    next_index: int
+    durable_index: int = 0
+    mode: Mode = Mode.PROBE
+    generation: int = 1
+    awaiting_reply: bool = False
+    in_flight_bytes: int = 0
+    _in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def sent(self, last_index: int, size: int) -> None:
+        """Entries up to ``last_index`` are on their way, ``size`` bytes of them."""
+        if self.mode is Mode.PROBE:
+            self.awaiting_reply = True
+        else:
+            self.next_index = last_index + 1
+        if size:
+            self._in_flight.append((last_index, size))
+            self.in_flight_bytes += size
+
+    def confirmed(self, next_index: int) -> bool:
+        """The follower has everything below ``next_index`` durably. True if that is news."""
+        while self._in_flight and self._in_flight[0][0] < next_index:
+            self.in_flight_bytes -= self._in_flight.popleft()[1]
+        if self.mode is Mode.PROBE:
+            self.mode = Mode.STREAM
+            self.awaiting_reply = False
+            self._forget_in_flight()
+            self.next_index = next_index
+        self.next_index = max(self.next_index, next_index)
+        news = next_index - 1 > self.durable_index
+        self.durable_index = max(self.durable_index, next_index - 1)
+        return news
+
+    def refused(self, next_index: int, generation: int) -> bool:
+        """The follower's log does not continue there. False for an outdated refusal."""
+        if generation != self.generation or self.mode is Mode.SNAPSHOT:
+            return False
+        self._go_back(max(self.durable_index + 1, min(next_index, self.next_index)))
+        return True
+
+    def begin_snapshot(self) -> None:
+        """Entries are of no use until a snapshot is installed."""
+        self.mode = Mode.SNAPSHOT
+        self._forget_in_flight()
+
+    def snapshot_installed(self, index: int) -> None:
+        """The follower continues behind ``index``."""
+        self._go_back(max(self.durable_index, index) + 1)
+
+    def _go_back(self, next_index: int) -> None:
+        self.mode = Mode.PROBE
+        self.generation += 1
+        self.awaiting_reply = False
+        self.next_index = next_index
+        self._forget_in_flight()
+
+    def _forget_in_flight(self) -> None:
+        self._in_flight.clear()
+        self.in_flight_bytes = 0

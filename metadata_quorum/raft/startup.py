@@ -1,0 +1,58 @@
+"""From a folder to a running node's parts: read everything, check it, put it in order. Blocks."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from . import snapshots, vote
+from .compaction import align
+from .core import Parts
+from .disk import CorruptFile, Disk
+from .formation import Formation, save
+from .journal import open_journal
+from .machine import Machine
+from .settings import Settings
+from .snapshots import SnapshotStore
+from .vote import Vote
+
+
+def journal_salt(formation: Formation) -> int:
+    """What the journal's checksums are seeded with: nobody outside knows it."""
+    return zlib.crc32(formation.directory_id)
+
+
+def open_parts(disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool) -> Parts:
+    """Open the folder of ``formation``. Raises :class:`CorruptFile` for damage that no crash explains.
+
+    ``replace_empty``: an operator says that this folder takes the place of one that is gone.
+    """
+    saved_vote = vote.load(disk)
+    if saved_vote is None:
+        if formation.formed:
+            raise CorruptFile(
+                f"{vote.FILE_NAME} is missing: this node may have voted. Restore the folder, or empty it and "
+                "replace this node explicitly"
+            )
+        saved_vote = Vote()
+        vote.save(disk, saved_vote)
+    if replace_empty and not formation.formed:
+        formation = formation.replaced()
+        save(disk, formation)
+    store = SnapshotStore(disk)
+    journal = open_journal(disk, journal_salt(formation), settings.segment_bytes)
+    applied = align(journal, store.latest)
+    return Parts(disk, formation, saved_vote, store, journal, applied)
+
+
+def restore(parts: Parts, machine: Machine) -> None:
+    """Bring ``machine`` to the newest snapshot."""
+    if parts.store.latest is not None:
+        machine.restore(snapshots.read_chunks(parts.disk, parts.store.latest.name))
+
+
+def fresh_machine(parts: Parts, factory: Callable[[], Machine]) -> Machine:
+    """A machine at the newest snapshot."""
+    machine = factory()
+    restore(parts, machine)
+    return machine

@@ -1,0 +1,324 @@
+"""The Raft library, with everything that is unsafe in it replaced.
+
+pysyncobj keeps elections, terms, the commit rule and the heartbeat clock. This subclass takes its journal,
+transport, poller, command path, sending, applying and snapshots away from it: they are methods of
+:class:`Hooks`. It is the only place that names the library's private attributes, which is why its version is
+pinned. Every override says which of the library's methods it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import pysyncobj.syncobj as library
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from .journal import Journal
+from .journal_recovery import Entry
+from .vote import Vote
+
+_LEADER = library._RAFT_STATE.LEADER
+_FOLLOWER = library._RAFT_STATE.FOLLOWER
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. ``election_min`` must exceed three heartbeats, or followers give up on a healthy leader."""
+
+    election_min: float = 0.15
+    election_max: float = 0.3
+    heartbeat: float = 0.04
+    leader_fallback: float = 0.4
+    """A leader that has not heard from a majority for this long steps down."""
+
+
+class Hooks(Protocol):
+    """What the library needs done. All calls come from :meth:`Consensus.tick` or :meth:`Consensus.deliver`."""
+
+    def library_sends(self, peer: int, message: dict[str, Any]) -> None:
+        """The library wants ``message`` sent to ``peer``."""
+
+    def leadership_begins(self) -> None:
+        """This node has won; its no-op is not in the log yet."""
+
+    def heartbeat(self) -> None:
+        """Send every follower what it lacks, or a heartbeat."""
+
+    def apply_committed(self) -> None:
+        """Apply entries up to the commit index, marking each with :meth:`Consensus.mark_applied`."""
+
+    def append_commands(self) -> None:
+        """Append the commands that wait, if this node leads."""
+
+    def vote_changed(self, vote: Vote) -> None:
+        """The vote must be durable before anything else leaves this node."""
+
+    def role_changed(self, leads: bool) -> None:
+        """This node has become leader, or anything else."""
+
+
+class _Outlet(Transport):  # type: ignore[misc]
+    """The library's way out."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        super().__init__(None, None, [])
+        self._hooks = hooks
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def send(self, node: Any, message: dict[str, Any]) -> bool:
+        self._hooks.library_sends(node.id, message)
+        return True
+
+    def destroy(self) -> None:
+        """Links are not the library's."""
+
+
+class _NoPoller:
+    """Messages are delivered by the event loop before the tick, never inside it."""
+
+    def poll(self, timeout: float) -> None:
+        """Nothing to wait for."""
+
+
+class _LibraryLog:
+    """The journal under the names the library uses."""
+
+    def __init__(self, journal: Journal, vote: Vote, applied: int, hooks: Hooks) -> None:
+        self._journal = journal
+        self._entries = journal.entries
+        self._vote = vote
+        self._applied = applied
+        self._hooks = hooks
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._entries[position]
+
+    def add(self, command: bytes, index: int, term: int) -> None:
+        self._journal.append(command, index, term)
+
+    def deleteEntriesFrom(self, position: int) -> None:
+        self._journal.cut_behind(self._entries[position - 1][1])
+
+    def setCurrentTerm(self, term: int, voted_for: int | None) -> None:
+        self._hooks.vote_changed(Vote(term, voted_for))
+
+    def getCurrentTerm(self) -> int:
+        return self._vote.term
+
+    def getVotedForNodeId(self) -> int | None:
+        return self._vote.voted_for
+
+    def setRaftCommitIndex(self, index: int) -> None:
+        """Not kept: after a restart the leader says again what is committed."""
+
+    def getRaftCommitIndex(self) -> int:
+        return self._applied
+
+    def onOneSecondTimer(self) -> None:
+        self._journal.mark()
+
+    def _destroy(self) -> None:
+        """The journal is closed by its owner."""
+
+
+class Consensus(SyncObj):  # type: ignore[misc]
+    """One node's Raft state: term, role, leader, commit index. Node ids are integers."""
+
+    def __init__(
+        self,
+        node_id: int,
+        peers: Iterable[int],
+        timing: Timing,
+        journal: Journal,
+        vote: Vote,
+        applied: int,
+        hooks: Hooks,
+        clock: Callable[[], float],
+        random: Random,
+    ) -> None:
+        """``applied``: the index of the snapshot the state machine was restored from."""
+        self._hooks = hooks
+        self._timing = timing
+        self._clock = clock
+        self._random = random
+        self._nodes = {peer: Node(peer) for peer in peers}
+        self._outlet = _Outlet(hooks)
+        configuration = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            commandsWaitLeader=False,
+            raftMinTimeout=timing.election_min,
+            raftMaxTimeout=timing.election_max,
+            appendEntriesPeriod=timing.heartbeat,
+            leaderFallbackTimeout=timing.leader_fallback,
+            connectionTimeout=max(3.5, timing.election_max),
+            useFork=False,
+            onStateChanged=lambda _, state: hooks.role_changed(state == _LEADER),
+        )
+        with _replaced_parts(_LibraryLog(journal, vote, applied, hooks)):
+            super().__init__(Node(node_id), self._nodes.values(), configuration, transport=self._outlet)
+        self._SyncObj__raftLastApplied = applied
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._SyncObj__raftCurrentTerm  # type: ignore[no-any-return]
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node is leader of its term, active or not."""
+        return bool(self._SyncObj__raftState == _LEADER)
+
+    @property
+    def leader_id(self) -> int | None:
+        """Whom this node last took for the leader."""
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else leader.id
+
+    @property
+    def commit_index(self) -> int:
+        """The last index known to be committed."""
+        return self._SyncObj__raftCommitIndex
+
+    @property
+    def last_applied(self) -> int:
+        """The last index applied to the state machine."""
+        return self._SyncObj__raftLastApplied
+
+    @property
+    def active(self) -> bool:
+        """Whether this node leads and has applied the no-op of its own term."""
+        return self.leads and self.last_applied >= self._SyncObj__noopIDx
+
+    def tick(self) -> None:
+        """Elections, the commit rule, applying, heartbeats, new commands; once."""
+        self.doTick(0)
+
+    def deliver(self, peer: int, message: dict[str, Any]) -> None:
+        """Hand the library a message it may believe."""
+        self._outlet._onMessageReceived(self._nodes[peer], message)
+
+    def peer_connected(self, peer: int) -> None:
+        """Messages to ``peer`` have a way again."""
+        self._outlet._onNodeConnected(self._nodes[peer])
+
+    def peer_disconnected(self, peer: int) -> None:
+        """Messages to ``peer`` have no way."""
+        self._outlet._onNodeDisconnected(self._nodes[peer])
+
+    def election_due(self, now: float) -> bool:
+        """Whether the library would call an election in its next tick."""
+        return not self.leads and self._SyncObj__raftElectionDeadline < now
+
+    def postpone_election(self, now: float) -> None:
+        """Wait one more random timeout."""
+        self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
+
+    def elect_by(self, deadline: float) -> None:
+        """Call the election no later than ``deadline``."""
+        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, deadline)
+
+    def adopt_term(self, term: int) -> None:
+        """Somebody is in a later term: follow, without a leader yet."""
+        if term > self.term:
+            self._SyncObj__setCurrentTerm(term, None)
+            self._SyncObj__setState(_FOLLOWER)
+            self._SyncObj__raftLeader = None
+
+    def mark_applied(self, index: int) -> None:
+        """The entry at ``index`` has been applied."""
+        self._SyncObj__raftLastApplied = index
+
+    def snapshot_installed(self, index: int) -> None:
+        """The state machine now holds everything up to ``index``, all of it committed."""
+        self._SyncObj__raftLastApplied = index
+        self._SyncObj__raftCommitIndex = max(index, self.commit_index)
+
+    def _SyncObj__generateRaftTimeout(self) -> float:
+        """Stands for the module-level randomness."""
+        return self._random.uniform(self._timing.election_min, self._timing.election_max)
+
+    def _SyncObj__onBecomeLeader(self) -> None:
+        self._hooks.leadership_begins()
+        super()._SyncObj__onBecomeLeader()
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        """Stands for sending without a window, blind to what is in flight, spinning when a snapshot is busy."""
+        self._SyncObj__newAppendEntriesTime = self._clock() + self._timing.heartbeat
+        self._hooks.heartbeat()
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Stands for applying without bound, and again after an exception."""
+        self._hooks.apply_committed()
+        return False
+
+    def _checkCommandsToApply(self) -> None:
+        """Stands for one entry per command, and for forwarding commands to the leader."""
+        self._hooks.append_commands()
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        """Stands for pickling the state on the loop or in a fork."""
+
+    def _applyCommand(self, command: bytes, callback: object, commandType: object = None) -> None:
+        raise RuntimeError("commands do not go through the library")
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
+        raise RuntimeError("snapshots do not go through the library")
+
+
+@contextmanager
+def _replaced_parts(log: _LibraryLog) -> Iterator[None]:
+    """While the library builds itself, its journal and poller are ours: neither can be passed in."""
+    create_journal, create_poller = library.createJournal, library.createPoller
+    library.createJournal = lambda path: log
+    library.createPoller = lambda kind: _NoPoller()
+    try:
+        yield
+    finally:
+        library.createJournal, library.createPoller = create_journal, create_poller
+
+
+def append_entries(
+    term: int, commit_index: int, previous_index: int, previous_term: int, entries: Iterable[Entry]
+) -> dict[str, Any]:
+    """The library's form of AppendEntries."""
+    return {
+        "type": "append_entries",
+        "term": term,
+        "commit_index": commit_index,
+        "entries": list(entries),
+        "prevLogIdx": previous_index,
+        "prevLogTerm": previous_term,
+    }
+
+
+def request_vote(term: int, last_index: int, last_term: int) -> dict[str, Any]:
+    """The library's form of RequestVote."""
+    return {"type": "request_vote", "term": term, "last_log_index": last_index, "last_log_term": last_term}
+
+
+def grant_vote(term: int) -> dict[str, Any]:
+    """The library's form of a granted vote."""
+    return {"type": "response_vote", "term": term}
+
+
+def confirm(next_index: int | None) -> dict[str, Any]:
+    """The library's form of a follower's reply: what it has below ``next_index``, or only that it lives."""
+    return {
+        "type": "next_node_idx",
+        "next_node_idx": next_index or 0,
+        "reset": False,
+        "success": next_index is not None,
+    }

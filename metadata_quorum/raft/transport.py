@@ -1,0 +1,162 @@
+"""Links to the other quorum nodes: dialling, adopting accepted ones, noticing dead ones.
+
+Between two nodes there is one link; the node with the larger id dials, again every ``reconnect_ms``. A new link
+from a node replaces its old one, which is half open if it still looks alive. Idle links carry an empty payload,
+so that a silent one is known to be dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...protocol.handshake import Identity, Role
+from ..link import Link, LinkLimits, dial
+from .messages import MalformedMessage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TransportTimes:
+    """Milliseconds."""
+
+    reconnect_ms: int = 200
+    ping_ms: int = 500
+    silence_ms: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What becomes of what arrives."""
+
+    connected: Callable[[int], None]
+    disconnected: Callable[[int], None]
+    received: Callable[[int, bytes, bytes], None]
+    writable: Callable[[], None]
+
+
+class PeerLinks:
+    """At most one link per configured peer. All methods are called on the loop."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        secret: bytes,
+        addresses: Mapping[int, tuple[str, int]],
+        listener: Listener,
+        times: TransportTimes,
+        limits: LinkLimits,
+    ) -> None:
+        """``addresses`` of the other nodes."""
+        self._identity = identity
+        self._secret = secret
+        self._addresses = addresses
+        self._listener = listener
+        self._times = times
+        self._limits = limits
+        self._links: dict[int, Link] = {}
+        self._dialling: dict[int, asyncio.Task[None]] = {}
+        self._pinger: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to dial and to ping."""
+        for peer in self._addresses:
+            if peer < self._identity.node_id:
+                self._dialling[peer] = asyncio.get_running_loop().create_task(self._keep_dialling(peer))
+        self._ping()
+
+    async def stop(self) -> None:
+        """Close every link."""
+        self._stopping = True
+        if self._pinger is not None:
+            self._pinger.cancel()
+        for task in self._dialling.values():
+            task.cancel()
+        await asyncio.gather(*self._dialling.values(), return_exceptions=True)
+        links = list(self._links.values())
+        for link in links:
+            link.close("the node is stopping", abort=True)
+        await asyncio.gather(*(link.closed for link in links))
+
+    def adopt(self, link: Link) -> bool:
+        """Take a ready link; False refuses one from a node that is not configured."""
+        peer = link.peer.node_id
+        if peer not in self._addresses or self._stopping:
+            return False
+        old = self._links.pop(peer, None)
+        if old is not None:
+            old.close("replaced by a newer connection", abort=True)
+            self._listener.disconnected(peer)
+        self._links[peer] = link
+        self._listener.connected(peer)
+        return True
+
+    def send(self, peer: int, parts: Sequence[bytes]) -> None:
+        """Send one message; lost without a link."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.send(*parts)
+
+    def writable(self, peer: int) -> bool:
+        """Whether ``peer`` takes in what it is sent."""
+        link = self._links.get(peer)
+        return link is not None and link.writable
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        """A message or a ping arrived."""
+        if payload and self._links.get(link.peer.node_id) is link:
+            try:
+                self._listener.received(link.peer.node_id, link.peer.directory_id, payload)
+            except MalformedMessage as error:
+                link.close(f"node {link.peer.node_id} sent an unreadable message: {error}", abort=True)
+
+    def link_writable(self, link: Link) -> None:
+        """Back-pressure is over."""
+        self._listener.writable()
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        """A link is gone; one that was replaced is no news."""
+        peer = link.peer.node_id
+        if self._links.get(peer) is link:
+            del self._links[peer]
+            if not self._stopping:
+                logger.info("connection to quorum node %d closed: %s", peer, reason)
+            self._listener.disconnected(peer)
+
+    async def _keep_dialling(self, peer: int) -> None:
+        host, port = self._addresses[peer]
+        last_complaint = ""
+        while True:
+            try:
+                link = await dial(
+                    host,
+                    port,
+                    secret=self._secret,
+                    identity=self._identity,
+                    role=Role.RAFT,
+                    handler=self,
+                    limits=self._limits,
+                )
+                if link.peer.node_id != peer:
+                    raise ConnectionError(f"{host}:{port} is node {link.peer.node_id}, not node {peer}")
+                if self.adopt(link):
+                    last_complaint = ""
+                    await asyncio.shield(link.closed)
+            except OSError as error:
+                if str(error) != last_complaint:
+                    last_complaint = str(error)
+                    logger.info("no connection to quorum node %d yet: %s", peer, error)
+            await asyncio.sleep(self._times.reconnect_ms / 1000)
+
+    def _ping(self) -> None:
+        loop = asyncio.get_running_loop()
+        for peer, link in list(self._links.items()):
+            if loop.time() - link.last_received > self._times.silence_ms / 1000:
+                link.close(f"quorum node {peer} has been silent for {self._times.silence_ms} ms", abort=True)
+            else:
+                link.send()
+        self._pinger = loop.call_later(self._times.ping_ms / 1000, self._ping)

@@ -1,0 +1,149 @@
+"""A machine to replicate, and quorums of real nodes on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ottla.metadata_quorum.link import Link, LinkHandler, server_link
+from ottla.metadata_quorum.raft.effects import RoleChange
+from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
+from ottla.metadata_quorum.raft.settings import Settings
+from ottla.protocol.handshake import Identity, Role
+
+SECRET = b"a secret of the cluster"
+FACTORY = f"{__name__}:Journalist"
+_NOBODY = Identity(0, bytes(16), "test")
+
+
+class Journalist:
+    """Remembers every command it applied, in order, and answers with its number."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+        self.indexes: list[int] = []
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        self.commands.append(command)
+        self.indexes.append(index)
+        return len(self.commands)
+
+    def snapshot(self) -> Iterator[bytes]:
+        for index, command in zip(self.indexes, self.commands, strict=True):
+            yield struct.pack(">Q", index) + command
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        self.commands, self.indexes = [], []
+        for chunk in chunks:
+            self.indexes.append(struct.unpack_from(">Q", chunk)[0])
+            self.commands.append(chunk[8:])
+
+    def adopt(self, other: Journalist) -> None:
+        self.commands, self.indexes = other.commands, other.indexes
+
+    def digest(self) -> str:
+        return hashlib.sha256(b"\0".join(self.commands)).hexdigest()
+
+
+class Quorum:
+    """Real nodes in this process, each with its own port and folder."""
+
+    def __init__(self, directory: Path, size: int, settings: Settings, factory: str = FACTORY) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._factory = factory
+        self._servers: dict[int, asyncio.Server] = {}
+        self._links: dict[int, list[Link]] = {}
+        self._sizes = size
+        self.ports: dict[int, int] = {}
+        self.nodes: dict[int, RaftNode] = {}
+        self.machines: dict[int, Journalist] = {}
+        self.roles: dict[int, list[RoleChange]] = {}
+
+    async def __aenter__(self) -> Quorum:
+        loop = asyncio.get_running_loop()
+        for node_id in range(1, self._sizes + 1):
+            server = await loop.create_server(lambda node_id=node_id: self._accept(node_id), "127.0.0.1", 0)
+            self._servers[node_id] = server
+            self.ports[node_id] = server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node_id in list(self.nodes):
+            await self.stop(node_id)
+        for server in self._servers.values():
+            server.close()
+            await server.wait_closed()
+
+    def config(self, node_id: int) -> RaftConfig:
+        return RaftConfig(
+            node_id=node_id,
+            peers={peer: ("127.0.0.1", port) for peer, port in self.ports.items()},
+            directory=self.folder(node_id),
+            secret=SECRET,
+            cluster_id="test",
+            machine_factory=self._factory,
+            settings=self._settings,
+        )
+
+    def folder(self, node_id: int) -> Path:
+        return self._directory / f"node-{node_id}"
+
+    async def start(self, *node_ids: int, replace_empty: bool = False) -> None:
+        for node_id in node_ids or tuple(self.ports):
+            self.machines[node_id] = Journalist()
+            roles = self.roles.setdefault(node_id, [])
+            config = replace(self.config(node_id), replace_empty=replace_empty)
+            self.nodes[node_id] = RaftNode(config, self.machines[node_id], on_role=roles.append)
+        for node_id in node_ids or tuple(self.ports):
+            await self.nodes[node_id].start()
+
+    async def stop(self, node_id: int) -> None:
+        await self.nodes.pop(node_id).stop()
+        for link in self._links.pop(node_id, []):
+            link.close("stopped", abort=True)
+
+    async def leader(self, timeout: float = 15) -> int:
+        await until(lambda: any(node.is_leader for node in self.nodes.values()), timeout)
+        return max((node.term, node_id) for node_id, node in self.nodes.items() if node.is_leader)[1]
+
+    async def propose(self, command: bytes, timeout: float = 15) -> object:
+        """Propose to whoever leads, until it is applied once or more."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while True:
+            leader = await self.leader()
+            try:
+                return await asyncio.wait_for(self.nodes[leader].propose(command), timeout)
+            except Exception:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+
+    def _accept(self, node_id: int) -> Link:
+        def choose(link: Link) -> LinkHandler | None:
+            node = self.nodes.get(node_id)
+            return node.adopt(link) if node is not None and link.peer.role is Role.RAFT else None
+
+        node = self.nodes.get(node_id)
+        identity = node.identity if node is not None else replace(_NOBODY, node_id=node_id)
+        link = server_link(SECRET, identity, choose)
+        self._links.setdefault(node_id, []).append(link)
+        return link
+
+
+async def until(condition: Callable[[], bool], timeout: float = 15) -> None:
+    """Wait for a condition with a deadline."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not come true in time"
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def quorum(directory: Path, size: int, settings: Settings | None = None) -> AsyncIterator[Quorum]:
+    async with Quorum(directory, size, settings or Settings()) as nodes:
+        yield nodes
