@@ -238,15 +238,19 @@ async def dial(
     secret: bytes,
     identity: Identity,
     role: Role,
-    handler: LinkHandler,
+    choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
 ) -> Link:
-    """Connect and shake hands. Raises :class:`OSError` when either fails, with the reason."""
+    """Connect and shake hands. Raises :class:`OSError` when either fails, with the reason.
+
+    As on an accepted link, ``choose_handler`` is called before the first payload is delivered.
+    """
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
-    def choose(_: Link) -> LinkHandler:
-        if not ready.done():
+    def choose(link: Link) -> LinkHandler | None:
+        handler = choose_handler(link)
+        if handler is not None and not ready.done():
             ready.set_result(None)
         return handler
 

@@ -138,14 +138,13 @@ class PeerLinks:
                     secret=self._secret,
                     identity=self._identity,
                     role=Role.RAFT,
-                    handler=self,
+                    choose_handler=lambda link: (
+                        self if link.peer.node_id == peer and self.adopt(link) else None
+                    ),
                     limits=self._limits,
                 )
-                if link.peer.node_id != peer:
-                    raise ConnectionError(f"{host}:{port} is node {link.peer.node_id}, not node {peer}")
-                if self.adopt(link):
-                    last_complaint = ""
-                    await asyncio.shield(link.closed)
+                last_complaint = ""
+                await asyncio.shield(link.closed)
             except OSError as error:
                 if str(error) != last_complaint:
                     last_complaint = str(error)

@@ -56,7 +56,14 @@ async def serving(
 
 
 async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Link:
-    return await dial("127.0.0.1", port, secret=secret, identity=CLIENT, role=Role.BROKER, handler=handler)
+    return await dial(
+        "127.0.0.1",
+        port,
+        secret=secret,
+        identity=CLIENT,
+        role=Role.BROKER,
+        choose_handler=lambda link: handler,
+    )
 
 
 async def test_payloads_in_both_directions_and_the_role() -> None:
