@@ -4,7 +4,6 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-TYPING := PYTHONPATH=.typing
 
 .PHONY: help venv demo test lint format clean
 help:
@@ -40,7 +39,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=.typing $(BIN)/mypy -p ottla
-	$(TYPING) $(BIN)/lint-imports
+	@cd .typing && ../$(BIN)/lint-imports --config ../.importlinter --cache-dir ../.import_linter_cache
 
 format: venv
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,138 @@
+"""`ottla cluster`: brokers, quorum and under-replicated partitions at a glance."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .failures import CommandFailed
+from .options import add_bootstrap, add_output, command_parser, run_client
+from .output import numbers, print_json, print_table
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Arguments of `ottla cluster`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Show brokers, quorum and under-replicated partitions.",
+        "  ottla cluster -b localhost:9092\n"
+        "  ottla cluster --data ottla-data                   a local cluster: its quorum too\n"
+        "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader",
+    )
+    options.add_argument(
+        "--data", type=Path, metavar="DIR", help="the folder of a cluster started by 'ottla up'"
+    )
+    options.add_argument(
+        "--quorum-leader", action="store_true", help="print the leader's id alone (needs --data)"
+    )
+    add_bootstrap(options)
+    add_output(options, "-o")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was asked for; 1 when the cluster, or the leader, cannot be found."""
+    quorum: list[dict[str, Any]] = []
+    bootstrap = arguments.bootstrap
+    if arguments.quorum_leader and not arguments.data:
+        raise CommandFailed(
+            "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
+        )
+    if arguments.data:
+        from .layout import known_layout
+        from .quorum_status import ask_quorum, leader_of
+
+        layout = known_layout(arguments.data.absolute())
+        bootstrap = layout.bootstrap
+        answers = ask_quorum(layout)
+        leader = leader_of(answers)
+        if arguments.quorum_leader:
+            if leader is None:
+                raise CommandFailed("the quorum has no leader now")
+            print(leader)
+            return 0
+        for answer in answers:
+            state = (
+                "unreachable"
+                if not answer.reachable
+                else "leader"
+                if answer.member.id == leader
+                else "follower"
+            )
+            quorum.append(
+                {"id": answer.member.id, "port": answer.member.port, "state": state, "term": answer.term}
+            )
+    report = run_client(_report(bootstrap))
+    report["quorum"] = quorum
+    if arguments.output == "json":
+        print_json(report)
+    else:
+        _print(report)
+    return 0
+
+
+async def _report(bootstrap: str) -> dict[str, Any]:
+    from ..client.admin import Admin
+
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        cluster = await admin.describe_cluster()
+        topics = await admin.describe_topics()
+    led = [partition.leader for topic in topics for partition in topic.partitions.values()]
+    held = [
+        broker for topic in topics for partition in topic.partitions.values() for broker in partition.replicas
+    ]
+    behind = [
+        {
+            "topic": topic.name,
+            "partition": partition.index,
+            "leader": partition.leader,
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+        }
+        for topic in topics
+        for partition in topic.partitions.values()
+        if len(partition.isr) < len(partition.replicas)
+    ]
+    return {
+        "cluster_id": cluster.cluster_id,
+        "topics": len(topics),
+        "partitions": len(led),
+        "brokers": [
+            {
+                "id": broker.id,
+                "address": f"{broker.host}:{broker.port}",
+                "rack": broker.rack,
+                "leads": led.count(broker.id),
+                "replicas": held.count(broker.id),
+            }
+            for broker in sorted(cluster.brokers, key=lambda one: one.id)
+        ],
+        "under_replicated": behind,
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    print(f"cluster {report['cluster_id']}: {report['topics']} topics, {report['partitions']} partitions")
+    print_table(
+        ("BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS"),
+        [
+            (one["id"], one["address"], one["rack"] or "", one["leads"], one["replicas"])
+            for one in report["brokers"]
+        ],
+    )
+    if report["quorum"]:
+        print_table(
+            ("QUORUM NODE", "PORT", "STATE", "TERM"),
+            [(one["id"], one["port"], one["state"], one["term"]) for one in report["quorum"]],
+        )
+    if not report["under_replicated"]:
+        print("no under-replicated partitions")
+        return
+    print_table(
+        ("UNDER-REPLICATED", "PARTITION", "LEADER", "REPLICAS", "ISR"),
+        [
+            (one["topic"], one["partition"], one["leader"], numbers(one["replicas"]), numbers(one["isr"]))
+            for one in report["under_replicated"]
+        ],
+    )

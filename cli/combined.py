@@ -1,0 +1,47 @@
+"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop, speaking over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from . import logs
+from .failures import CommandFailed
+from .layout import Layout
+from .node import build, plain_failures, run_nodes
+from .readiness import brokers_seen_by
+from .settings import read_settings
+
+START_TIMEOUT_S = 60.0
+
+
+class Announcement:
+    """Runs last: waits until the broker takes part, then tells whoever started the cluster."""
+
+    def __init__(self, layout: Layout, announce: Callable[[], None]) -> None:
+        self._layout = layout
+        self._announce = announce
+
+    async def start(self) -> None:
+        """Return once the cluster is announced. Raises CommandFailed when it does not come up."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        broker = self._layout.brokers[0]
+        while broker.id not in await asyncio.to_thread(brokers_seen_by, broker.port):
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"the broker does not take part after {START_TIMEOUT_S:.0f} s")
+            await asyncio.sleep(0.02)
+        self._announce()
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def run_combined(layout: Layout, announce: Callable[[int], None]) -> int:
+    """Run both nodes until a signal; `announce(pid)` is called once they serve."""
+    logs.configure("warning")
+    with plain_failures():
+        nodes = [build(member.role, read_settings(layout.settings_file(member))) for member in layout.members]
+        run_nodes(nodes, last=Announcement(layout, lambda: announce(os.getpid())))
+    return 0

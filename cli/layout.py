@@ -1,0 +1,217 @@
+"""What `ottla up` keeps in its folder: ids, ports, the cluster secret, one settings file per node.
+
+DIR/layout.json        ids and ports; the same in every run on this folder
+DIR/cluster.secret     shared by the nodes, readable by the owner alone
+DIR/config/*.properties    written anew by every run
+DIR/broker-1/, DIR/quorum-101/    the data of each node
+DIR/logs/*.log         what the nodes said
+DIR/run/*.pid          written by a node while it runs
+DIR/cluster.json       the running cluster, for scripts
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .failures import CommandFailed, UsageError
+
+HOST = "127.0.0.1"
+FIRST_BROKER_ID = 1
+FIRST_QUORUM_ID = 101
+QUORUM_PORT_DISTANCE = 100
+"""With a base port P brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One node of the cluster: `role` is ``broker`` or ``quorum``."""
+
+    role: str
+    id: int
+    port: int
+
+    @property
+    def name(self) -> str:
+        """Its name in file names and messages: ``broker-1``, ``quorum-101``."""
+        return f"{self.role}-{self.id}"
+
+
+@dataclass(slots=True)
+class Layout:
+    """The members of a cluster and where their files are."""
+
+    directory: Path
+    cluster_id: str
+    quorum: list[Member] = field(default_factory=list)
+    brokers: list[Member] = field(default_factory=list)
+
+    @property
+    def members(self) -> list[Member]:
+        """Quorum nodes first, then brokers."""
+        return self.quorum + self.brokers
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers' addresses as clients take them."""
+        return ",".join(f"{HOST}:{member.port}" for member in self.brokers)
+
+    @property
+    def voters(self) -> str:
+        """The quorum as brokers and quorum nodes take it: ``id@host:port`` with commas between."""
+        return ",".join(f"{member.id}@{HOST}:{member.port}" for member in self.quorum)
+
+    @property
+    def secret_file(self) -> Path:
+        """The file with the secret that nodes prove to know when they meet."""
+        return self.directory / "cluster.secret"
+
+    @property
+    def cluster_file(self) -> Path:
+        """The file that tells scripts about the running cluster."""
+        return self.directory / "cluster.json"
+
+    def settings_file(self, member: Member) -> Path:
+        """The properties file of a node."""
+        return self.directory / "config" / f"{member.name}.properties"
+
+    def log_file(self, member: Member) -> Path:
+        """Where standard output and error of a node go."""
+        return self.directory / "logs" / f"{member.name}.log"
+
+    def pid_file(self, member: Member) -> Path:
+        """Where a running node keeps its process id."""
+        return self.directory / "run" / f"{member.name}.pid"
+
+    def settings(self, member: Member, overrides: Mapping[str, str]) -> dict[str, str]:
+        """The properties of a node; `overrides` win."""
+        settings = {
+            "node.id": str(member.id),
+            "cluster.id": self.cluster_id,
+            "cluster.secret.file": str(self.secret_file),
+            "controller.quorum.voters": self.voters,
+            "log.dirs": str(self.directory / member.name),
+        }
+        if member.role == "broker":
+            replicas = min(3, len(self.brokers))
+            settings |= {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{HOST}:{member.port}",
+                "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
+                "offsets.topic.replication.factor": str(replicas),
+                "default.replication.factor": str(replicas),
+            }
+        else:
+            settings |= {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{member.port}"}
+        return {**settings, **overrides}
+
+    def write(self, overrides: Mapping[Member, Mapping[str, str]]) -> None:
+        """Write layout, secret (once) and every node's settings with its `overrides`."""
+        for name in ("config", "logs", "run"):
+            (self.directory / name).mkdir(exist_ok=True)
+        write_atomically(self.directory / "layout.json", json.dumps(_as_json(self), indent=1) + "\n")
+        if not self.secret_file.exists():
+            write_atomically(self.secret_file, secrets.token_hex(32) + "\n", mode=0o600)
+        for member in self.members:
+            lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides[member]).items())
+            write_atomically(self.settings_file(member), "".join(lines))
+
+
+def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None) -> Layout:
+    """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses.
+
+    Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it has.
+    """
+    known = _read(directory) or Layout(directory, secrets.token_urlsafe(16))
+    if known.quorum and quorum not in (None, len(known.quorum)):
+        raise UsageError(
+            f"{directory} holds {len(known.quorum)} quorum nodes: give --quorum {len(known.quorum)}"
+        )
+    if known.brokers and brokers is not None and brokers < len(known.brokers):
+        raise UsageError(
+            f"{directory} holds {len(known.brokers)} brokers: give --brokers {len(known.brokers)} or more"
+        )
+    if known.quorum and base_port is not None and base_port != known.brokers[0].port:
+        raise UsageError(f"{directory} has its ports from an earlier run: leave --base-port out")
+    free = _free_ports()
+    wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
+    for index in range(len(known.quorum), wanted_quorum):
+        port = next(free) if base_port is None else base_port + QUORUM_PORT_DISTANCE + index
+        known.quorum.append(Member("quorum", FIRST_QUORUM_ID + index, port))
+    wanted_brokers = brokers if brokers is not None else len(known.brokers) or 3
+    for index in range(len(known.brokers), wanted_brokers):
+        port = next(free) if base_port is None else base_port + index
+        known.brokers.append(Member("broker", FIRST_BROKER_ID + index, port))
+    free.close()
+    return known
+
+
+def known_layout(directory: Path) -> Layout:
+    """The layout that an `ottla up` left in `directory`. Raises CommandFailed when there is none."""
+    known = _read(directory)
+    if known is None:
+        raise CommandFailed(f"{directory} holds no cluster; 'ottla up --data {directory}' makes one")
+    return known
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace `path` by `text` so that a reader sees the old file or the whole new one."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _read(directory: Path) -> Layout | None:
+    file = directory / "layout.json"
+    try:
+        return _from_json(directory, json.loads(file.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandFailed(f"cannot use {file}: {error}") from None
+
+
+def _free_ports() -> Generator[int, None, None]:
+    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator closes."""
+    held: list[socket.socket] = []
+    try:
+        while True:
+            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            held += [stream, datagram]
+            stream.bind((HOST, 0))
+            port: int = stream.getsockname()[1]
+            if _can_bind(datagram.bind, port):
+                yield port
+    finally:
+        for one in held:
+            one.close()
+
+
+def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
+    try:
+        bind((HOST, port))
+    except OSError:
+        return False
+    return True
+
+
+def _as_json(layout: Layout) -> dict[str, Any]:
+    members = {"quorum": layout.quorum, "brokers": layout.brokers}
+    return {"cluster_id": layout.cluster_id} | {
+        name: [asdict(member) for member in group] for name, group in members.items()
+    }
+
+
+def _from_json(directory: Path, raw: Mapping[str, Any]) -> Layout:
+    quorum = [Member(**entry) for entry in raw["quorum"]]
+    brokers = [Member(**entry) for entry in raw["brokers"]]
+    return Layout(directory, raw["cluster_id"], quorum, brokers)

@@ -1,0 +1,48 @@
+"""Log lines of a node on standard error: one event a line, ``key=value``, quiet by default."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class KeyValueFormatter(logging.Formatter):
+    """``2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."``, text quoted where it needs it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line for one record; a traceback follows on lines of its own."""
+        line = " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record))
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = f"{stamp}.{int(record.msecs):03d}Z {line}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """The same fields as one JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line for one record, the traceback in the field ``exception``."""
+        fields = {"time_ms": int(record.created * 1000)} | dict(_fields(record))
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+def configure(level: str, *, as_json: bool = False) -> None:
+    """Send every log record at or above `level` (a name in LEVELS) to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if as_json else KeyValueFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
+    logger = record.name.removeprefix("ottla.")
+    return [("level", record.levelname.lower()), ("logger", logger), ("msg", record.getMessage())]
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "=\n\t') else text

@@ -1,0 +1,104 @@
+"""Entry point: finds the command, imports its module alone, turns failures into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from .failures import CommandFailed, UsageError
+
+OVERVIEW = """\
+usage: ottla COMMAND [options]
+
+a local cluster
+  up         start quorum nodes and brokers on this machine and stay in the foreground
+  quorum     run one quorum node:  ottla quorum -c quorum.yaml
+  broker     run one broker:       ottla broker -c broker.yaml
+
+daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
+  topic      create, list, describe and delete topics
+  produce    send lines to a topic
+  consume    print the records of a topic
+  cluster    brokers, quorum and under-replicated partitions
+
+  version    print the version
+
+examples
+  ottla up                                  three quorum nodes and three brokers in ./ottla-data
+  ottla topic create orders -p 6 -r 3
+  echo 'a:1' | ottla produce orders -K :
+  ottla consume orders -o beginning -e
+
+'ottla COMMAND --help' says more.
+"""
+
+COMMANDS = {
+    "up": "up",
+    "quorum": "node",
+    "broker": "node",
+    "topic": "topic",
+    "produce": "produce",
+    "consume": "consume",
+    "cluster": "cluster",
+}
+"""Command name to the module of this package that holds it."""
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def parser(self, name: str) -> argparse.ArgumentParser:
+        """The parser of the command called `name`."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; returns the exit code. Raises CommandFailed or UsageError with a one-line message."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = words[0] if words else ""
+    if name in ("-h", "--help", "help"):
+        print(OVERVIEW, end="")
+        return 0
+    if name in ("version", "--version", "-V"):
+        from .. import __version__
+
+        print(f"ottla {__version__}")
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise UsageError(_unknown(name))
+        command = cast(Command, import_module(f".{COMMANDS[name]}", __package__))
+        return command.run(command.parser(name).parse_args(words[1:]))
+    except UsageError as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 2
+    except CommandFailed as error:
+        print(f"ottla {name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the interpreter's own flush stays quiet
+        return 141
+
+
+def _unknown(name: str) -> str:
+    if not name:
+        return f"a command is missing; there are {', '.join(COMMANDS)}. 'ottla --help' shows examples"
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, n=1)
+    guess = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+    return f"there is no command {name!r}; {guess}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

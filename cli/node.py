@@ -1,0 +1,155 @@
+"""`ottla quorum` and `ottla broker`: one node in the foreground until SIGTERM or SIGINT, stopped in good order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from . import logs
+from .failures import CommandFailed
+from .settings import load_settings
+
+log = logging.getLogger(__name__)
+
+DESCRIPTIONS = {
+    "quorum": "Run one node of the metadata quorum.",
+    "broker": "Run one broker.",
+}
+EXAMPLES = """\
+The file holds Kafka's own property names, as YAML (node.id: 1) or, when it ends in .properties, as key=value lines.
+A variable KAFKA_LOG_SEGMENT_BYTES overrides log.segment.bytes, and --set overrides both. SIGTERM stops in good order.
+
+examples
+  ottla {name} -c {name}.yaml
+  ottla {name} -c {name}.properties --set log.segment.bytes=1048576 --log-level debug
+"""
+
+
+class Node(Protocol):
+    """What runs here: a quorum node or a broker."""
+
+    async def start(self) -> None:
+        """Return once the node serves."""
+
+    async def stop(self) -> None:
+        """Stop in good order."""
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Arguments of `ottla quorum` and `ottla broker`."""
+    options = argparse.ArgumentParser(
+        prog=f"ottla {name}",
+        description=DESCRIPTIONS[name],
+        epilog=EXAMPLES.format(name=name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.set_defaults(role=name)
+    options.add_argument(
+        "-c", "--config", type=Path, required=True, metavar="FILE", help="the node's settings"
+    )
+    options.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting"
+    )
+    options.add_argument("--log-level", choices=logs.LEVELS, default="warning", help="warning, if not given")
+    options.add_argument("--log-json", action="store_true", help="log lines as JSON instead of key=value")
+    options.add_argument(
+        "--pid-file", type=Path, metavar="FILE", help="keep the process id here while running"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the node until a signal; 0 after a clean stop."""
+    settings = load_settings(arguments.config, os.environ, arguments.set)
+    logs.configure(arguments.log_level, as_json=arguments.log_json)
+    with pid_file(arguments.pid_file), plain_failures():
+        run_nodes([build(arguments.role, settings)])
+    return 0
+
+
+def build(role: str, settings: Mapping[str, str]) -> Node:
+    """The node of this role, not started. Raises CommandFailed for settings that it cannot use."""
+    from ..protocol.config_keys import ConfigError
+
+    try:
+        if role == "quorum":
+            from ..metadata_quorum.config import QuorumNodeConfig
+            from ..metadata_quorum.node import QuorumNode
+
+            return QuorumNode(QuorumNodeConfig.from_properties(settings))
+        from ..dataplane.broker import Broker
+        from ..dataplane.config import BrokerConfig
+
+        return Broker(BrokerConfig.from_properties(settings))
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def run_nodes(nodes: Sequence[Node], *, last: Node | None = None) -> None:
+    """Start `nodes` in order on one event loop; on SIGTERM or SIGINT stop them in the opposite order.
+
+    `last`, if given, is started once the nodes serve, and stopped first.
+    """
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run_nodes([*nodes, *([last] if last else [])]))
+
+
+async def _run_nodes(nodes: Sequence[Node]) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    stopping = asyncio.ensure_future(stop.wait())
+    started: list[Node] = []
+    try:
+        for node in nodes:
+            started.append(node)
+            starting = asyncio.ensure_future(node.start())
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                starting.cancel()
+                await asyncio.wait((starting,))
+                return
+            starting.result()
+        log.info("started")
+        await stopping
+        log.info("stopping")
+    finally:
+        stopping.cancel()
+        for node in reversed(started):
+            await node.stop()
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a traceback."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CommandFailed(f"the port is in use: {error.strerror or error}") from error
+        where = f" {error.filename}" if error.filename else ""
+        raise CommandFailed(f"cannot use{where}: {error.strerror or error}") from error
+
+
+@contextmanager
+def pid_file(path: Path | None) -> Iterator[None]:
+    """Keep the process id in `path` meanwhile."""
+    if path is None:
+        yield
+        return
+    path.write_text(f"{os.getpid()}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

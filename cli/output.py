@@ -1,0 +1,37 @@
+"""What commands print: tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+
+def print_json(value: object) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table with headings; in a pipe, tab-separated lines with the headings first."""
+    if not sys.stdout.isatty():
+        for row in (columns, *rows):
+            print("\t".join(str(cell) for cell in row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        cells = [Text(str(cell), justify="right" if isinstance(cell, int) else "left") for cell in row]
+        table.add_row(*cells)
+    Console().print(table)
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Broker ids as people write them: ``1,2,3``."""
+    return ",".join(str(value) for value in values)

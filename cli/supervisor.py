@@ -1,0 +1,195 @@
+"""The processes of a local cluster: started together, watched without being restarted, stopped brokers first."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __file__ as _package_file
+from .failures import CommandFailed
+from .layout import Layout, Member
+
+STOP_GRACE_S = 30.0
+"""How long a node may take to stop after SIGTERM before it is killed."""
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+PASSED_ON_PREFIXES = ("PYTHON", "OTTLA_", "KAFKA_", "MALLOC_")
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class Child:
+    """One node's process as `up` started it."""
+
+    member: Member
+    process: subprocess.Popen[bytes]
+    pidfd: int
+    reported: bool = False
+
+
+class Supervisor:
+    """Starts the nodes of a layout and stays with them. Runs in the main thread: signals end its waiting."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._children: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._signalled = socket.socketpair()
+        self._stop_requests = 0
+        self.environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+        }
+        self.directory = str(Path(_package_file).resolve().parents[1])
+
+    def watch_signals(self) -> None:
+        """From now on SIGINT and SIGTERM are requests to stop, seen by `wait`."""
+        for end in (self._wake, self._signalled):
+            end.setblocking(False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._stop_requests > 0
+
+    def argv(self, member: Member) -> list[str]:
+        """The command that runs one node alone, given `directory` and `environment`."""
+        files = [
+            "-c",
+            str(self._layout.settings_file(member)),
+            "--pid-file",
+            str(self._layout.pid_file(member)),
+        ]
+        return [sys.executable, "-m", "ottla", member.role, *files]
+
+    def start(self, members: Iterable[Member]) -> None:
+        """Start all `members` at once."""
+        die_with_parent = _die_with_parent()
+        for member in members:
+            with self._layout.log_file(member).open("ab") as log:
+                process = subprocess.Popen(
+                    self.argv(member),
+                    cwd=self.directory,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    process_group=0,
+                    preexec_fn=die_with_parent,
+                )
+            child = Child(member, process, os.pidfd_open(process.pid))
+            self._children.append(child)
+            self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+
+    def process(self, member: Member) -> tuple[int, list[str]]:
+        """Process id and command of a member that was started."""
+        pid = next(child.process.pid for child in self._children if child.member == member)
+        return pid, self.argv(member)
+
+    def wait(self, timeout_s: float | None) -> list[Child]:
+        """Sleep until a child died, a signal came or the time is over; returns the children that died."""
+        dead: list[Child] = []
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is None:
+                self._wake.recv(64)
+            else:
+                self._selector.unregister(key.fd)
+                key.data.process.wait()
+                dead.append(key.data)
+        return dead
+
+    def last_words(self, member: Member) -> str:
+        """The last line a node wrote before it died."""
+        try:
+            lines = self._layout.log_file(member).read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+    def stop(self) -> None:
+        """Stop brokers, then quorum nodes, those started again by others included; kill what outlives the grace."""
+        for role in ("broker", "quorum"):
+            mine = {child.process.pid: child for child in self._children if child.member.role == role}
+            running = {pid for pid, child in mine.items() if child.process.poll() is None}
+            strangers = {
+                pid
+                for member in self._layout.members
+                if member.role == role and (pid := self._running_elsewhere(member)) and pid not in mine
+            }
+            _signal_all(running | strangers, signal.SIGTERM)
+            requests = self._stop_requests
+            deadline = time.monotonic() + STOP_GRACE_S
+            while left := _still_running(running | strangers, mine):
+                if time.monotonic() > deadline or self._stop_requests > requests:
+                    _signal_all(left, signal.SIGKILL)
+                self.wait(0.02)
+
+    def _running_elsewhere(self, member: Member) -> int | None:
+        """The process that a pid file names, if it runs this very node."""
+        try:
+            pid = int(self._layout.pid_file(member).read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return None
+        return pid if os.fsencode(self._layout.settings_file(member)) in command else None
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stop_requests += 1
+
+
+def describe_exit(code: int) -> str:
+    """A process's end in words: ``killed by SIGKILL`` or ``exit code 1``."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _still_running(pids: Iterable[int], children: Mapping[int, Child]) -> set[int]:
+    running = set()
+    for pid in pids:
+        if (child := children.get(pid)) is not None:
+            if child.process.poll() is None:
+                running.add(pid)
+        elif _alive(pid):
+            running.add(pid)
+    return running
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _die_with_parent() -> Any:
+    """What a child runs before exec so that the kernel ends it should this process be killed outright."""
+    if not sys.platform.startswith("linux"):
+        raise CommandFailed("ottla up needs Linux")
+    prctl = ctypes.CDLL(None).prctl
+
+    def set_death_signal() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return set_death_signal

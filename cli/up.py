@@ -1,0 +1,214 @@
+"""`ottla up`: a local cluster in the foreground. What scripts may rely on stands in the parser's epilog."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .failures import CommandFailed, UsageError
+from .layout import Layout, Member, open_layout, write_atomically
+from .settings import parse_overrides
+from .supervisor import Supervisor, describe_exit
+
+DEFAULT_DIRECTORY = "ottla-data"
+START_TIMEOUT_S = 60.0
+PROBE_INTERVAL_S = 0.02
+
+EPILOG = """\
+Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
+address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or SIGTERM
+stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
+
+DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env"}, ...],
+"brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
+An entry's argv, run in its cwd with its env, starts that node alone.
+
+examples
+  ottla up                                      3 quorum nodes and 3 brokers in ./ottla-data
+  ottla up --quorum 1 --brokers 1 --combined    everything in one process
+  ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
+"""
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Arguments of `ottla up`."""
+    options = argparse.ArgumentParser(
+        prog=f"ottla {name}",
+        description="Start a local cluster and keep it in the foreground.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("--quorum", type=int, metavar="N", help="quorum nodes: 1, 3 or 5 (3, or as in DIR)")
+    options.add_argument("--brokers", type=int, metavar="N", help="brokers (3, or as in DIR)")
+    options.add_argument("--data", type=Path, metavar="DIR", help=f"where it lives (./{DEFAULT_DIRECTORY})")
+    options.add_argument(
+        "--base-port", type=int, metavar="P", help="brokers on P, P+1, ..., quorum on P+100, ... (free ports)"
+    )
+    options.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of every node; may be repeated",
+    )
+    options.add_argument(
+        "--combined", action="store_true", help="one quorum node and one broker in this process"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the cluster and stay until told to stop; 0 after a clean stop."""
+    _check(arguments)
+    directory = (arguments.data or Path(DEFAULT_DIRECTORY)).absolute()
+    overrides = parse_overrides(arguments.set)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandFailed(f"cannot create {directory}: {error.strerror}") from None
+    with _locked(directory):
+        counts = {"quorum": arguments.quorum, "brokers": arguments.brokers}
+        layout = open_layout(directory, base_port=arguments.base_port, **counts)
+        if arguments.combined and (len(layout.quorum), len(layout.brokers)) != (1, 1):
+            raise UsageError("--combined is for --quorum 1 --brokers 1")
+        layout.cluster_file.unlink(missing_ok=True)
+        _say(f"data in {directory}")
+        layout.write(_split(layout, overrides))
+        if arguments.combined:
+            return _run_combined(layout, arguments)
+        return _run_processes(layout)
+
+
+def publish(
+    layout: Layout,
+    environment: dict[str, str],
+    directory: str,
+    process: Callable[[Member], tuple[int, list[str]]],
+) -> None:
+    """Write cluster.json and print the bootstrap address; `process` tells a member's pid and argv."""
+
+    def entry(member: Member) -> dict[str, Any]:
+        pid, argv = process(member)
+        place = {"cwd": directory, "env": environment, "log": str(layout.log_file(member))}
+        return {"id": member.id, "port": member.port, "pid": pid, "argv": argv, **place}
+
+    hook = [sys.executable, "-m", "ottla", "cluster", "--data", str(layout.directory), "--quorum-leader"]
+    description = {
+        "bootstrap": layout.bootstrap,
+        "quorum": [entry(member) for member in layout.quorum],
+        "brokers": [entry(member) for member in layout.brokers],
+        "hooks": {"quorum_leader": f"cd {shlex.quote(directory)} && {shlex.join(hook)}"},
+        "cluster_id": layout.cluster_id,
+        "data": str(layout.directory),
+    }
+    write_atomically(layout.cluster_file, json.dumps(description, indent=1) + "\n", mode=0o600)
+    print(layout.bootstrap, flush=True)
+
+
+def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
+    """Everything in this process. An entry's argv starts both nodes again: they are one process."""
+    from .combined import run_combined
+
+    supervisor = Supervisor(layout)
+    again = [sys.executable, "-m", "ottla", "up", "--combined", "--data", str(layout.directory)]
+    for override in arguments.set:
+        again += ["--set", override]
+
+    def announce(pid: int) -> None:
+        publish(layout, supervisor.environment, supervisor.directory, lambda member: (pid, again))
+
+    return run_combined(layout, announce)
+
+
+def _run_processes(layout: Layout) -> int:
+    supervisor = Supervisor(layout)
+    supervisor.watch_signals()
+    try:
+        supervisor.start(layout.members)
+        _wait_until_ready(layout, supervisor)
+        if not supervisor.stopping:
+            publish(layout, supervisor.environment, supervisor.directory, supervisor.process)
+            _say(
+                f"{len(layout.brokers)} brokers and {len(layout.quorum)} quorum nodes run; Control-C stops them"
+            )
+        while not supervisor.stopping:
+            for child in supervisor.wait(None):
+                if not supervisor.stopping:
+                    end = describe_exit(child.process.returncode)
+                    _say(f"{child.member.name} (pid {child.process.pid}) died: {end}")
+    finally:
+        supervisor.stop()
+    return 0
+
+
+def _wait_until_ready(layout: Layout, supervisor: Supervisor) -> None:
+    """Return when every broker says that all brokers take part, or when asked to stop."""
+    from .readiness import brokers_seen_by
+
+    wanted = {member.id for member in layout.brokers}
+    waiting = list(layout.brokers)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while waiting and not supervisor.stopping:
+        for child in supervisor.wait(PROBE_INTERVAL_S):
+            reason = supervisor.last_words(child.member) or "it left no message"
+            end = describe_exit(child.process.returncode)
+            raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
+        waiting = [member for member in waiting if not wanted <= brokers_seen_by(member.port)]
+        if waiting and time.monotonic() > deadline:
+            raise CommandFailed(_why_not_ready(layout, supervisor, waiting))
+
+
+def _why_not_ready(layout: Layout, supervisor: Supervisor, waiting: list[Member]) -> str:
+    names = ", ".join(member.name for member in waiting)
+    words = supervisor.last_words(waiting[0])
+    return f"{names} not ready after {START_TIMEOUT_S:.0f} s; see {layout.directory / 'logs'}. Last line: {words}"
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.quorum not in (None, 1, 3, 5):
+        raise UsageError(f"--quorum takes 1, 3 or 5, not {arguments.quorum}")
+    if arguments.brokers is not None and not 1 <= arguments.brokers <= 100:
+        raise UsageError(f"--brokers takes 1 to 100, not {arguments.brokers}")
+    if arguments.base_port is not None and not 1 <= arguments.base_port <= 65535 - 200:
+        raise UsageError(f"--base-port takes 1 to {65535 - 200}, not {arguments.base_port}")
+    if arguments.combined:
+        arguments.quorum = arguments.quorum or 1
+        arguments.brokers = arguments.brokers or 1
+
+
+def _split(layout: Layout, overrides: dict[str, str]) -> dict[Member, dict[str, str]]:
+    """Which of the --set settings each node gets: those that its role knows."""
+    return {member: dict(overrides) for member in layout.members}
+
+
+def _say(text: str) -> None:
+    print(f"ottla up: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the folder for this process. Raises CommandFailed when another `ottla up` has it."""
+    try:
+        file = (directory / "up.lock").open("a+")
+    except OSError as error:
+        raise CommandFailed(f"cannot write in {directory}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            owner = file.read().strip()
+            raise CommandFailed(f"{directory} is in use by another ottla up (pid {owner})") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

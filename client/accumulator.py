@@ -1,0 +1,196 @@
+"""Records on their way, partition by partition: batches, their order and their sequence numbers. Pure.
+
+A queue decides which batch may leave next so that a partition's records keep their order through every retry:
+    new batches     up to the limit are under way at once (one, without idempotence)
+    a retried batch leaves alone, oldest first: the broker would refuse a later sequence anyway
+    a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Handle = TypeVar("Handle")
+Headers = tuple[tuple[str, bytes | None], ...]
+BATCH_OVERHEAD = 61
+RECORD_OVERHEAD = 21
+"""An upper bound of what a record's own fields take beside key, value and headers in small batches."""
+SEQUENCES = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """Producer id and epoch, as the cluster gave them."""
+
+    id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class PendingRecord:
+    """One record as the caller gave it, timestamp in ms since 1970."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    @property
+    def estimated_bytes(self) -> int:
+        """At least what the record will take in a batch before compression."""
+        headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
+        return RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"") + headers
+
+
+@dataclass(slots=True)
+class Batch(Generic[Handle]):
+    """Records of one partition that travel together. Handles stand for whoever waits for each record."""
+
+    order: int
+    created_s: float
+    records: list[PendingRecord] = field(default_factory=list)
+    handles: list[Handle] = field(default_factory=list)
+    size: int = BATCH_OVERHEAD
+    attempts: int = 0
+    identity: ProducerIdentity | None = None
+    base_sequence: int = -1
+    encoded: bytes | None = None
+    """The bytes of the last attempt, valid for the identity and sequence the batch has."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the batch has a sequence that a broker may have seen."""
+        return self.base_sequence >= 0
+
+    def number(self, identity: ProducerIdentity, base_sequence: int) -> None:
+        """Give the batch its place in the producer's sequence."""
+        self.identity, self.base_sequence, self.encoded = identity, base_sequence, None
+
+    def forget_number(self) -> None:
+        """Take the place back: the batch will be numbered anew."""
+        self.identity, self.base_sequence, self.encoded = None, -1, None
+
+
+class PartitionQueue(Generic[Handle]):
+    """The batches of one partition, oldest first."""
+
+    def __init__(self, topic: str, partition: int, batch_bytes: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.identity: ProducerIdentity | None = None
+        self.retry_at_s = 0.0
+        """No retry before this time, unless the leader is another than `failed_leader`."""
+        self.failed_leader: tuple[int, int] | None = None
+        """(broker id, leader epoch) of the last failed attempt."""
+        self._batch_bytes = batch_bytes
+        self._waiting: deque[Batch[Handle]] = deque()  # Invariant: ordered by `order`, numbered ones first
+        self._under_way: list[Batch[Handle]] = []
+        self._next_sequence = 0
+        self._next_order = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return not self._waiting and not self._under_way
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits to be sent."""
+        return bool(self._waiting)
+
+    @property
+    def next_order(self) -> int:
+        """The order number that the next new batch gets."""
+        return self._next_order
+
+    def resolved_below(self, order: int) -> bool:
+        """Whether no batch with a smaller order number waits or is under way."""
+        return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
+
+    def append(self, record: PendingRecord, size: int, handle: Handle, now_s: float) -> bool:
+        """Add a record of `size` estimated bytes to the youngest batch; True when that made an older one full."""
+        batch = self._waiting[-1] if self._waiting else None
+        filled = batch is not None and not batch.attempts and batch.size + size > self._batch_bytes
+        if batch is None or filled or batch.attempts:
+            batch = Batch[Handle](self._next_order, now_s)
+            self._next_order += 1
+            self._waiting.append(batch)
+        batch.records.append(record)
+        batch.handles.append(handle)
+        batch.size += size
+        return filled
+
+    def due_s(self, linger_s: float) -> float | None:
+        """When the oldest waiting batch may leave, not counting retries; None when none waits."""
+        if not self._waiting:
+            return None
+        head = self._waiting[0]
+        if len(self._waiting) > 1 or head.attempts or head.size >= self._batch_bytes:
+            return head.created_s
+        return head.created_s + linger_s
+
+    def take(self, identity: ProducerIdentity | None, limit: int) -> Batch[Handle] | None:
+        """The batch that may leave now, numbered under `identity` (None without idempotence); None if it must wait."""
+        if not self._waiting:
+            return None
+        head = self._waiting[0]
+        if identity is None:
+            if self._under_way:
+                return None
+        elif head.numbered:
+            if self._under_way:
+                return None
+        else:
+            if len(self._under_way) >= limit or (self.identity != identity and self._under_way):
+                return None
+            if self.identity != identity:
+                self.identity, self._next_sequence = identity, 0
+            head.number(identity, self._next_sequence)
+            self._next_sequence = (self._next_sequence + len(head.records)) % SEQUENCES
+        self._waiting.popleft()
+        head.attempts += 1
+        self._under_way.append(head)
+        return head
+
+    def done(self, batch: Batch[Handle]) -> None:
+        """The batch's fate is known: it is acknowledged or given up."""
+        self._under_way.remove(batch)
+
+    def give_back(self, batch: Batch[Handle]) -> None:
+        """The batch failed and will be sent again, in its old place, under its old number while that still holds."""
+        self._under_way.remove(batch)
+        if batch.identity != self.identity:
+            batch.forget_number()
+        position = sum(1 for other in self._waiting if other.order < batch.order)
+        self._waiting.insert(position, batch)
+
+    def is_first(self, batch: Batch[Handle]) -> bool:
+        """Whether no older batch of this partition is unresolved."""
+        older = (*self._under_way, *self._waiting)
+        return batch.identity == self.identity and all(other.order >= batch.order for other in older)
+
+    def restart_numbering(self) -> None:
+        """A gap in the sequence is certain: whatever waits is numbered anew, under a new identity."""
+        self.identity = None
+        for batch in self._waiting:
+            if batch.numbered:
+                batch.forget_number()
+
+    def expired(self, before_s: float) -> list[Batch[Handle]]:
+        """Take out the waiting batches created before `before_s`; numbering restarts if one had a number."""
+        gone: list[Batch[Handle]] = []
+        while self._waiting and self._waiting[0].created_s < before_s:
+            gone.append(self._waiting.popleft())
+        if any(batch.numbered for batch in gone):
+            self.restart_numbering()
+        return gone
+
+    def drain(self) -> Iterable[Batch[Handle]]:
+        """Take out everything, under way or not: the producer closes."""
+        batches = [*self._under_way, *self._waiting]
+        self._under_way.clear()
+        self._waiting.clear()
+        return batches

@@ -1,0 +1,3 @@
+"""Turns a queued batch into the bytes that travel."""
+
+from __future__ import annotations

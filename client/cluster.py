@@ -1,0 +1,224 @@
+"""The cluster as a client uses it: connections by broker id, metadata kept fresh, questions to whom they belong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from ..protocol.errors import KafkaError
+from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ..protocol.schema import Message, Request
+from .connection import Connection, connect
+from .failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
+
+FIRST_BACKOFF_MS = 1.0
+"""Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
+
+BACKOFF_GROWTH = 1.5
+METADATA_TIMEOUT_MS = 3_000
+"""A broker that does not answer a question any broker can answer is left for another one."""
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+_Line = tuple[BrokerAddress, str]
+"""A connection is known by where it goes and what for."""
+
+
+class Cluster:
+    """Connections and metadata of one client. One per producer, consumer or admin; lives on one event loop."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "ottla",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 10_000,
+        retry_backoff_max_ms: int = 1_000,
+    ) -> None:
+        self.metadata = ClusterMetadata()
+        self.request_timeout_ms = request_timeout_ms
+        self.retry_backoff_max_ms = retry_backoff_max_ms
+        self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connections: dict[_Line, Connection] = {}
+        self._opening: dict[_Line, asyncio.Task[Connection]] = {}
+        self._topics: set[str] = set()
+        self._asked: set[str] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._turn = 0
+        self._closed = False
+
+    async def __aenter__(self) -> Cluster:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Reach the cluster once. Raises NoBrokerReachable."""
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Close every connection; idempotent."""
+        self._closed = True
+        tasks = [*self._opening.values(), *([self._refreshing] if self._refreshing else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    # connections
+
+    def connected(self, broker_id: int, lane: str = "") -> Connection | None:
+        """The open connection to a broker, None when there is none now."""
+        address = self.metadata.brokers.get(broker_id)
+        return None if address is None else self._connections.get((address, lane))
+
+    async def connection(self, broker_id: int, lane: str = "") -> Connection:
+        """The connection to a broker, opened if need be. Raises ConnectionLost or RequestTimedOut.
+
+        Answers come in order, so requests that wait on the broker's side (Fetch, JoinGroup) take a `lane`, a
+        connection of their own.
+        """
+        address = self.metadata.brokers.get(broker_id)
+        if address is None:
+            raise ConnectionLost(f"broker {broker_id} is not in the cluster's metadata")
+        return await self._connection_to(address, lane)
+
+    async def any_connection(self) -> Connection:
+        """A connection to some broker: an open one if there is, else the first that answers.
+
+        Raises NoBrokerReachable with the last reason.
+        """
+        open_ones = [connection for (_, lane), connection in self._connections.items() if not lane]
+        if open_ones:
+            self._turn += 1
+            return open_ones[self._turn % len(open_ones)]
+        reason: KafkaError | None = None
+        for address in self._candidates():
+            try:
+                return await self._connection_to(address, "")
+            except (ConnectionLost, RequestTimedOut) as error:
+                reason = error
+        servers = ", ".join(f"{address.host}:{address.port}" for address in self._bootstrap)
+        raise NoBrokerReachable(
+            f"no broker answers at {servers}" + (f" ({reason.message})" if reason else "")
+        )
+
+    async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
+        """Ask some broker; another one when the connection breaks or is silent for too long.
+
+        Raises NoBrokerReachable, or what the last of several brokers failed with.
+        """
+        attempts = len(self._bootstrap) + len(self.metadata.brokers) + 1
+        while True:
+            attempts -= 1
+            connection = await self.any_connection()
+            try:
+                return await connection.request(message, timeout_ms=timeout_ms or self.request_timeout_ms)
+            except (ConnectionLost, RequestTimedOut):
+                if self._closed or attempts <= 0:
+                    raise
+
+    async def ask(
+        self, broker_id: int, message: Request[ResponseT], *, lane: str = "", timeout_ms: float | None = None
+    ) -> ResponseT:
+        """Ask one broker. Raises ConnectionLost or RequestTimedOut."""
+        connection = await self.connection(broker_id, lane)
+        return await connection.request(message, timeout_ms=timeout_ms or self.request_timeout_ms)
+
+    # metadata
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """From now on every refresh asks for these topics too."""
+        self._topics.update(topics)
+
+    def unfollow(self, topics: Iterable[str]) -> None:
+        """Forget topics that nobody uses any more."""
+        self._topics.difference_update(topics)
+
+    async def refresh(self, topics: Iterable[str] = ()) -> None:
+        """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one request.
+
+        Raises NoBrokerReachable or RequestTimedOut.
+        """
+        self.follow(topics)
+        if self._closed:
+            raise ClientClosed("the client was closed")
+        if self._refreshing is None or not self._topics <= self._asked:
+            self._asked = set(self._topics)
+            self._refreshing = asyncio.ensure_future(self._refresh(sorted(self._topics)))
+            self._refreshing.add_done_callback(self._refreshed)
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh(self, topics: list[str]) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=True
+        )
+        self.metadata.update(await self.ask_any(request, timeout_ms=METADATA_TIMEOUT_MS))
+
+    def _refreshed(self, task: asyncio.Task[None]) -> None:
+        if self._refreshing is task:
+            self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # whoever still waits gets it; nobody else is warned
+
+    def _candidates(self) -> list[BrokerAddress]:
+        """Where to try: brokers known from metadata, then the bootstrap servers, beginning elsewhere each time."""
+        self._turn += 1
+        known = list(self.metadata.brokers.values())
+        start = self._turn % len(known) if known else 0
+        return list(dict.fromkeys(chain(known[start:], known[:start], self._bootstrap)))
+
+    async def _connection_to(self, address: BrokerAddress, lane: str) -> Connection:
+        if self._closed:
+            raise ClientClosed("the client was closed")
+        line = (address, lane)
+        if (connection := self._connections.get(line)) is not None:
+            return connection
+        task = self._opening.get(line)
+        if task is None:
+            task = self._opening[line] = asyncio.ensure_future(self._open(line))
+        return await asyncio.shield(task)
+
+    async def _open(self, line: _Line) -> Connection:
+        try:
+            connection = await connect(
+                line[0], client_id=self._client_id, timeout_ms=self._connect_timeout_ms
+            )
+        finally:
+            del self._opening[line]
+        if connection.lost is not None:
+            raise connection.lost
+        self._connections[line] = connection
+        connection.on_lost = self._forget
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        for line, known in list(self._connections.items()):
+            if known is connection:
+                del self._connections[line]
+
+
+class Backoff:
+    """Waits that grow from 1 ms up to a bound; `reset` after a success."""
+
+    def __init__(self, max_ms: float) -> None:
+        self._max_ms = max_ms
+        self._next_ms = FIRST_BACKOFF_MS
+
+    def reset(self) -> None:
+        """The next wait is the shortest again."""
+        self._next_ms = FIRST_BACKOFF_MS
+
+    def next_s(self) -> float:
+        """The next wait in seconds."""
+        wait_ms = min(self._next_ms, self._max_ms)
+        self._next_ms = wait_ms * BACKOFF_GROWTH
+        return wait_ms / 1000

@@ -1,0 +1,278 @@
+"""One connection to one broker: pipelined requests, answers matched in order, frames and waiting times bounded.
+
+Requests leave at once, many may be under way, and the broker answers in order (the protocol promises it), so the
+oldest request is always the next to be answered. A request that is late breaks the connection: what follows it on
+this connection would wait for the same stalled broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import unpack_from
+from typing import TypeVar, cast
+
+from ..protocol.codec import MalformedMessage, decode
+from ..protocol.errors import ErrorCode
+from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ..protocol.messages.headers import decode_response, encode_request
+from ..protocol.schema import Message, Request
+from .failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
+from .metadata import BrokerAddress
+
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+"""A broker that announces a larger response is taken for something that is no broker."""
+DEFAULT_TIMEOUT_MS = 30_000
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    correlation_id: int
+    request_class: type
+    version: int
+    deadline: float
+    """Loop time in seconds after which the connection is given up."""
+    answer: asyncio.Future[object]
+
+
+class Connection(asyncio.Protocol):
+    """An open connection whose versions are negotiated. Made by `connect`; broken once, never repaired."""
+
+    def __init__(self, address: BrokerAddress, client_id: str) -> None:
+        self.address = address
+        self.versions: dict[int, tuple[int, int]] = {}
+        """Per API key the lowest and highest version the broker speaks."""
+        self.lost: ConnectionLost | RequestTimedOut | None = None
+        """Why the connection is no more; None while it stands."""
+        self.on_lost: Callable[[Connection], None] | None = None
+        """Called once when the connection breaks or is closed."""
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.WriteTransport | None = None
+        self._under_way: deque[_UnderWay] = deque()
+        self._next_correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._chunks: list[bytes] = []
+        self._held_bytes = 0
+        self._needed_bytes = 4
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._under_way)
+
+    @property
+    def idle_since_sent(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._under_way
+
+    def version_for(self, request_class: type[Request[ResponseT]], at_most: int | None = None) -> int:
+        """The highest version that both sides speak, `at_most` if given. Raises VersionUnsupported."""
+        low, high = self.versions.get(request_class.api_key, (0, -1))
+        highest = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
+        version = min(high, highest)
+        if version < max(low, request_class.min_version):
+            name = request_class.__name__.removesuffix("Request")
+            theirs = f"{low} to {high}" if high >= 0 else "none"
+            raise VersionUnsupported(
+                f"{self.address} speaks {name} versions {theirs}; needed are {request_class.min_version} to {highest}"
+            )
+        return version
+
+    def send(
+        self,
+        message: Request[ResponseT],
+        *,
+        version: int | None = None,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[ResponseT]:
+        """Send now; the future brings the answer, or ConnectionLost, RequestTimedOut, MalformedMessage.
+
+        Raises VersionUnsupported, or what broke the connection when it is no more.
+        """
+        if self.lost is not None:
+            raise self.lost
+        request_class = type(message)
+        if version is None:
+            version = self.version_for(request_class)
+        correlation_id = self._write(message, version)
+        answer: asyncio.Future[object] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._under_way.append(_UnderWay(correlation_id, request_class, version, deadline, answer))
+        if self._timer is None or deadline < self._timer.when():
+            self._watch(deadline)
+        return cast("asyncio.Future[ResponseT]", answer)
+
+    def send_unanswered(self, message: Request[ResponseT], *, version: int | None = None) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0)."""
+        if self.lost is not None:
+            raise self.lost
+        self._write(message, self.version_for(type(message)) if version is None else version)
+
+    async def request(
+        self,
+        message: Request[ResponseT],
+        *,
+        version: int | None = None,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> ResponseT:
+        """Send and wait for the answer; raises what `send` and its future raise."""
+        return await self.send(message, version=version, timeout_ms=timeout_ms)
+
+    def close(self) -> None:
+        """Close now; what is under way fails with ConnectionLost."""
+        self._break(ConnectionLost(f"the connection to {self.address} was closed"))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        self._transport = cast(asyncio.WriteTransport, transport)
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        reason = f": {exc}" if exc is not None else " by the other side"
+        self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop: collects chunks until a frame is whole, then answers every whole frame."""
+        self._held_bytes += len(data)
+        if self._chunks:
+            self._chunks.append(data)
+            if self._held_bytes < self._needed_bytes:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        view = memoryview(data)
+        offset, end = 0, len(data)
+        while self.lost is None:
+            self._needed_bytes = 4
+            if end - offset >= 4:
+                size: int = unpack_from(">i", data, offset)[0]
+                if not 4 <= size <= MAX_RESPONSE_BYTES:
+                    self._break(
+                        ConnectionLost(f"{self.address} sent a frame of {size} bytes: it is no Kafka broker")
+                    )
+                    return
+                self._needed_bytes += size
+            if end - offset < self._needed_bytes:
+                break
+            frame = view[offset + 4 : offset + self._needed_bytes]
+            offset += self._needed_bytes
+            self._answer(frame)
+        self._held_bytes = end - offset
+        if self._held_bytes:
+            self._chunks.append(data[offset:] if offset else data)
+
+    def _write(self, message: Request[ResponseT], version: int) -> int:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(message, version, correlation_id, self._client_id)
+        assert self._transport is not None
+        self._transport.write(frame)
+        return correlation_id
+
+    def _answer(self, frame: memoryview) -> None:
+        correlation_id: int = unpack_from(">i", frame)[0]
+        if not self._under_way or self._under_way[0].correlation_id != correlation_id:
+            self._break(ConnectionLost(f"{self.address} answered a request that was not sent"))
+            return
+        asked = self._under_way.popleft()
+        if asked.answer.done():
+            return
+        try:
+            asked.answer.set_result(_decode(asked.request_class, frame, asked.version))
+        except MalformedMessage as error:
+            lost = ConnectionLost(f"{self.address} sent an answer that cannot be read: {error}")
+            asked.answer.set_exception(lost)
+            self._break(lost)
+
+    def _watch(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        if not self._under_way:
+            return
+        now = self._loop.time()
+        earliest = min(asked.deadline for asked in self._under_way)
+        if earliest > now:
+            self._watch(earliest)
+            return
+        late = next(asked for asked in self._under_way if asked.deadline <= now)
+        name = late.request_class.__name__.removesuffix("Request")
+        self._break(RequestTimedOut(f"{self.address} did not answer {name} in time"))
+
+    def _break(self, reason: ConnectionLost | RequestTimedOut) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._chunks.clear()
+        for asked in self._under_way:
+            if not asked.answer.done():
+                asked.answer.set_exception(reason)
+                asked.answer.exception()  # whoever gave up waiting leaves no warning behind
+        self._under_way.clear()
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+
+async def connect(
+    address: BrokerAddress, *, client_id: str = "ottla", timeout_ms: float = DEFAULT_TIMEOUT_MS
+) -> Connection:
+    """Open a connection and learn the broker's versions. Raises ConnectionLost or RequestTimedOut."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await loop.create_connection(
+                lambda: Connection(address, client_id), address.host, address.port
+            )
+    except TimeoutError:
+        raise RequestTimedOut(f"{address} did not accept a connection in time") from None
+    except OSError as error:
+        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
+    try:
+        await _negotiate(connection, timeout_ms)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _negotiate(connection: Connection, timeout_ms: float) -> None:
+    """Ask for the broker's versions, first in ours, then in version 0, which every broker reads (KIP-511)."""
+    from .. import __version__
+
+    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+    version = ApiVersionsRequest.max_version
+    response = await connection.request(request, version=version, timeout_ms=timeout_ms)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        offered = [key.max_version for key in response.api_keys if key.api_key == ApiVersionsRequest.api_key]
+        version = min([version - 1, *offered])
+        response = await connection.request(request, version=max(version, 0), timeout_ms=timeout_ms)
+    if response.error_code != ErrorCode.NONE:
+        raise ClientError(f"{connection.address} refused to tell its versions (error {response.error_code})")
+    connection.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+
+def _decode(request_class: type, frame: memoryview, version: int) -> object:
+    """The answer in `frame`. An ApiVersions answer that says "unsupported" is always in version 0."""
+    if request_class is ApiVersionsRequest and len(frame) >= 6:
+        error: int = unpack_from(">h", frame, 4)[0]
+        if error == ErrorCode.UNSUPPORTED_VERSION:
+            return decode(ApiVersionsResponse, frame, 0, 4)
+    return decode_response(request_class, frame, version)[1]

@@ -1,0 +1,44 @@
+"""What the client itself can fail with. Every one is a KafkaError with Kafka's own code, so one except covers all."""
+
+from __future__ import annotations
+
+from ..protocol.errors import ErrorCode, KafkaError
+
+
+class ClientError(KafkaError):
+    """A failure found on the client's side; `code` is what Kafka's clients would report."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.error_code, message)
+
+
+class ConnectionLost(ClientError):
+    """The connection could not be made or broke: a request under way may or may not have been carried out."""
+
+    error_code = ErrorCode.NETWORK_EXCEPTION
+
+
+class RequestTimedOut(ClientError):
+    """No answer in time: the request may or may not have been carried out."""
+
+    error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class VersionUnsupported(ClientError):
+    """The broker speaks no version of this request that the client speaks."""
+
+    error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class NoBrokerReachable(ClientError):
+    """None of the bootstrap servers and none of the known brokers answered."""
+
+    error_code = ErrorCode.NETWORK_EXCEPTION
+
+
+class ClientClosed(ClientError):
+    """The producer, consumer or admin was closed."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR

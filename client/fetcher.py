@@ -1,0 +1,363 @@
+"""Keeps the buffers of assigned partitions filled: one long-poll Fetch per leader at a time, positions, resets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ..protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from .cluster import Backoff, Cluster
+from .failures import ConnectionLost, RequestTimedOut
+from .fetched import FetchedRecords, TopicPartition
+
+EARLIEST, LATEST = -2, -1
+"""Timestamps that ListOffsets takes for the log start and for the end."""
+BY_NAME = 12
+"""The last Fetch version that names topics; later ones go by topic id."""
+IMPATIENT_WAIT_MS = 10
+"""A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of it."""
+CHUNKS_AHEAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """See Consumer for the meaning of each."""
+
+    read_committed: bool
+    reset_timestamp: int | None
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+    check_crcs: bool
+
+
+@dataclass(slots=True, eq=False)
+class PartitionState:
+    """An assigned partition. `position`: offset of the next record for the caller, None until it is known."""
+
+    partition: TopicPartition
+    position: int | None = None
+    reset_to: int | None = None
+    """The timestamp to look the position up with, while it is not known."""
+    fetch_offset: int = 0
+    paused: bool = False
+    high_watermark: int = -1
+    buffer: list[FetchedRecords] = field(default_factory=list)
+    failed_leader: tuple[int, int] | None = None
+    retry_at_s: float = 0.0
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`; what was fetched is dropped."""
+        self.position, self.fetch_offset, self.reset_to = offset, offset, None
+        self.buffer.clear()
+
+    def look_up(self, timestamp: int) -> None:
+        """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
+        self.position, self.reset_to = None, timestamp
+        self.buffer.clear()
+
+
+class Fetcher:
+    """Fetches for the partitions in `assigned`. `wait` returns when there may be something to take."""
+
+    def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
+        self.assigned: dict[TopicPartition, PartitionState] = {}
+        self._cluster = cluster
+        self._options = options
+        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._fetching: dict[int, asyncio.Task[None]] = {}
+        self._driver: asyncio.Task[None] | None = None
+        self._backoff = Backoff(options.retry_backoff_max_ms)
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._driver = asyncio.ensure_future(self._drive())
+        self._driver.add_done_callback(self._driver_ended)
+
+    async def stop(self) -> None:
+        """Stop fetching."""
+        tasks = [*self._fetching.values(), *([self._driver] if self._driver else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these partitions; those assigned before keep position and buffer."""
+        wanted = list(dict.fromkeys(partitions))
+        self.assigned = {one: self.assigned.get(one) or PartitionState(one) for one in wanted}
+        self._cluster.follow({one.topic for one in wanted})
+        self.changed()
+
+    def changed(self) -> None:
+        """Positions, pauses or buffers changed: look again for what to fetch."""
+        self._news.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Wait until data or a failure arrived, at most `timeout_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        self._arrived.clear()
+
+    def raise_failure(self) -> None:
+        """Raise what fetching failed with for good, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def wake_waiter(self) -> None:
+        """Let `wait` return: something besides data happened."""
+        self._arrived.set()
+
+    async def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """(offset, timestamp) of the first record at or after each timestamp; offset -1 where there is none.
+
+        Retries while leaders move, up to the request timeout. Raises KafkaError.
+        """
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        self._cluster.follow({one.topic for one in timestamps})
+        while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
+            failure = await self._list_offsets_once(missing, found)
+            if failure is not None:
+                if not failure.code.retriable or loop.time() > deadline:
+                    raise failure
+                await asyncio.sleep(backoff.next_s())
+                await self._cluster.refresh()
+        return found
+
+    # driving
+
+    async def _drive(self) -> None:
+        while True:
+            self._news.clear()
+            wait_s = await self._step()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait()
+
+    async def _step(self) -> float | None:
+        """Look up positions, start fetches; returns after how many seconds to look again, None for when told."""
+        lookups = {state.partition: state for state in self.assigned.values() if state.reset_to is not None}
+        if lookups:
+            await self._look_positions_up(lookups)
+        now = asyncio.get_running_loop().time()
+        again: float | None = None
+        leaderless = False
+        by_leader: defaultdict[int, list[PartitionState]] = defaultdict(list)
+        for state in self.assigned.values():
+            if state.position is None or state.paused:
+                continue
+            leader = self._leader_of(state.partition)
+            if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
+                leaderless = True
+            else:
+                by_leader[leader[0]].append(state)
+        for broker_id, states in by_leader.items():
+            if broker_id not in self._fetching and any(len(one.buffer) < CHUNKS_AHEAD for one in states):
+                task = asyncio.ensure_future(self._fetch(broker_id, states))
+                self._fetching[broker_id] = task
+                task.add_done_callback(partial(self._fetch_ended, broker_id))
+        if leaderless or any(
+            state.position is None and state.reset_to is not None for state in lookups.values()
+        ):
+            with suppress(ConnectionLost, RequestTimedOut):
+                await self._cluster.refresh()
+            again = self._backoff.next_s()
+        else:
+            self._backoff.reset()
+        return again
+
+    async def _look_positions_up(self, lookups: dict[TopicPartition, PartitionState]) -> None:
+        wanted = {one: state.reset_to for one, state in lookups.items() if state.reset_to is not None}
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        failure = await self._list_offsets_once(wanted, found)
+        for one, (offset, _) in found.items():
+            state = lookups[one]
+            if state.reset_to == wanted[one]:
+                if offset < 0:
+                    state.look_up(LATEST)  # nothing that young yet: go on at the end
+                else:
+                    state.seek(offset)
+        if failure is not None and not failure.code.retriable:
+            raise failure
+
+    async def _list_offsets_once(
+        self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
+    ) -> KafkaError | None:
+        """Ask every leader once; puts answers into `found` and returns one of the failures, if any."""
+        failure: KafkaError | None = None
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        if any(one.topic not in self._cluster.metadata.topics for one in timestamps):
+            await self._cluster.refresh({one.topic for one in timestamps})
+        for one in timestamps:
+            leader = self._cluster.metadata.leader(*one)
+            if leader is None:
+                failure = self._why_no_leader(one)
+            else:
+                by_leader[leader].append(one)
+        for leader, partitions in by_leader.items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(self._options.read_committed),
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
+                            for one in partitions
+                            if one.topic == topic
+                        ],
+                    )
+                    for topic in dict.fromkeys(one.topic for one in partitions)
+                ],
+            )
+            try:
+                response = await self._cluster.ask(leader, request)
+            except (ConnectionLost, RequestTimedOut) as error:
+                failure = error
+                continue
+            for topic in response.topics:
+                for answer in topic.partitions:
+                    one = TopicPartition(topic.name, answer.partition_index)
+                    code = ErrorCode.of(answer.error_code)
+                    if code == ErrorCode.NONE:
+                        found[one] = (answer.offset, answer.timestamp)
+                    else:
+                        failure = KafkaError(code, f"{one.topic}-{one.partition}: {code.message}")
+        return failure
+
+    def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
+        info = self._cluster.metadata.topics.get(partition.topic)
+        if info is not None and info.error == ErrorCode.NONE and partition.partition not in info.partitions:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
+        return KafkaError(code, f"{partition.topic}-{partition.partition}: {code.message}")
+
+    def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
+        info = self._cluster.metadata.partition(*partition)
+        return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
+
+    # fetching
+
+    async def _fetch(self, broker_id: int, states: list[PartitionState]) -> None:
+        options = self._options
+        hungry = [state for state in states if len(state.buffer) < CHUNKS_AHEAD]
+        offsets = {state.partition: state.fetch_offset for state in hungry}
+        try:
+            connection = await self._cluster.connection(broker_id, "fetch")
+            topics: defaultdict[str, list[FetchPartition]] = defaultdict(list)
+            for state in hungry:
+                leader = self._leader_of(state.partition)
+                topics[state.partition.topic].append(
+                    FetchPartition(
+                        partition=state.partition.partition,
+                        current_leader_epoch=-1 if leader is None else leader[1],
+                        fetch_offset=offsets[state.partition],
+                        partition_max_bytes=options.max_partition_bytes,
+                    )
+                )
+            request = FetchRequest(
+                max_wait_ms=options.max_wait_ms if len(hungry) == len(states) else IMPATIENT_WAIT_MS,
+                min_bytes=options.min_bytes,
+                max_bytes=options.max_bytes,
+                isolation_level=int(options.read_committed),
+                session_id=0,
+                session_epoch=-1,
+                topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
+            )
+            version = connection.version_for(FetchRequest, at_most=BY_NAME)
+            timeout_ms = options.request_timeout_ms + options.max_wait_ms
+            response = await connection.request(request, version=version, timeout_ms=timeout_ms)
+        except (ConnectionLost, RequestTimedOut):
+            for state in hungry:
+                self._leader_failed(state)
+            return
+        self._take_over(response, {state.partition: state for state in hungry}, offsets)
+
+    def _take_over(
+        self,
+        response: FetchResponse,
+        states: dict[TopicPartition, PartitionState],
+        offsets: dict[TopicPartition, int],
+    ) -> None:
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
+            raise KafkaError(code, f"fetch failed: {code.message}")
+        for topic in response.responses:
+            for answer in topic.partitions:
+                one = TopicPartition(topic.topic, answer.partition_index)
+                state = states.get(one)
+                if state is None or self.assigned.get(one) is not state or state.position is None:
+                    continue
+                if state.fetch_offset == offsets[one]:
+                    self._partition_fetched(state, answer)
+
+    def _partition_fetched(self, state: PartitionState, answer: PartitionData) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if code == ErrorCode.NONE:
+            state.failed_leader = None
+            state.high_watermark = answer.high_watermark
+            records = answer.records
+            if records is None or not len(records):
+                return
+            view = records if isinstance(records, memoryview) else memoryview(records)
+            aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+            fetched = FetchedRecords(
+                state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
+            )
+            end = fetched.end_offset
+            if end > state.fetch_offset:
+                state.fetch_offset = end
+                state.buffer.append(fetched)
+                self._arrived.set()
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._options.reset_timestamp is None:
+                where = f"{state.partition.topic}-{state.partition.partition}"
+                raise KafkaError(
+                    code, f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
+                )
+            if not state.buffer:
+                state.look_up(self._options.reset_timestamp)
+        elif code.retriable:
+            self._leader_failed(state)
+        else:
+            where = f"{state.partition.topic}-{state.partition.partition}"
+            raise KafkaError(code, f"{where}: {code.message}")
+
+    def _leader_failed(self, state: PartitionState) -> None:
+        """Leave the leader alone for a moment unless another one takes over."""
+        state.failed_leader = self._leader_of(state.partition)
+        state.retry_at_s = asyncio.get_running_loop().time() + self._backoff.next_s()
+
+    def _fetch_ended(self, broker_id: int, task: asyncio.Task[None]) -> None:
+        del self._fetching[broker_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+        self._news.set()
+
+    def _driver_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+            self.start()
+
+    def fail(self, error: BaseException) -> None:
+        """Let the next read raise `error`."""
+        self._failure = error
+        self._arrived.set()

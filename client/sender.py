@@ -1,0 +1,477 @@
+"""Sends what the accumulator holds: one request per leader at a time of need, retries, leader changes, identities.
+
+Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave. Nothing
+here waits for one partition on behalf of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..protocol.compression import Compression
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ..protocol.messages.producers import InitProducerIdRequest
+from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
+from .batches import encode_records
+from .cluster import Backoff, Cluster
+from .connection import Connection
+from .failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
+
+BY_NAME = 12
+"""The last Produce version that names topics; later ones go by topic id."""
+MAX_EPOCH = 32_767
+
+LEADER_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Answers that say: ask who leads now."""
+SEQUENCE_LOST = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""Answers that say: the sequence does not continue what the leader has."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with LogAppendTime."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions:
+    """See Producer for the meaning of each."""
+
+    acks: int
+    idempotent: bool
+    compression: Compression
+    linger_s: float
+    batch_bytes: int
+    request_bytes: int
+    max_in_flight: int
+    delivery_timeout_s: float
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+
+
+Delivery = asyncio.Future[RecordMetadata]
+_Queue = PartitionQueue[Delivery]
+_Sent = list[tuple[_Queue, Batch[Delivery]]]
+
+
+class Sender:
+    """The sending half of a producer."""
+
+    def __init__(self, cluster: Cluster, options: SenderOptions) -> None:
+        self.buffered_bytes = 0
+        """Estimated bytes of records not yet acknowledged or failed."""
+        self._cluster = cluster
+        self._options = options
+        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._active: dict[_Queue, None] = {}  # those where something waits, in turn
+        self._backoffs: dict[_Queue, Backoff] = {}
+        self._requests: defaultdict[Connection, int] = defaultdict(int)
+        self._connecting: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._identity: ProducerIdentity | None = None
+        self._seeking_identity = False
+        self._leaderless: set[_Queue] = set()
+        self._seeking_leaders = False
+        self._flushing = 0
+        self._woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed = False
+
+    # for the producer
+
+    def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[Delivery, bool]:
+        """Queue a record; returns its delivery and whether it made a batch full."""
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._queues[topic, partition] = PartitionQueue(
+                topic, partition, self._options.batch_bytes
+            )
+        delivery: Delivery = loop.create_future()
+        filled = queue.append(record, size, delivery, loop.time())
+        self.buffered_bytes += size
+        if queue not in self._active:
+            self._active[queue] = None
+            self.wake()
+        elif filled:
+            self.wake()
+        return delivery, filled
+
+    async def room(self) -> None:
+        """Wait until some batch is acknowledged or failed."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self.wake()
+        await waiter
+
+    async def flush(self) -> None:
+        """Wait until every record queued so far is acknowledged or failed; nothing lingers meanwhile."""
+        marks = [(queue, queue.next_order) for queue in self._queues.values()]
+        self._flushing += 1
+        try:
+            while not self._closed and any(not queue.resolved_below(order) for queue, order in marks):
+                await self.room()
+        finally:
+            self._flushing -= 1
+
+    def close(self) -> None:
+        """Stop now; what is not acknowledged fails with ClientClosed."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for queue in self._queues.values():
+            for batch in queue.drain():
+                self._settle(
+                    batch, ClientClosed("the producer was closed before the record was acknowledged")
+                )
+
+    def wake(self) -> None:
+        """Look in this turn of the loop for what may be sent."""
+        if not self._woken and not self._closed:
+            self._woken = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    # sending
+
+    def _pump(self) -> None:
+        self._woken = False
+        if self._closed:
+            return
+        now = asyncio.get_running_loop().time()
+        self._expire(now)
+        if self._options.idempotent and self._identity is None:
+            if self._active:
+                self._seek_identity()
+            return
+        next_look = now + 1.0
+        requests: dict[Connection, _Sent] = {}
+        sizes: defaultdict[Connection, int] = defaultdict(int)
+        for queue in list(self._active):
+            if not queue.waiting:
+                del self._active[queue]
+                continue
+            due = self._due_s(queue)
+            if due > now:
+                next_look = min(next_look, due)
+                continue
+            connection = self._connection_for(queue)
+            if connection is None or self._requests[connection] >= self._options.max_in_flight:
+                continue
+            if sizes[connection] >= self._options.request_bytes:
+                next_look = now
+                continue
+            batch = queue.take(self._identity, self._options.max_in_flight)
+            if batch is not None:
+                requests.setdefault(connection, []).append((queue, batch))
+                sizes[connection] += batch.size
+                del self._active[queue]
+                if queue.waiting:
+                    self._active[queue] = None  # to the end: partitions take turns
+        for connection, sent in requests.items():
+            self._send(connection, sent)
+        if requests and self._active:
+            self.wake()
+        elif self._active:
+            self._look_again(next_look)
+
+    def _due_s(self, queue: _Queue) -> float:
+        due = queue.due_s(0.0 if self._flushing else self._options.linger_s) or 0.0
+        if queue.failed_leader is not None and queue.failed_leader == self._leader_of(queue):
+            return max(due, queue.retry_at_s)
+        return due
+
+    def _leader_of(self, queue: _Queue) -> tuple[int, int] | None:
+        info = self._cluster.metadata.partition(queue.topic, queue.partition)
+        return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
+
+    def _connection_for(self, queue: _Queue) -> Connection | None:
+        """The open connection to the queue's leader; otherwise sees to it that there will be one."""
+        leader = self._leader_of(queue)
+        if leader is None:
+            self._leaderless.add(queue)
+            self._seek_leaders()
+            return None
+        connection = self._cluster.connected(leader[0])
+        if connection is None and leader[0] not in self._connecting:
+            self._connecting.add(leader[0])
+            self._spawn(self._connect(leader[0]))
+        return connection
+
+    def _send(self, connection: Connection, sent: _Sent) -> None:
+        options = self._options
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for queue, batch in sent:
+            if batch.encoded is None:
+                batch.encoded = encode_records(batch, options.compression)
+            data = PartitionProduceData(index=queue.partition, records=batch.encoded)
+            topics.setdefault(queue.topic, []).append(data)
+        request = ProduceRequest(
+            acks=options.acks,
+            timeout_ms=options.request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+        )
+        try:
+            version = connection.version_for(ProduceRequest, at_most=BY_NAME)
+            if options.acks == 0:
+                connection.send_unanswered(request, version=version)
+                for queue, batch in sent:
+                    self._acknowledge(queue, batch, -1, -1)
+                return
+            # The broker itself waits up to timeout_ms for replicas, so its answer may take a little longer.
+            answer = connection.send(request, version=version, timeout_ms=options.request_timeout_ms + 1_000)
+        except KafkaError as error:
+            for queue, batch in sent:
+                self._failed(queue, batch, error)
+            return
+        self._requests[connection] += 1
+        answer.add_done_callback(lambda done: self._answered(connection, sent, done))
+
+    # answers
+
+    def _answered(self, connection: Connection, sent: _Sent, answer: asyncio.Future[ProduceResponse]) -> None:
+        self._requests[connection] -= 1
+        if not self._requests[connection]:
+            del self._requests[connection]
+        if self._closed or answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            failure = (
+                error if isinstance(error, KafkaError) else ClientError(f"the answer cannot be used: {error}")
+            )
+            for queue, batch in sent:
+                self._failed(queue, batch, failure)
+        else:
+            response = answer.result()
+            by_partition = {
+                (topic.name, partition.index): partition
+                for topic in response.responses
+                for partition in topic.partition_responses
+            }
+            for queue, batch in sent:
+                self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
+        self.wake()
+
+    def _partition_answered(
+        self, queue: _Queue, batch: Batch[Delivery], answer: PartitionProduceResponse | None
+    ) -> None:
+        if answer is None:
+            self._failed(
+                queue,
+                batch,
+                ClientError(f"the broker left {queue.topic}-{queue.partition} out of its answer"),
+            )
+            return
+        code = ErrorCode.of(answer.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._acknowledge(queue, batch, answer.base_offset, answer.log_append_time_ms)
+            return
+        leader = answer.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._cluster.metadata.learn_leader(
+                queue.topic, queue.partition, leader.leader_id, leader.leader_epoch
+            )
+        text = answer.error_message or code.message
+        self._failed(queue, batch, KafkaError(code, f"{queue.topic}-{queue.partition}: {text}"))
+
+    def _acknowledge(
+        self, queue: _Queue, batch: Batch[Delivery], base_offset: int, append_time_ms: int
+    ) -> None:
+        queue.done(batch)
+        queue.failed_leader = None
+        self._backoffs.pop(queue, None)
+        self._leaderless.discard(queue)
+        self._settled(batch)
+        for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
+            if not delivery.done():
+                offset = base_offset + index if base_offset >= 0 else -1
+                timestamp_ms = record.timestamp_ms if append_time_ms < 0 else append_time_ms
+                delivery.set_result(RecordMetadata(queue.topic, queue.partition, offset, timestamp_ms))
+
+    def _failed(self, queue: _Queue, batch: Batch[Delivery], error: KafkaError) -> None:
+        """One attempt failed: send again if that can help, give up otherwise."""
+        code = error.code
+        sequence_lost = self._options.idempotent and code in SEQUENCE_LOST
+        if sequence_lost and not queue.is_first(batch):
+            retry = True  # an older batch has not arrived yet, or the numbers are being given anew
+        elif sequence_lost:
+            retry = batch.attempts == 1  # refused at its first attempt: certainly not appended
+            self._start_new_sequence(queue)
+        else:
+            retry = isinstance(error, (ConnectionLost, RequestTimedOut)) or code.retriable
+        if retry and self._options.acks != 0:
+            queue.give_back(batch)
+            self._active[queue] = None
+            backoff = self._backoffs.setdefault(queue, Backoff(self._options.retry_backoff_max_ms))
+            queue.failed_leader = self._leader_of(queue)
+            queue.retry_at_s = asyncio.get_running_loop().time() + backoff.next_s()
+            if code in LEADER_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut)):
+                self._leaderless.add(queue)
+                self._seek_leaders()
+            return
+        queue.done(batch)
+        if batch.numbered and not sequence_lost:
+            self._start_new_sequence(queue)
+        self._settle(batch, error)
+
+    def _expire(self, now: float) -> None:
+        before = now - self._options.delivery_timeout_s
+        for queue in self._active:
+            identity = queue.identity
+            for batch in queue.expired(before):
+                limit = self._options.delivery_timeout_s
+                where = f"{queue.topic}-{queue.partition}"
+                self._settle(
+                    batch,
+                    RequestTimedOut(f"{where} took no record within {limit:g} s of delivery_timeout_ms"),
+                )
+            if queue.identity != identity:
+                self._bump_epoch(identity)
+
+    def _settle(self, batch: Batch[Delivery], error: KafkaError) -> None:
+        self._settled(batch)
+        for delivery in batch.handles:
+            if not delivery.done():
+                delivery.set_exception(error)
+                delivery.exception()  # a caller who never looks asked for no warning
+
+    def _settled(self, batch: Batch[Delivery]) -> None:
+        self.buffered_bytes -= sum(record.estimated_bytes for record in batch.records)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # identity
+
+    def _start_new_sequence(self, queue: _Queue) -> None:
+        identity = queue.identity
+        queue.restart_numbering()
+        self._bump_epoch(identity)
+
+    def _bump_epoch(self, broken: ProducerIdentity | None) -> None:
+        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer id."""
+        if broken is not None and broken == self._identity:
+            spent = broken.epoch >= MAX_EPOCH
+            self._identity = None if spent else ProducerIdentity(broken.id, broken.epoch + 1)
+
+    def _seek_identity(self) -> None:
+        if not self._seeking_identity:
+            self._seeking_identity = True
+            self._spawn(self._fetch_identity())
+
+    async def _fetch_identity(self) -> None:
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        try:
+            while self._active and not self._closed:
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+                with suppress(ConnectionLost, RequestTimedOut):
+                    response = await self._cluster.ask_any(request)
+                    code = ErrorCode.of(response.error_code)
+                    if code == ErrorCode.NONE:
+                        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+                        return
+                    if not code.retriable:
+                        self._give_up(KafkaError(code, f"no producer id: {code.message}"))
+                        return
+                await asyncio.sleep(backoff.next_s())
+                self._expire(asyncio.get_running_loop().time())
+        except KafkaError as error:
+            self._give_up(error)
+        finally:
+            self._seeking_identity = False
+            self.wake()
+
+    def _give_up(self, error: KafkaError) -> None:
+        for queue in self._active:
+            for batch in queue.drain():
+                self._settle(batch, error)
+
+    # leaders
+
+    async def _connect(self, broker_id: int) -> None:
+        try:
+            await self._cluster.connection(broker_id)
+        except (ConnectionLost, RequestTimedOut):
+            now = asyncio.get_running_loop().time()
+            for queue in self._active:
+                leader = self._leader_of(queue)
+                if leader is not None and leader[0] == broker_id:
+                    backoff = self._backoffs.setdefault(queue, Backoff(self._options.retry_backoff_max_ms))
+                    queue.failed_leader, queue.retry_at_s = leader, now + backoff.next_s()
+                    self._leaderless.add(queue)
+            self._seek_leaders()
+        finally:
+            self._connecting.discard(broker_id)
+            self.wake()
+
+    def _seek_leaders(self) -> None:
+        if not self._seeking_leaders:
+            self._seeking_leaders = True
+            self._spawn(self._refresh_until_led())
+
+    async def _refresh_until_led(self) -> None:
+        """Refresh metadata until every leaderless queue has another leader than the one that failed."""
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        try:
+            while self._leaderless and not self._closed:
+                with suppress(KafkaError):
+                    await self._cluster.refresh({queue.topic for queue in self._leaderless})
+                self._leaderless = {
+                    queue for queue in self._leaderless if queue.waiting and not self._has_other_leader(queue)
+                }
+                self.wake()
+                if self._leaderless:
+                    await asyncio.sleep(backoff.next_s())
+        finally:
+            self._seeking_leaders = False
+
+    def _has_other_leader(self, queue: _Queue) -> bool:
+        leader = self._leader_of(queue)
+        return leader is not None and leader != queue.failed_leader
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _look_again(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at_s, self.wake)
