@@ -17,18 +17,13 @@ _GROUP, _TRANSACTION = 0, 1
 
 
 def _error(message: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
-    code, text = int(error.code), error.message
-    return FindCoordinatorResponse(
-        error_code=code,
-        error_message=text,
-        node_id=-1,
-        host="",
-        port=-1,
-        coordinators=[
-            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)
-            for key in message.coordinator_keys
-        ],
-    )
+    if message.coordinator_keys:
+        return FindCoordinatorResponse(coordinators=[_unknown(key, error) for key in message.coordinator_keys])
+    return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
+
+
+def _unknown(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
 
 
 class CoordinatorHandlers:
@@ -61,15 +56,7 @@ class CoordinatorHandlers:
     def _coordinator(self, group: str, listener: str) -> Coordinator:
         found = self._find(group, listener)
         if found is None:
-            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return Coordinator(
-                key=group,
-                node_id=-1,
-                host="",
-                port=-1,
-                error_code=int(error.code),
-                error_message=error.message,
-            )
+            return _unknown(group, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return Coordinator(key=group, node_id=found.broker_id, host=found.host, port=found.port)
 
     def _find(self, group: str, listener: str) -> Endpoint | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 
 import pytest
@@ -75,7 +75,8 @@ def echo(request: Request, body: memoryview) -> None:
 
 
 @pytest.fixture
-def cleanup() -> Iterator[ExitStack]:
+async def cleanup() -> AsyncIterator[ExitStack]:
+    """Runs what tests register before their event loop is closed."""
     with ExitStack() as stack:
         yield stack
 
