@@ -1,0 +1,166 @@
+"""Compression of the records of a batch, in the forms that Kafka's Java clients read and write."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from .errors import ErrorCode, KafkaError
+from .primitives import Buffer
+
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Default bound of what one batch may expand to."""
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_GZIP_WINDOW: Final = 31  # zlib's code for a gzip header around the largest window
+_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Compression(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """Compress; `level` is the library's own scale, its default if None. Snappy has no levels."""
+    if codec is Compression.GZIP:
+        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+        return stream.compress(data) + stream.flush()
+    if codec is Compression.SNAPPY:
+        return _snappy_xerial(data)
+    if codec is Compression.LZ4:
+        # Java reads independent blocks only.
+        compressed: bytes = lz4.frame.compress(
+            data, compression_level=level or 0, block_linked=False, store_size=False
+        )
+        return compressed
+    if codec is Compression.ZSTD:
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    return bytes(data)
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Expand to at most `bytes_max` bytes.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE if the data is damaged or expands further;
+            UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    expand = _EXPANDERS.get(codec)
+    if expand is None:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec}; 0 to 4 are known"
+        )
+    pieces, size = [], 0
+    try:
+        for piece in expand(data, bytes_max):
+            size += len(piece)
+            if size > bytes_max:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"a batch expands to more than the {bytes_max} bytes allowed"
+                )
+            pieces.append(piece)
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError) as error:
+        name = Compression(codec).name.lower()
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch's {name} data is damaged: {error}") from error
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _snappy_xerial(data: Buffer) -> bytes:
+    """Blocks of raw snappy, each behind its length, after a fixed header: what Java's SnappyOutputStream writes."""
+    view = memoryview(data)
+    pieces = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (_LENGTH.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _expand_snappy(data: Buffer, bytes_max: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _raw_snappy(view, bytes_max)
+        return
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if position + _LENGTH.size > len(view):
+            raise EOFError("a block is cut short")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += _LENGTH.size
+        if not 0 <= length <= len(view) - position:
+            raise EOFError(f"a block claims {length} bytes, {len(view) - position} are left")
+        yield _raw_snappy(view[position : position + length], bytes_max)
+        position += length
+
+
+def _raw_snappy(block: memoryview, bytes_max: int) -> bytes:
+    """One block; its length stands in front, so that it is checked before anything is allocated."""
+    length = cramjam.snappy.decompress_raw_len(block)
+    if length > bytes_max:
+        raise EOFError(f"a block claims {length} bytes, {bytes_max} are allowed")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _expand_gzip(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+    rest: Buffer = data
+    while rest:
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        piece = stream.decompress(rest, _CHUNK_BYTES)
+        while True:
+            yield piece
+            if stream.eof:
+                break
+            if not piece and not stream.unconsumed_tail:
+                raise EOFError("it is cut short")
+            piece = stream.decompress(stream.unconsumed_tail, _CHUNK_BYTES)
+        rest = stream.unused_data
+
+
+def _expand_lz4(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+    rest: Buffer | None = data
+    while rest:
+        stream = lz4.frame.LZ4FrameDecompressor()
+        piece = stream.decompress(rest, max_length=_CHUNK_BYTES)
+        while True:
+            yield piece
+            if stream.eof:
+                break
+            if not piece and stream.needs_input:
+                raise EOFError("it is cut short")
+            piece = stream.decompress(b"", max_length=_CHUNK_BYTES)
+        rest = stream.unused_data
+
+
+def _expand_zstd(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+    stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).stream_reader(
+        data, read_across_frames=True
+    )
+    while piece := stream.read(_CHUNK_BYTES):
+        yield piece
+
+
+_EXPANDERS: Final = {
+    Compression.GZIP: _expand_gzip,
+    Compression.SNAPPY: _expand_snappy,
+    Compression.LZ4: _expand_lz4,
+    Compression.ZSTD: _expand_zstd,
+}
