@@ -137,7 +137,7 @@ def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tupl
         if size < HEADER_SIZE:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"batch length {header.batch_length} at byte {position} is below the least {_LOWEST_BATCH_LENGTH}",
+                f"batch length {header.batch_length} at byte {position} is below {_LOWEST_BATCH_LENGTH}",
             )
         if size > end - position:
             if partial_tail:
@@ -209,7 +209,7 @@ def check_produced(header: BatchHeader) -> None:
 
 
 def validate_produced(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
-    """Validate everything a broker must before it appends what a client sent: sizes, magic, CRC, header fields.
+    """Validate what a client sent before it is appended: sizes, magic, CRC, header fields.
 
     Raises:
         KafkaError: the code that answers the produce request; INVALID_RECORD if there is no batch at all.

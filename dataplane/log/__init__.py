@@ -1,1 +1,27 @@
-"""Partition logs on disk, in Kafka layout."""
+"""The log: partitions as files in Kafka's on-disk layout.
+
+``PartitionLog`` is one partition: segments, indexes, leader epochs and producer state. ``LogDirectory`` is one
+data folder: its lock, identity, checkpoints and logs. The one rule: bytes that were appended are never changed
+and never served if they cannot be trusted; truncation and deletion are the only ways they go.
+"""
+
+from .config import LogConfig
+from .directory import LogDirectory
+from .leader_epochs import LeaderEpochs
+from .log_slice import LogSlice
+from .meta_properties import MetaProperties
+from .partition_log import AppendResult, PartitionLog
+from .producer_state import ProducerStates
+from .timestamps import TimestampOffset
+
+__all__ = [
+    "AppendResult",
+    "LeaderEpochs",
+    "LogConfig",
+    "LogDirectory",
+    "LogSlice",
+    "MetaProperties",
+    "PartitionLog",
+    "ProducerStates",
+    "TimestampOffset",
+]

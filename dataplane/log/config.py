@@ -1,0 +1,59 @@
+"""What a partition's log needs of its topic's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+_LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Topic settings under Kafka's names (dots become underscores), with Kafka's defaults."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1048588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = _LONG_MAX
+    message_timestamp_after_max_ms: int = 3600 * 1000
+    cleanup_policy: str = "delete"
+    flush_messages: int = _LONG_MAX
+    """Records between flushes; 1 means durable before acknowledged."""
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
+
+    @property
+    def stamps_at_append(self) -> bool:
+        """Whether the log, not the producer, sets the timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def compacted(self) -> bool:
+        """Whether compaction may leave gaps between offsets."""
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Build from topic configs by Kafka's names, already validated; names of other concerns are ignored.
+
+        Raises:
+            ValueError: a number is expected and the value is none.
+        """
+        values: dict[str, str | int] = {}
+        for field, annotation in cls.__annotations__.items():
+            name = field.replace("_", ".")
+            text = properties.get(name)
+            if text is None:
+                continue
+            if annotation == "int":
+                try:
+                    values[field] = int(text)
+                except ValueError:
+                    raise ValueError(f"{name} must be a whole number, not {text!r}") from None
+            else:
+                values[field] = text
+        return cls(**values)  # type: ignore[arg-type]

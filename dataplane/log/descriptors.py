@@ -1,0 +1,123 @@
+"""File descriptors and maps that outlive their owner: counted references, and least recently used caches."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from .storage_errors import disk_error
+
+_counting = threading.Lock()
+
+
+class SharedDescriptor:
+    """One open file, closed when the last holder lets go, even if it was deleted meanwhile."""
+
+    __slots__ = ("_holders", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._holders = 1
+
+    @classmethod
+    def open(cls, path: Path, flags: int) -> SharedDescriptor:
+        """Open ``path``; the caller is the first holder.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            return cls(os.open(path, flags | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise disk_error("open", path, error) from error
+
+    def retain(self) -> SharedDescriptor:
+        with _counting:
+            if self._holders == 0:
+                raise RuntimeError("a closed descriptor was retained")
+            self._holders += 1
+        return self
+
+    def release(self) -> None:
+        with _counting:
+            self._holders -= 1
+            last = self._holders == 0
+            if self._holders < 0:
+                raise RuntimeError("a descriptor was released more often than retained")
+        if last:
+            os.close(self.fd)
+
+
+class FileCache:
+    """Descriptors of inactive segments and maps of index files, opened on demand, least recently used go first.
+
+    Used from the event loop, or from the thread that opens a log before the loop sees it.
+    """
+
+    def __init__(self, *, descriptors_max: int = 256, maps_max: int = 256) -> None:
+        self._descriptors: OrderedDict[Path, SharedDescriptor] = OrderedDict()
+        self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
+        self._descriptors_max = descriptors_max
+        self._maps_max = maps_max
+        self._lock = threading.Lock()
+
+    def descriptor(self, path: Path) -> SharedDescriptor:
+        """A descriptor for reading ``path``, retained for the caller, who releases it."""
+        with self._lock:
+            found = self._descriptors.get(path)
+            if found is not None:
+                self._descriptors.move_to_end(path)
+                return found.retain()
+            opened = SharedDescriptor.open(path, os.O_RDONLY)
+            self._descriptors[path] = opened
+            evicted = None
+            if len(self._descriptors) > self._descriptors_max:
+                _, evicted = self._descriptors.popitem(last=False)
+            held = opened.retain()
+        if evicted is not None:
+            evicted.release()
+        return held
+
+    def map(self, path: Path) -> mmap.mmap:
+        """The whole of a file that is not empty, mapped for reading; valid until the next call into the cache."""
+        with self._lock:
+            found = self._maps.get(path)
+            if found is not None:
+                self._maps.move_to_end(path)
+                return found
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                raise disk_error("map", path, error) from error
+            self._maps[path] = mapped
+            if len(self._maps) > self._maps_max:
+                self._maps.popitem(last=False)
+            return mapped
+
+    def forget(self, path: Path) -> None:
+        """Drop what is held of ``path``: it is about to be renamed, deleted, or to change its size."""
+        with self._lock:
+            descriptor = self._descriptors.pop(path, None)
+            self._maps.pop(path, None)
+        if descriptor is not None:
+            descriptor.release()
+
+    def forget_map(self, path: Path) -> None:
+        """Drop only the map: the file is about to change its size."""
+        with self._lock:
+            self._maps.pop(path, None)
+
+    def close(self) -> None:
+        with self._lock:
+            held = list(self._descriptors.values())
+            self._descriptors.clear()
+            self._maps.clear()
+        for descriptor in held:
+            descriptor.release()

@@ -1,0 +1,325 @@
+"""One data folder: its lock, whose it is, its checkpoints, and all logs in it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    read_topic_id,
+    sync_directory,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_offsets,
+    write_topic_id,
+)
+from .config import LogConfig
+from .descriptors import FileCache
+from .meta_properties import MetaProperties
+from .partition_log import PartitionLog
+from .storage_errors import disk_error
+
+LOCK_FILE = ".lock"
+DELETE_SUFFIX = "-delete"
+_NAME_MAX = 255
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """A data folder in use by this process.
+
+    ``open`` locks it and checks whose it is; ``load`` opens its logs. Blocking calls (``load``, ``checkpoint``,
+    ``remove_deleted``, ``close``) belong in a thread; the others are for the event loop.
+    """
+
+    def __init__(self, path: Path, lock_fd: int, meta: MetaProperties) -> None:
+        self.path = path
+        self.meta = meta
+        self.last_clean_broker_epoch: int | None = None
+        """Broker epoch of the last clean stop (-1: not recorded); None if the last stop was unclean."""
+        self.failed: dict[TopicPartition, KafkaError] = {}
+        """Logs that could not be opened, and why."""
+        self._lock_fd = lock_fd
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._files = FileCache()
+        self._doomed_folders: list[Path] = []
+        self._checkpointing = threading.Lock()
+
+    # Opening
+
+    @classmethod
+    def open(cls, path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes) -> LogDirectory:
+        """Create or lock a data folder; a new one gets ``new_directory_id`` (16 bytes).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
+                INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error("use data folder", path, error) from error
+        try:
+            cls._lock(path, fd)
+            meta = MetaProperties.read(path)
+            if meta is None:
+                meta = MetaProperties(cluster_id, node_id, new_directory_id)
+                meta.write(path)
+            meta.check(path, cluster_id, node_id)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(path, fd, meta)
+
+    @staticmethod
+    def _lock(path: Path, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # What a JVM's FileLock respects.
+        except BlockingIOError:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"data folder {path} is in use by another process"
+            ) from None
+        except OSError as error:
+            raise disk_error("lock", path / LOCK_FILE, error) from error
+
+    def load(
+        self, configs: Mapping[str, LogConfig], default: LogConfig, *, now_ms: int, threads: int = 4
+    ) -> None:
+        """Open every log in the folder. Blocking.
+
+        ``configs`` gives the configuration of topics that differ from ``default``. Logs that cannot be opened
+        are left out and listed in ``failed``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read.
+        """
+        recovery_points = read_offsets(self.path / RECOVERY_POINTS)
+        log_starts = read_offsets(self.path / LOG_START_OFFSETS)
+        found = self._scan()
+        self.last_clean_broker_epoch = take_clean_shutdown(self.path)
+        clean = self.last_clean_broker_epoch is not None
+
+        def open_one(item: tuple[TopicPartition, Path]) -> None:
+            key, folder = item
+            try:
+                topic_id = read_topic_id(folder)
+                log = PartitionLog.open(
+                    folder,
+                    configs.get(key[0], default),
+                    clean_shutdown=clean,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_starts.get(key, 0),
+                    now_ms=now_ms,
+                    files=self._files,
+                )
+            except KafkaError as error:
+                logger.error("%s-%d is offline: %s", key[0], key[1], error.message)
+                self.failed[key] = error
+                return
+            self._adopt(key, log, topic_id)
+
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load-logs") as pool:
+            list(pool.map(open_one, found.items()))
+
+    def _scan(self) -> dict[TopicPartition, Path]:
+        found: dict[TopicPartition, Path] = {}
+        try:
+            for entry in os.scandir(self.path):
+                if not entry.is_dir():
+                    continue
+                folder = Path(entry.path)
+                if entry.name.endswith(DELETE_SUFFIX):
+                    self._doomed_folders.append(folder)
+                    continue
+                match = _PARTITION_FOLDER.fullmatch(entry.name)
+                if match is not None:
+                    found[match["topic"], int(match["partition"])] = folder
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+        return found
+
+    def _adopt(self, key: TopicPartition, log: PartitionLog, topic_id: bytes | None) -> None:
+        def before_fall(offset: int) -> None:
+            self._write_recovery_points({key: offset})
+
+        log.before_recovery_point_falls = before_fall
+        if topic_id is not None:
+            self._topic_ids[key] = topic_id
+        self._logs[key] = log
+
+    # Logs
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """All open logs."""
+        return MappingProxyType(self._logs)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The log, if this folder has it open.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the folder has it, but it could not be opened.
+        """
+        failure = self.failed.get((topic, partition))
+        if failure is not None:
+            raise failure
+        return self._logs.get((topic, partition))
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The topic id that the partition was created for; None if it is not known."""
+        return self._topic_ids.get((topic, partition))
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """An empty log in a new folder, or the one that is open already.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; also if a log of an older topic with the same name is still here.
+        """
+        key = (topic, partition)
+        existing = self.get(topic, partition)
+        if existing is not None:
+            known = self._topic_ids.setdefault(key, topic_id)
+            if known != topic_id:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"{existing.directory} belongs to another topic of that name",
+                )
+            return existing
+        folder = self.path / f"{topic}-{partition}"
+        log = PartitionLog.open(
+            folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
+        )
+        write_topic_id(folder, topic_id)
+        self._adopt(key, log, topic_id)
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Rename the log's folder so that it is gone at once; ``remove_deleted`` frees the space later.
+
+        Does nothing if there is no such log. A log that could not be opened is deleted all the same.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is None and key not in self.failed:
+            return
+        self.failed.pop(key, None)
+        topic_id = self._topic_ids.pop(key, bytes(16))
+        if log is not None:
+            log.close(clean=False)
+        folder = self.path / f"{topic}-{partition}"
+        unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{DELETE_SUFFIX}"
+        target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
+        try:
+            folder.rename(target)
+        except OSError as error:
+            raise disk_error("rename", folder, error) from error
+        self._doomed_folders.append(target)
+
+    def remove_deleted(self) -> None:
+        """Unlink what was renamed for deletion. Blocking; failures are logged and tried again at the next start."""
+        for log in list(self._logs.values()):
+            while log.doomed:
+                path = log.doomed.pop()
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    logger.warning("cannot delete %s: %s", path, error.strerror)
+        while self._doomed_folders:
+            folder = self._doomed_folders.pop()
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                logger.warning("cannot delete %s", folder)
+
+    # Checkpoints
+
+    def checkpoint(self) -> None:
+        """Flush rolled segments, then write recovery points and log start offsets. Blocking.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed goes
+                offline by itself.
+        """
+        for log in list(self._logs.values()):
+            if log.failure is None and log.needs_flush:
+                try:
+                    log.flush()
+                except KafkaError as error:
+                    logger.error("%s is offline: %s", log.directory.name, error.message)
+        self._write_recovery_points({})
+        starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
+        write_offsets(
+            self.path / LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0}
+        )
+
+    def _write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
+        with self._checkpointing:
+            points = {key: log.recovery_point for key, log in list(self._logs.items())}
+            write_offsets(self.path / RECOVERY_POINTS, {**points, **lowered})
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """What was last checkpointed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        return read_offsets(self.path / HIGH_WATERMARKS)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Replace the high watermark checkpoint. Blocking. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        write_offsets(self.path / HIGH_WATERMARKS, high_watermarks)
+
+    # Closing
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, threads: int = 4) -> None:
+        """Close all logs; ``clean`` flushes them and leaves the clean-shutdown marker. Blocking.
+
+        No marker is left if any log could not be flushed; the folder is unlocked in any case.
+        """
+        logs = list(self._logs.values())
+
+        def close_one(log: PartitionLog) -> bool:
+            try:
+                log.close(clean=clean)
+            except KafkaError as error:
+                logger.error("%s was not closed cleanly: %s", log.directory.name, error.message)
+                return False
+            return True
+
+        try:
+            with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="close-logs") as pool:
+                all_closed = all(list(pool.map(close_one, logs)))
+            if clean:
+                self._write_recovery_points({})
+                starts = {
+                    key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset > 0
+                }
+                write_offsets(self.path / LOG_START_OFFSETS, starts)
+                if all_closed and not self.failed:
+                    write_clean_shutdown(self.path, broker_epoch)
+                sync_directory(self.path)
+        finally:
+            self._logs.clear()
+            self._files.close()
+            os.close(self._lock_fd)

@@ -1,0 +1,99 @@
+"""Where each leader epoch starts in a partition's log (KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import itemgetter
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+_epoch = itemgetter(0)
+_start = itemgetter(1)
+
+
+class LeaderEpochs:
+    """The (epoch, start offset) pairs of one log.
+
+    Invariant: epochs rise strictly and start offsets rise strictly. Pure; ``dirty`` says that the checkpoint
+    file is behind, and whoever writes it clears the flag.
+    """
+
+    __slots__ = ("_entries", "dirty")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._entries: list[tuple[int, int]] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+        self.dirty = False
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the last entry; -1 if there is none."""
+        return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Record that ``epoch`` starts at ``start_offset``; an epoch already known keeps its first start.
+
+        Entries that the new one contradicts (a later or equal epoch, or a start at or after it) are dropped, as
+        after an unclean election.
+        """
+        entries = self._entries
+        if entries:
+            last_epoch, last_start = entries[-1]
+            if epoch == last_epoch and start_offset >= last_start:
+                return
+            while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+                entries.pop()
+        entries.append((epoch, start_offset))
+        self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch at or below ``epoch``, and where it ends.
+
+        (-1, -1) if the epoch is undefined or newer than all: the asker must then decide without us. An epoch
+        older than all is answered with itself and the start of the first known. The latest ends at the log end.
+        """
+        entries = self._entries
+        if epoch == UNDEFINED_EPOCH or not entries:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        last_epoch = entries[-1][0]
+        if epoch == last_epoch:
+            return epoch, log_end_offset
+        if epoch > last_epoch:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        following = bisect_right(entries, epoch, key=_epoch)
+        if following == 0:
+            return epoch, entries[0][1]
+        return entries[following - 1][0], entries[following][1]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at ``offset``; -1 if it is older than all known."""
+        following = bisect_right(self._entries, offset, key=_start)
+        return self._entries[following - 1][0] if following else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that start at or after ``end_offset``."""
+        while self._entries and self._entries[-1][1] >= end_offset:
+            self._entries.pop()
+            self.dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what lies below ``start_offset``; the epoch that spans it now starts there."""
+        following = bisect_right(self._entries, start_offset, key=_start)
+        if following == 0 or (following == 1 and self._entries[0][1] == start_offset):
+            return
+        spanning_epoch = self._entries[following - 1][0]
+        self._entries[:following] = [(spanning_epoch, start_offset)]
+        self.dirty = True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._entries:
+            self._entries.clear()
+            self.dirty = True

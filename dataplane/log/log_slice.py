@@ -1,0 +1,68 @@
+"""A range of bytes of a segment, ready for ``sendfile``."""
+
+from __future__ import annotations
+
+import os
+
+from .descriptors import SharedDescriptor
+
+
+class LogSlice:
+    """Whole record batches in a file: ``size`` bytes from ``position``, starting with the batch at ``first_offset``.
+
+    Holds the file open until ``release()``, even if the segment is deleted meanwhile. An empty slice has size 0.
+    """
+
+    __slots__ = ("_descriptor", "first_offset", "position", "size")
+
+    def __init__(
+        self, descriptor: SharedDescriptor | None, position: int, size: int, first_offset: int
+    ) -> None:
+        self._descriptor = descriptor
+        self.position = position
+        self.size = size
+        self.first_offset = first_offset
+
+    def fileno(self) -> int:
+        """The descriptor to send from.
+
+        Raises:
+            ValueError: the slice is empty or was released.
+        """
+        if self._descriptor is None:
+            raise ValueError("an empty or released slice has no file")
+        return self._descriptor.fd
+
+    def release(self) -> None:
+        """Let the file go; further calls do nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            descriptor.release()
+
+    def read(self) -> bytes:
+        """The bytes themselves, for connections that cannot use ``sendfile``.
+
+        Raises:
+            EOFError: the file was truncated below the slice since it was made.
+        """
+        if self.size == 0:
+            return b""
+        data = os.pread(self.fileno(), self.size, self.position)
+        if len(data) != self.size:
+            raise EOFError("the log was truncated while a slice of it was read")
+        return data
+
+    def is_cached(self) -> bool:
+        """Whether the kernel holds the first and the last page, so that sending will probably not wait for a disk."""
+        if self.size == 0:
+            return True
+        probe = bytearray(1)
+        for position in (self.position, self.position + self.size - 1):
+            try:
+                if os.preadv(self.fileno(), [probe], position, os.RWF_NOWAIT) != 1:
+                    return False
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # The file system cannot tell; treat it as one that never waits.
+        return True

@@ -1,0 +1,45 @@
+"""``.index``: where in a segment to start looking for an offset."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from .descriptors import FileCache
+from .sparse_index import SparseIndex
+
+_ENTRY = struct.Struct(">ii")  # offset relative to the segment's base, byte position
+
+
+class OffsetIndex(SparseIndex):
+    """Each entry: the last offset of a batch, and the position where that batch starts."""
+
+    __slots__ = ("_base_offset",)
+
+    def __init__(self, path: Path, base_offset: int, files: FileCache) -> None:
+        super().__init__(path, _ENTRY, files)
+        self._base_offset = base_offset
+
+    def append(self, last_offset: int, position: int) -> None:
+        self.add(last_offset - self._base_offset, position)
+
+    def lookup(self, offset: int) -> tuple[int, int] | None:
+        """(last offset, position) of the last entry at or below ``offset``."""
+        return self._at(self.find(offset - self._base_offset, 0))
+
+    def lookup_position(self, position: int) -> tuple[int, int] | None:
+        """(last offset, position) of the last entry that starts at or below ``position``."""
+        return self._at(self.find(position, 1))
+
+    def last(self) -> tuple[int, int] | None:
+        return self._at(len(self) - 1)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        self.keep(self.find(offset - self._base_offset - 1, 0) + 1)
+
+    def _at(self, number: int) -> tuple[int, int] | None:
+        if number < 0:
+            return None
+        relative, position = self.entry(number)
+        return relative + self._base_offset, position

@@ -1,0 +1,654 @@
+"""One partition's log: appended at its end, read anywhere, cut and flushed.
+
+Everything but ``open`` and ``flush`` is called from one thread, the event loop's; ``flush`` may run in another
+at the same time. Invariant: log start offset <= log end offset; recovery point <= log end offset.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_integrity,
+    parse_header,
+    patch_offset_and_epoch,
+    patch_timestamp,
+    validate_produced,
+    walk_batches,
+)
+from .batch_walk import BrokenBatch
+from .checkpoints import sync_directory, write_leader_epochs
+from .config import LogConfig
+from .descriptors import FileCache
+from .leader_epochs import LeaderEpochs
+from .log_slice import LogSlice
+from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
+from .producer_state import ProducerStates
+from .recovery import OpenRequest, load_producers, open_folder
+from .segment import POSITION_MAX, Segment
+from .storage_errors import damage, disk_error
+from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
+
+_RECENT_BOUNDARIES = 64
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+logger = logging.getLogger(__name__)
+
+BeforeRecoveryPointFalls = Callable[[int], None]
+
+
+class AppendResult(NamedTuple):
+    """What an append did; offsets and times are those of the original if it was a duplicate."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    """When the log stamped the records; -1 if their producer did."""
+    max_timestamp: int
+    size: int
+    """Bytes appended; 0 for a duplicate."""
+    duplicate: bool
+
+
+class PartitionLog:
+    """See the module; opened with ``open``, closed with ``close``."""
+
+    def __init__(self, request: OpenRequest) -> None:
+        self.directory: Path = request.directory
+        self.config: LogConfig = request.config
+        self.failure: KafkaError | None = None
+        """Why the log is offline: set by a disk error after which its content is not certain."""
+        self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
+        """Called with the new recovery point before records below the current one are cut; must make it durable."""
+        self.doomed: list[Path] = []
+        """Files renamed for deletion; whoever unlinks them, off the loop, takes them from here."""
+        self._files = request.files
+        opened = open_folder(request)
+        self._segments = opened.segments
+        self._bases = [segment.base_offset for segment in opened.segments]
+        self._active = opened.segments[-1]
+        self.log_end_offset = opened.next_offset
+        self.log_start_offset = min(
+            max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
+        )
+        self.recovery_point = request.recovery_point
+        self.leader_epochs: LeaderEpochs = opened.leader_epochs
+        self.producers: ProducerStates = opened.producers
+        self._boundaries: dict[int, int] = {}
+        self._boundary_order: deque[int] = deque()
+        self._truncations = 0
+        self._flushing = threading.Lock()
+        self._guard = threading.Lock()
+        self._directory_changed = True
+        self._fd = self._active.activate().fd
+        self._remember_boundary(self.log_end_offset, self._active.size)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        clean_shutdown: bool,
+        recovery_point: int,
+        now_ms: int,
+        log_start_offset: int = 0,
+        files: FileCache | None = None,
+    ) -> Self:
+        """Open or create the log in ``directory``, recovering it after an unclean stop. Blocking.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been flushed.
+        """
+        return cls(
+            OpenRequest(
+                directory,
+                config,
+                files or FileCache(),
+                clean_shutdown,
+                recovery_point,
+                log_start_offset,
+                now_ms,
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.directory.name} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """From the oldest to the active one; to look at, not to change."""
+        return tuple(self._segments)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a rolled segment, a new file or an epoch still waits for a flush."""
+        return (
+            self._directory_changed
+            or self.leader_epochs.dirty
+            or any(not segment.synced for segment in self._segments[:-1])
+        )
+
+    # Appending
+
+    def append_as_leader(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Validate what a client produced, assign offsets in place, and append.
+
+        ``batches`` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied.
+
+        Raises:
+            KafkaError: the code that answers the client; nothing was appended.
+        """
+        self._check_usable()
+        config = self.config
+        parsed = validate_produced(batches)
+        self._check_limits(parsed, len(batches), now_ms)
+        if parsed[0][1].producer_id != NO_PRODUCER_ID:
+            if len(parsed) > 1:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
+            original = self.producers.check(parsed[0][1])
+            if original is not None:
+                stamp = original.timestamp if config.stamps_at_append else -1
+                return AppendResult(
+                    original.first_offset, original.last_offset, stamp, original.timestamp, 0, True
+                )
+        first_offset = offset = self.log_end_offset
+        stamps = config.stamps_at_append
+        placed = []
+        for position, header in parsed:
+            patch_offset_and_epoch(batches, position, offset, leader_epoch)
+            if stamps or header.is_log_append_time:
+                stamp = now_ms if stamps else header.max_timestamp
+                patch_timestamp(batches, position, header, log_append_time=stamps, max_timestamp_ms=stamp)
+                header = parse_header(batches, position)
+            placed.append((position, offset, header))
+            offset += header.last_offset_delta + 1
+        max_timestamp = self._append(batches, placed, offset, now_ms)
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, first_offset)
+        return AppendResult(
+            first_offset, offset - 1, now_ms if stamps else -1, max_timestamp, len(batches), False
+        )
+
+    def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendResult:
+        """Append what the leader sent, byte for byte: offsets and epochs are as in the batches.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log end;
+                KAFKA_STORAGE_ERROR. Nothing was appended.
+        """
+        self._check_usable()
+        first_offset, offset = -1, self.log_end_offset
+        placed = []
+        for position, header in walk_batches(batches):
+            check_integrity(batches, position, header)
+            base_offset = header.base_offset
+            if base_offset != offset and (base_offset < offset or not self.config.compacted):
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"{self.directory.name} ends at {offset}, the leader sent a batch at {base_offset}",
+                )
+            if header.last_offset_delta < 0:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {base_offset} spans no offset"
+                )
+            if first_offset < 0:
+                first_offset = base_offset
+            placed.append((position, base_offset, header))
+            offset = base_offset + header.last_offset_delta + 1
+        if not placed:
+            return AppendResult(offset, offset - 1, -1, -1, 0, False)
+        max_timestamp = self._append(batches, placed, offset, now_ms)
+        epochs = self.leader_epochs
+        for _, base_offset, header in placed:
+            if header.partition_leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.partition_leader_epoch, base_offset)
+        return AppendResult(first_offset, offset - 1, -1, max_timestamp, len(batches), False)
+
+    def _check_usable(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _check_limits(self, parsed: list[tuple[int, BatchHeader]], size: int, now_ms: int) -> None:
+        config = self.config
+        if size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={config.segment_bytes}"
+            )
+        for _, header in parsed:
+            if header.size > config.max_message_bytes:
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a batch of {header.size} bytes exceeds max.message.bytes={config.max_message_bytes}",
+                )
+            if config.stamps_at_append or header.max_timestamp == NO_TIMESTAMP:
+                continue
+            if now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {header.base_timestamp} is more than message.timestamp.before.max.ms="
+                    f"{config.message_timestamp_before_max_ms} behind the broker's clock",
+                )
+            if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms="
+                    f"{config.message_timestamp_after_max_ms} ahead of the broker's clock",
+                )
+
+    def _append(
+        self, batches: memoryview, placed: list[tuple[int, int, BatchHeader]], next_offset: int, now_ms: int
+    ) -> int:
+        """Write, then note; ``placed`` holds (position in the buffer, base offset, header). The max timestamp."""
+        size = len(batches)
+        max_timestamp = placed[0][2].max_timestamp
+        if len(placed) > 1:
+            max_timestamp = max(header.max_timestamp for _, _, header in placed)
+        if self._must_roll(size, next_offset - 1, max_timestamp, now_ms):
+            self.roll(now_ms)
+        segment = self._active
+        start = segment.size
+        self._write(batches, start)
+        segment.size = start + size
+        interval, producers = self.config.index_interval_bytes, self.producers
+        for position, offset, header in placed:
+            segment.note_batch(header, offset + header.last_offset_delta, start + position, interval)
+            if header.producer_id != NO_PRODUCER_ID:
+                producers.record(header, offset, now_ms)
+        self.log_end_offset = next_offset
+        self._remember_boundary(next_offset, start + size)
+        return max_timestamp
+
+    def _write(self, data: memoryview, position: int) -> None:
+        size = len(data)
+        try:
+            written = os.pwrite(self._fd, data, position)
+            while written < size:
+                more = os.pwrite(self._fd, data[written:], position + written)
+                if more == 0:
+                    raise OSError(errno.EIO, "the disk took no bytes")
+                written += more
+        except OSError as error:
+            failure = disk_error("append to", self._active.path, error)
+            self._undo_write(position, error, failure)
+            raise failure from error
+
+    def _undo_write(self, position: int, error: OSError, failure: KafkaError) -> None:
+        """Cut a partial write. A full disk may have room again later; after any other error the log is offline."""
+        try:
+            os.ftruncate(self._fd, position)
+        except OSError:
+            self.failure = failure
+        if error.errno not in _DISK_FULL:
+            self.failure = failure
+        logger.error("%s", failure.message)
+
+    def _remember_boundary(self, offset: int, position: int) -> None:
+        """Keep the positions of recent batch boundaries in the active segment: readers at the tail ask for them."""
+        order = self._boundary_order
+        if len(order) >= _RECENT_BOUNDARIES:
+            self._boundaries.pop(order.popleft(), None)
+        self._boundaries[offset] = position
+        order.append(offset)
+
+    def _forget_boundaries(self) -> None:
+        self._boundaries.clear()
+        self._boundary_order.clear()
+        self._remember_boundary(self.log_end_offset, self._active.size)
+
+    # Rolling
+
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        segment, config = self._active, self.config
+        held = segment.size
+        if held == 0:
+            return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+        if held + size > config.segment_bytes or held + size > POSITION_MAX:
+            return True
+        first = segment.first_timestamp
+        if first is not None and first >= 0 and max_timestamp >= 0:
+            waited = max_timestamp - first
+        else:
+            waited = now_ms - segment.created_ms
+        return (
+            waited > config.segment_ms
+            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            or segment.offset_index.size >= config.segment_index_bytes
+            or segment.time_index.size >= config.segment_index_bytes
+        )
+
+    def roll(self, now_ms: int) -> None:
+        """Start a new segment at the log end, unless the active one is still empty.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        """
+        old = self._active
+        if old.size == 0:
+            return
+        write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
+        old.finish()
+        self._start_segment(self.log_end_offset, now_ms)
+        old.deactivate()
+        self._forget_boundaries()
+
+    def _start_segment(self, base_offset: int, now_ms: int) -> None:
+        fresh = Segment(self.directory, base_offset, self._files, now_ms=now_ms)
+        fd = fresh.activate().fd
+        try:
+            os.ftruncate(fd, 0)
+        except OSError as error:
+            raise disk_error("create", fresh.path, error) from error
+        self._directory_changed = True
+        self._segments.append(fresh)
+        self._bases.append(base_offset)
+        self._active, self._fd = fresh, fd
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, upto_offset: int, *, at_least_one: bool) -> LogSlice:
+        """Whole batches from the one that holds ``offset``, all below ``upto_offset``, at most ``max_bytes``.
+
+        With ``at_least_one`` the first batch comes even if it is larger. The slice must be released.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE outside log start to log end; KAFKA_STORAGE_ERROR.
+        """
+        self._check_usable()
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside {self.log_start_offset} to {end_offset} of {self.directory.name}",
+            )
+        upto = min(upto_offset, end_offset)
+        if offset >= upto:
+            return LogSlice(None, 0, 0, offset)
+        segment, first_offset = self._active, offset
+        start = self._boundaries.get(offset)
+        if start is None:
+            located = self._locate(offset)
+            if located is None:
+                return LogSlice(None, 0, 0, offset)
+            segment, start, first_offset = located
+        stop = self._stop_position(segment, upto)
+        if stop - start > max_bytes:
+            stop = self._fitting_stop(segment, start, stop, max_bytes, at_least_one=at_least_one)
+        if stop <= start:
+            return LogSlice(None, 0, 0, offset)
+        return LogSlice(segment.descriptor(), start, stop - start, first_offset)
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and base offset of the first batch that ends at or after ``offset``."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self._segments[number:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0], found[1].base_offset
+        return None
+
+    def _stop_position(self, segment: Segment, upto: int) -> int:
+        """Where in ``segment`` the last whole batch below ``upto`` ends."""
+        if segment is self._active:
+            if upto == self.log_end_offset:
+                return segment.size
+            position = self._boundaries.get(upto)
+            if position is not None:
+                return position
+        elif upto >= self._bases[bisect_right(self._bases, segment.base_offset)]:
+            return segment.size
+        found = segment.find(upto)
+        return segment.size if found is None else found[0]
+
+    def _fitting_stop(
+        self, segment: Segment, start: int, stop: int, max_bytes: int, *, at_least_one: bool
+    ) -> int:
+        boundary = segment.last_boundary(start, start + max_bytes)
+        if boundary > start or not at_least_one:
+            return boundary
+        try:
+            for position, header in segment.walk(start, segment.base_offset):
+                return min(stop, position + header.size)
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        return start
+
+    def offset_for_timestamp(self, timestamp: int, upto_offset: int) -> TimestampOffset | None:
+        """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if none is.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._check_usable()
+        found = find_timestamp(self._segments, timestamp, self.log_start_offset)
+        return None if found is None or found.offset >= upto_offset else found
+
+    def max_timestamp_offset(self, upto_offset: int | None = None) -> TimestampOffset | None:
+        """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._check_usable()
+        return largest_timestamp(
+            self._segments, self.log_end_offset if upto_offset is None else upto_offset, self.log_start_offset
+        )
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at ``offset``, or at the start of the batch that holds it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        self._check_usable()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        try:
+            self._truncate(offset)
+        except KafkaError as error:
+            self.failure = error
+            raise
+
+    def _truncate(self, offset: int) -> None:
+        number = bisect_right(self._bases, offset) - 1
+        segment = self._segments[number]
+        found = segment.find(offset)
+        cut, position = (offset, segment.size) if found is None else (found[1].base_offset, found[0])
+        self._lower_recovery_point(cut)
+        for later in reversed(self._segments[number + 1 :]):
+            self.doomed += later.doom()
+            self._segments.pop()
+            self._bases.pop()
+        self._fd = segment.activate().fd
+        self._active = segment
+        segment.truncate(position, cut)
+        self.log_end_offset = cut
+        self.log_start_offset = min(self.log_start_offset, cut)
+        try:
+            segment.load_end()
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        self._forget_boundaries()
+        self.leader_epochs.truncate_from_end(cut)
+        self._drop_snapshots_above(cut)
+        if not self.producers.forget_from(cut):
+            self._reload_producers()
+
+    def _reload_producers(self) -> None:
+        now_ms = max((entry.last_seen_ms for entry in self.producers.entries()), default=0)
+        self.producers = load_producers(
+            self.directory, self._segments, self.log_end_offset, self.config, now_ms
+        )
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and continue, empty, at ``offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        self._check_usable()
+        try:
+            self._lower_recovery_point(min(offset, self.log_start_offset))
+            old = self._segments
+            self._segments, self._bases = [], []
+            for segment in reversed(old):
+                self.doomed += segment.doom()
+            self._start_segment(offset, old[-1].created_ms)
+            self._drop_snapshots_above(-1)
+        except KafkaError as error:
+            self.failure = error
+            raise
+        self.log_start_offset = self.log_end_offset = offset
+        self._forget_boundaries()
+        self.leader_epochs.clear()
+        self.producers.clear()
+        with self._guard:
+            self.recovery_point = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        with self._guard:
+            self._truncations += 1
+            falls = offset < self.recovery_point
+            self.recovery_point = min(self.recovery_point, offset)
+        if falls and self.before_recovery_point_falls is not None:
+            self.before_recovery_point_falls(offset)
+
+    def _drop_snapshots_above(self, offset: int) -> None:
+        for snapshot in snapshot_offsets(self.directory):
+            if snapshot > offset:
+                snapshot_path(self.directory, snapshot).unlink(missing_ok=True)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide the records below ``offset`` (retention, DeleteRecords) and drop the segments that held only those.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the log end.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"log start {offset} is above the end {self.log_end_offset}"
+            )
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.delete_old_segments(offset)
+
+    def delete_old_segments(self, upto_offset: int) -> int:
+        """Drop the inactive segments that lie wholly below ``upto_offset``; how many.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        dropped = 0
+        while len(self._segments) > 1 and self._bases[1] <= upto_offset:
+            self.doomed += self._segments[0].doom()
+            del self._segments[0], self._bases[0]
+            dropped += 1
+        if dropped:
+            self.log_start_offset = max(self.log_start_offset, self._bases[0])
+            self.leader_epochs.truncate_from_start(self.log_start_offset)
+            for snapshot in snapshot_offsets(self.directory):
+                if snapshot < self._bases[0]:
+                    snapshot_path(self.directory, snapshot).unlink(missing_ok=True)
+        return dropped
+
+    # Flushing and closing
+
+    def flush(self) -> int:
+        """Make everything appended before the call durable; the new recovery point. Blocking: run it off the loop.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the bytes.
+        """
+        with self._flushing:
+            self._check_usable()
+            truncations, target = self._truncations, self.log_end_offset
+            segments = list(self._segments)
+            try:
+                self._sync_segments(segments)
+                if self.leader_epochs.dirty:
+                    self.leader_epochs.dirty = False
+                    write_leader_epochs(self.directory, self.leader_epochs.entries, sync=True)
+                if self._directory_changed:
+                    self._directory_changed = False
+                    sync_directory(self.directory)
+            except KafkaError as error:
+                self.failure = error
+                raise
+            with self._guard:
+                if truncations == self._truncations:
+                    self.recovery_point = max(self.recovery_point, target)
+                    for segment in segments[:-1]:
+                        segment.synced = True
+                return self.recovery_point
+
+    def _sync_segments(self, segments: list[Segment]) -> None:
+        for segment in segments[:-1]:
+            if not segment.synced:
+                for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                    _sync_file(path)
+        _sync_file(segments[-1].path)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say all.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            if clean:
+                self._check_usable()
+                self._active.finish()
+                write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
+                self.leader_epochs.dirty = True
+                self.flush()
+        finally:
+            self._release_files()
+
+    def _release_files(self) -> None:
+        for segment in self._segments:
+            segment.deactivate()
+            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                self._files.forget(path)
+        if self.failure is None:
+            self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory.name} is closed")
+
+
+def _sync_file(path: Path) -> None:
+    """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # Cut or deleted since the flush began.
+    except OSError as error:
+        raise disk_error("flush", path, error) from error
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        raise disk_error("flush", path, error) from error
+    finally:
+        os.close(fd)

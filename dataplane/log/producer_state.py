@@ -1,0 +1,196 @@
+"""What a partition remembers of idempotent producers: who wrote, with which epoch, and the last five batches.
+
+Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they need. Snapshots on disk are
+``producer_snapshot``; walking the log to rebuild the state is ``recovery``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+
+WINDOW: Final = 5
+"""Batches remembered per producer: as many as a client may have in flight."""
+SEQUENCE_MAX: Final = 2**31 - 1
+NO_OFFSET: Final = -1
+
+
+class ProducedBatch(NamedTuple):
+    """A batch in a producer's window."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    """When the log stamped or first saw it, in ms."""
+
+
+class ProducerEntry:
+    """One producer on one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_seen_ms",
+        "producer_epoch",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int, last_seen_ms: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.last_seen_ms = last_seen_ms
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = NO_OFFSET
+        self.batches: deque[ProducedBatch] = deque(maxlen=WINDOW)
+        # Invariant: all batches have the entry's producer epoch, rising offsets and continuous sequences.
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerStates:
+    """All producers known to one partition."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def entries(self) -> Iterable[ProducerEntry]:
+        return self._entries.values()
+
+    def check(self, header: BatchHeader) -> ProducedBatch | None:
+        """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
+
+        A producer that is not known may start with any sequence (KIP-360).
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        first, epoch = header.base_sequence, header.producer_epoch
+        if epoch == entry.producer_epoch:
+            last = header.last_sequence
+            for batch in entry.batches:
+                if batch.first_sequence == first and batch.last_sequence == last:
+                    return batch
+            expected = (entry.last_sequence + 1) & SEQUENCE_MAX
+        elif epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} sent epoch {epoch}, the partition has seen {entry.producer_epoch}",
+            )
+        else:
+            expected = 0
+        if first != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} with epoch {epoch} sent sequence {first}, {expected} is next",
+            )
+        return None
+
+    def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
+        """Note an appended batch; the caller has checked it, or read it from a log that was."""
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
+        elif header.producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_seen_ms = now_ms
+        if header.is_control:
+            entry.transaction_first_offset = NO_OFFSET
+            return
+        if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+        timestamp = header.max_timestamp if header.is_log_append_time else now_ms
+        entry.batches.append(
+            ProducedBatch(
+                header.base_sequence,
+                header.last_sequence,
+                first_offset,
+                first_offset + header.last_offset_delta,
+                timestamp,
+            )
+        )
+
+    def load(self, entry: ProducerEntry) -> None:
+        """Take an entry from a snapshot."""
+        self._entries[entry.producer_id] = entry
+
+    def extend_window_backwards(self, headers: Iterable[BatchHeader]) -> None:
+        """Fill the windows with earlier batches, given newest first; a snapshot holds only the last of each.
+
+        Batches that do not join what is known (another epoch, a gap) are left out.
+        """
+        for header in headers:
+            entry = self._entries.get(header.producer_id)
+            if entry is None or header.is_control or not entry.batches or len(entry.batches) == WINDOW:
+                continue
+            oldest = entry.batches[0]
+            joins = (header.last_sequence + 1) & SEQUENCE_MAX == oldest.first_sequence
+            if (
+                header.producer_epoch == entry.producer_epoch
+                and header.last_offset < oldest.first_offset
+                and joins
+            ):
+                timestamp = header.max_timestamp if header.is_log_append_time else oldest.timestamp
+                entry.batches.appendleft(
+                    ProducedBatch(
+                        header.base_sequence,
+                        header.last_sequence,
+                        header.base_offset,
+                        header.last_offset,
+                        timestamp,
+                    )
+                )
+
+    def forget_from(self, offset: int) -> bool:
+        """Undo the batches at or after ``offset``; False if the log must be walked to know the state before.
+
+        That is so where a producer's whole window was cut off, or a transaction.
+        """
+        complete = True
+        for entry in self._entries.values():
+            batches = entry.batches
+            if not batches or entry.transaction_first_offset != NO_OFFSET or entry.coordinator_epoch != -1:
+                complete = False
+                continue
+            while batches and batches[-1].last_offset >= offset:
+                batches.pop()
+            if not batches:
+                complete = False
+        return complete
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers silent for ``expiration_ms`` that have no open transaction; how many."""
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_seen_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        self._entries.clear()

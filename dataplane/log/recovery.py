@@ -1,0 +1,283 @@
+"""Open a partition's folder: find its segments, mend what a crash left, rebuild what was only in memory.
+
+After a clean stop everything is trusted. Otherwise only what lies below the recovery point is; from there on
+every batch is read and its CRC checked, and the log ends before the first that is not whole. Damage below the
+recovery point is an error, never repaired silently: those records had been flushed, so they may have been
+acknowledged, and another replica has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import BatchHeader
+from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from .checkpoints import read_leader_epochs
+from .config import LogConfig
+from .descriptors import FileCache
+from .leader_epochs import LeaderEpochs
+from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
+from .producer_state import ProducerStates
+from .segment import DOOMED_SUFFIX, LOG_SUFFIX, Segment
+from .storage_errors import damage, disk_error
+
+_WINDOW_SEARCH_BYTES = 1 << 20
+_LEFTOVERS = (DOOMED_SUFFIX, ".cleaned", ".tmp")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """What a folder holds. The last segment is not active yet."""
+
+    segments: list[Segment]
+    next_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """How to open a folder; ``recovery_point`` is the offset below which everything had been flushed."""
+
+    directory: Path
+    config: LogConfig
+    files: FileCache
+    clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+
+
+def open_folder(request: OpenRequest) -> OpenedLog:
+    """Load and, if need be, recover a partition. Blocking.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
+    """
+    segments = _find_segments(request)
+    epochs = LeaderEpochs(read_leader_epochs(request.directory))
+    if not segments:
+        if request.recovery_point > request.log_start_offset:
+            raise damage(
+                request.directory, 0, f"no segment is left, offset {request.recovery_point} was flushed"
+            )
+        segments = [_new_segment(request, request.log_start_offset)]
+        segments[0].activate()
+    next_offset = _load_clean(segments, request) if request.clean_shutdown else None
+    if next_offset is None:
+        epochs.truncate_from_end(request.recovery_point)
+        segments, next_offset = _recover(segments, request, epochs)
+    if next_offset < request.recovery_point:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{request.directory} ends at offset {next_offset}, but everything up to {request.recovery_point} "
+            "had been flushed: the disk lost records. Delete the folder to copy them from another replica",
+        )
+    epochs.truncate_from_end(next_offset + 1)
+    epochs.truncate_from_start(max(request.log_start_offset, segments[0].base_offset))
+    producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
+    return OpenedLog(segments, next_offset, epochs, producers)
+
+
+def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
+    return Segment(request.directory, base_offset, request.files, now_ms=request.now_ms)
+
+
+def _find_segments(request: OpenRequest) -> list[Segment]:
+    segments = []
+    try:
+        request.directory.mkdir(parents=True, exist_ok=True)
+        for path in request.directory.iterdir():
+            if path.name.endswith(_LEFTOVERS):
+                path.unlink()
+            elif path.name.endswith(LOG_SUFFIX) and path.stem.isdigit():
+                segment = _new_segment(request, int(path.stem))
+                segment.size = path.stat().st_size
+                segments.append(segment)
+    except OSError as error:
+        raise disk_error("read", request.directory, error) from error
+    return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _load_inactive(segment: Segment, config: LogConfig) -> None:
+    """Take a flushed segment with its indexes as they are; rebuild indexes that are missing or oddly sized."""
+    segment.synced = True
+    if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
+        logger.warning("rebuilding the indexes of %s", segment.path)
+        _, broken = _rebuild(segment, segment.base_offset, config, None)
+        if broken is not None:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        segment.finish()
+
+
+def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
+    """The log end offset, or None if the last segment is not as a clean stop leaves it."""
+    for segment in segments[:-1]:
+        _load_inactive(segment, request.config)
+    last = segments[-1]
+    if not (last.offset_index.adopt_file() and last.time_index.adopt_file()):
+        return None
+    try:
+        return last.load_end()
+    except BrokenBatch as broken:
+        logger.warning("%s is not as a clean stop leaves it: %s; recovering it", last.path, broken.reason)
+        return None
+
+
+def _recover(
+    segments: list[Segment], request: OpenRequest, epochs: LeaderEpochs
+) -> tuple[list[Segment], int]:
+    """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
+    point = request.recovery_point
+    first = len(segments) - 1
+    for number, (_, following) in enumerate(pairwise(segments)):
+        if following.base_offset > point:
+            first = number
+            break
+    for segment in segments[:first]:
+        _load_inactive(segment, request.config)
+    next_offset = segments[first].base_offset
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset != next_offset and not request.config.compacted:
+            if next_offset < point:
+                raise damage(
+                    segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
+                )
+            return _drop_from(segments, number), next_offset
+        next_offset, broken = _rebuild(segment, point, request.config, epochs)
+        if broken is not None:
+            if next_offset < point:
+                raise damage(segment.path, broken.position, broken.reason) from broken
+            logger.warning(
+                "%s: cut at byte %d of %d, offset %d: %s",
+                segment.path, broken.position, segment.size, next_offset, broken.reason,
+            )  # fmt: skip
+            segment.truncate(broken.position, next_offset)
+            return _drop_from(segments, number + 1), next_offset
+        if number + 1 < len(segments):
+            segment.finish()
+    return segments, next_offset
+
+
+def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
+    for segment in reversed(segments[number:]):
+        logger.warning("dropping %s: it does not continue the log", segment.path)
+        for path in segment.doom():
+            path.unlink(missing_ok=True)
+    return segments[:number]
+
+
+def _rebuild(
+    segment: Segment, verify_from: int, config: LogConfig, epochs: LeaderEpochs | None
+) -> tuple[int, BrokenBatch | None]:
+    """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end."""
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    next_offset = segment.base_offset
+    descriptor = segment.descriptor()
+    try:
+        for position, header in walk_file(
+            descriptor.fd, 0, segment.size, next_offset=next_offset, verify_from=verify_from, chunk=SCAN_CHUNK
+        ):
+            segment.note_batch(header, header.last_offset, position, config.index_interval_bytes)
+            if epochs is not None and header.partition_leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            next_offset = header.next_offset
+    except BrokenBatch as broken:
+        return next_offset, broken
+    except OSError as error:
+        raise disk_error("read", segment.path, error) from error
+    finally:
+        descriptor.release()
+    return next_offset, None
+
+
+# Producers
+
+
+def load_producers(
+    directory: Path, segments: list[Segment], next_offset: int, config: LogConfig, now_ms: int
+) -> ProducerStates:
+    """Producer state at ``next_offset``: the latest snapshot that is not above it, then the batches since.
+
+    Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    producers, start = _load_snapshot(directory, segments, next_offset)
+    if start is None:
+        start = segments[0].base_offset
+    else:
+        producers.expire(now_ms, config.producer_id_expiration_ms)
+        if len(producers):
+            producers.extend_window_backwards(reversed(_headers_before(segments, start)))
+    for header in _headers_from(segments, start):
+        if header.has_producer_id:
+            producers.record(header, header.base_offset, now_ms)
+    return producers
+
+
+def _load_snapshot(
+    directory: Path, segments: list[Segment], next_offset: int
+) -> tuple[ProducerStates, int | None]:
+    bases = {segment.base_offset for segment in segments}
+    loaded: ProducerStates | None = None
+    loaded_at: int | None = None
+    for offset in reversed(snapshot_offsets(directory)):
+        path = snapshot_path(directory, offset)
+        usable = segments[0].base_offset <= offset <= next_offset
+        if usable and loaded is None:
+            try:
+                loaded, loaded_at = read_snapshot(path), offset
+                continue
+            except ValueError as error:
+                logger.warning("ignoring %s: %s", path, error)
+                usable = False
+        if not usable or offset not in bases:
+            path.unlink(missing_ok=True)
+    return loaded if loaded is not None else ProducerStates(), loaded_at
+
+
+def _headers_from(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
+            continue
+        found = segment.offset_index.lookup(offset)
+        try:
+            for _, header in segment.walk(0 if found is None else found[1], segment.base_offset):
+                if header.base_offset >= offset:
+                    yield header
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+
+
+def _headers_before(segments: list[Segment], offset: int) -> list[BatchHeader]:
+    """Headers of the idempotent batches in the last MiB or so below ``offset``, within one segment."""
+    below = [segment for segment in segments if segment.base_offset < offset]
+    if not below:
+        return []
+    segment = below[-1]
+    limit = segment.size
+    at = segment.offset_index.lookup(offset)
+    if at is not None:
+        limit = min(limit, at[1])
+    found = segment.offset_index.lookup_position(max(0, limit - _WINDOW_SEARCH_BYTES))
+    headers = []
+    try:
+        for _, header in segment.walk(0 if found is None else found[1], segment.base_offset):
+            if header.base_offset >= offset:
+                break
+            if header.has_producer_id:
+                headers.append(header)
+    except BrokenBatch as broken:
+        raise damage(segment.path, broken.position, broken.reason) from broken
+    return headers

@@ -1,0 +1,120 @@
+"""Sorted entries of fixed size in a file: what the offset index and the time index share.
+
+New entries gather in memory and are written in one go (when there are many, when the segment is rolled, and
+when the log is closed), so that an active segment needs no descriptor for its indexes. Written entries are read
+through a map. Losing the unwritten ones is harmless: recovery rebuilds the indexes of segments that were open.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from .descriptors import FileCache
+from .storage_errors import disk_error
+
+_TAIL_BYTES_MAX = 32 * 1024
+
+
+class SparseIndex:
+    """Entries of two numbers, sorted by both."""
+
+    __slots__ = ("_entry", "_files", "_tail", "_written", "path")
+
+    def __init__(self, path: Path, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0) -> None:
+        self.path = path
+        self._entry = entry
+        self._files = files
+        self._tail = bytearray()
+        self._written = written_bytes // entry.size
+
+    def __len__(self) -> int:
+        return self._written + len(self._tail) // self._entry.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return len(self) * self._entry.size
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """The two numbers of one entry; negative numbers count from the end, as in a list."""
+        if number < 0:
+            number += len(self)
+        if number < self._written:
+            pair = self._entry.unpack_from(self._files.map(self.path), number * self._entry.size)
+        else:
+            pair = self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
+        return pair[0], pair[1]
+
+    def add(self, first: int, second: int) -> None:
+        self._tail += self._entry.pack(first, second)
+        if len(self._tail) >= _TAIL_BYTES_MAX:
+            self.write()
+
+    def find(self, target: int, field: int) -> int:
+        """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def write(self) -> None:
+        """Append what gathered in memory to the file (no fsync).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
+        """
+        if not self._tail and self._written:
+            return
+        self._files.forget_map(self.path)
+        at = self._written * self._entry.size
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(fd, at)
+                if self._tail and os.pwrite(fd, self._tail, at) != len(self._tail):
+                    raise OSError("the disk took only a part")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise disk_error("write", self.path, error) from error
+        self._written += len(self._tail) // self._entry.size
+        self._tail.clear()
+
+    def keep(self, count: int) -> None:
+        """Drop all entries but the first ``count``."""
+        if count >= len(self):
+            return
+        if count >= self._written:
+            del self._tail[(count - self._written) * self._entry.size :]
+            return
+        self._tail.clear()
+        self._files.forget_map(self.path)
+        try:
+            os.truncate(self.path, count * self._entry.size)
+        except OSError as error:
+            raise disk_error("truncate", self.path, error) from error
+        self._written = count
+
+    def adopt_file(self) -> bool:
+        """Take the entries of an existing file as they are; False if the file is missing or oddly sized."""
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            return False
+        if size % self._entry.size:
+            return False
+        self._written = size // self._entry.size
+        self._tail.clear()
+        return True
+
+    def reset(self) -> None:
+        """Start over with no entry, whatever the file holds."""
+        self._files.forget_map(self.path)
+        self._tail.clear()
+        self._written = 0

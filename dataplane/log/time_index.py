@@ -1,0 +1,44 @@
+"""``.timeindex``: where in a segment to start looking for a timestamp."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from .descriptors import FileCache
+from .sparse_index import SparseIndex
+
+_ENTRY = struct.Struct(">qi")  # largest timestamp so far in ms, offset relative to the segment's base
+
+
+class TimeIndex(SparseIndex):
+    """Each entry: the largest timestamp so far, and the last offset of the batch that holds it."""
+
+    __slots__ = ("_base_offset",)
+
+    def __init__(self, path: Path, base_offset: int, files: FileCache) -> None:
+        super().__init__(path, _ENTRY, files)
+        self._base_offset = base_offset
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless ``timestamp`` is not above the last one's."""
+        last = self.last()
+        if timestamp >= 0 and (last is None or timestamp > last[0]):
+            self.add(timestamp, offset - self._base_offset)
+
+    def lookup(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the last entry at or below ``timestamp``."""
+        return self._at(self.find(timestamp, 0))
+
+    def last(self) -> tuple[int, int] | None:
+        return self._at(len(self) - 1)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        self.keep(self.find(offset - self._base_offset - 1, 1) + 1)
+
+    def _at(self, number: int) -> tuple[int, int] | None:
+        if number < 0:
+            return None
+        timestamp, relative = self.entry(number)
+        return timestamp, relative + self._base_offset

@@ -1,0 +1,99 @@
+"""Find offsets by timestamp: time index, then offset index, then the headers of a few batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...protocol.record_batch import BatchHeader
+from .batch_walk import BrokenBatch
+from .segment import Segment
+from .storage_errors import damage
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time; ``timestamp`` in ms."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def find_timestamp(
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    """The first record at or after ``log_start_offset`` whose timestamp is at or after ``timestamp``.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    for segment in segments:
+        segment.load_max_timestamp()
+        if segment.max_timestamp < timestamp:
+            continue
+        below = segment.time_index.lookup(timestamp)
+        found = _scan(
+            segment, segment.base_offset if below is None else below[1], timestamp, log_start_offset
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def largest_timestamp(
+    segments: Sequence[Segment], upto_offset: int, log_start_offset: int
+) -> TimestampOffset | None:
+    """The first record with the largest timestamp from ``log_start_offset`` to below ``upto_offset``.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    best: TimestampOffset | None = None
+    for segment in segments:
+        segment.load_max_timestamp()
+        if segment.base_offset >= upto_offset or segment.max_timestamp <= (
+            -1 if best is None else best.timestamp
+        ):
+            continue
+        start = segment.base_offset
+        if log_start_offset <= segment.max_timestamp_offset < upto_offset:
+            start = segment.max_timestamp_offset
+        for position, header in _batches_from(segment, start):
+            if header.base_offset >= upto_offset:
+                break
+            later = best is None or header.max_timestamp > best.timestamp
+            if later and header.max_timestamp >= 0 and header.last_offset >= log_start_offset:
+                best = _record_in_batch(segment, position, header, header.max_timestamp, log_start_offset)
+            if start == segment.max_timestamp_offset:
+                break
+    return best
+
+
+def _scan(segment: Segment, offset: int, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+    for position, header in _batches_from(segment, offset):
+        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+            found = _record_in_batch(segment, position, header, timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    found = segment.find(offset)
+    if found is None:
+        return
+    try:
+        yield from segment.walk(found[0], segment.base_offset)
+    except BrokenBatch as broken:
+        raise damage(segment.path, broken.position, broken.reason) from broken
+
+
+def _record_in_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    epoch = header.partition_leader_epoch
+    if header.is_log_append_time:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
+    if header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
+        return TimestampOffset(header.base_timestamp, header.base_offset, epoch)
+    return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
