@@ -1,4 +1,6 @@
-"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop, speaking over loopback."""
+"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop, speaking over
+loopback.
+"""
 
 from __future__ import annotations
 

@@ -126,7 +126,8 @@ class Layout:
 def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None) -> Layout:
     """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses.
 
-    Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it has.
+    Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it
+    has.
     """
     known = _read(directory) or Layout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
@@ -180,7 +181,9 @@ def _read(directory: Path) -> Layout | None:
 
 
 def _free_ports() -> Generator[int, None, None]:
-    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator closes."""
+    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
+    closes.
+    """
     held: list[socket.socket] = []
     try:
         while True:

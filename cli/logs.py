@@ -10,7 +10,9 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class KeyValueFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."``, text quoted where it needs it."""
+    """``2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."``, text quoted where it needs
+    it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line for one record; a traceback follows on lines of its own."""

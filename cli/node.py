@@ -1,4 +1,6 @@
-"""`ottla quorum` and `ottla broker`: one node in the foreground until SIGTERM or SIGINT, stopped in good order."""
+"""`ottla quorum` and `ottla broker`: one node in the foreground until SIGTERM or SIGINT, stopped in good
+order.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ DESCRIPTIONS = {
     "broker": "Run one broker.",
 }
 EXAMPLES = """\
-The file holds Kafka's own property names, as YAML (node.id: 1) or, when it ends in .properties, as key=value lines.
-A variable KAFKA_LOG_SEGMENT_BYTES overrides log.segment.bytes, and --set overrides both. SIGTERM stops in good order.
+The file holds Kafka's own property names, as YAML (node.id: 1) or, when it ends in .properties, as key=value
+lines.
+A variable KAFKA_LOG_SEGMENT_BYTES overrides log.segment.bytes, and --set overrides both. SIGTERM stops in
+good order.
 
 examples
   ottla {name} -c {name}.yaml
@@ -132,7 +136,9 @@ async def _run_nodes(nodes: Sequence[Node]) -> None:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a traceback."""
+    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a
+    traceback.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,6 @@
-"""Arguments that several commands share, and running a command's coroutine with its failures in plain words."""
+"""Arguments that several commands share, and running a command's coroutine with its failures in plain
+words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Asks brokers, with plain sockets, which brokers take part: cheap enough to be asked fifty times a second."""
+"""Asks brokers, with plain sockets, which brokers take part: cheap enough to be asked fifty times a
+second.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 def brokers_seen_by(port: int) -> set[int]:
-    """The ids that the broker on `port` of this machine names as taking part; none while it does not answer."""
+    """The ids that the broker on `port` of this machine names as taking part; none while it does not
+    answer.
+    """
     request = encode_request(MetadataRequest(topics=[]), VERSION, 0, "ottla-up")
     try:
         with socket.create_connection((HOST, port), TIMEOUT_S) as connection:

@@ -1,4 +1,6 @@
-"""Settings of a node as flat ``key -> text``: a YAML or .properties file, KAFKA_ variables, --set, in that order."""
+"""Settings of a node as flat ``key -> text``: a YAML or .properties file, KAFKA_ variables, --set, in that
+order.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def load_settings(path: Path, environ: Mapping[str, str], overrides: Iterable[st
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What KAFKA_ variables say, as property names; names that are no broker property are left to the caller."""
+    """What KAFKA_ variables say, as property names; names that are no broker property are left to the
+    caller.
+    """
     return {
         name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
         for name, value in environ.items()
@@ -54,7 +58,9 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:
-    """Java-style properties: ``key=value``, ``#`` and ``!`` comments, a trailing backslash continues a line."""
+    """Java-style properties: ``key=value``, ``#`` and ``!`` comments, a trailing backslash continues a
+    line.
+    """
     settings: dict[str, str] = {}
     pending = ""
     for number, raw in enumerate(text.splitlines(), 1):
@@ -79,7 +85,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
     import yaml
 
     try:
-        tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
+        tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise CommandFailed(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     settings: dict[str, str] = {}

@@ -1,4 +1,6 @@
-"""The processes of a local cluster: started together, watched without being restarted, stopped brokers first."""
+"""The processes of a local cluster: started together, watched without being restarted, stopped brokers
+first.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ class Supervisor:
         return lines[-1] if lines else ""
 
     def stop(self) -> None:
-        """Stop brokers, then quorum nodes, those started again by others included; kill what outlives the grace."""
+        """Stop brokers, then quorum nodes, those started again by others included; kill what outlives the
+        grace.
+        """
         for role in ("broker", "quorum"):
             mine = {child.process.pid: child for child in self._children if child.member.role == role}
             running = {pid for pid, child in mine.items() if child.process.poll() is None}

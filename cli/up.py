@@ -25,11 +25,11 @@ PROBE_INTERVAL_S = 0.02
 
 EPILOG = """\
 Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
-address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or SIGTERM
-stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
+address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or
+SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 
-DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env"}, ...],
-"brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
+DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env"},
+...], "brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
 An entry's argv, run in its cwd with its env, starts that node alone.
 
 examples
@@ -138,7 +138,7 @@ def _run_processes(layout: Layout) -> int:
         if not supervisor.stopping:
             publish(layout, supervisor.environment, supervisor.directory, supervisor.process)
             _say(
-                f"{len(layout.brokers)} brokers and {len(layout.quorum)} quorum nodes run; Control-C stops them"
+                f"{len(layout.brokers)} brokers, {len(layout.quorum)} quorum nodes run; Control-C stops them"
             )
         while not supervisor.stopping:
             for child in supervisor.wait(None):
@@ -170,7 +170,8 @@ def _wait_until_ready(layout: Layout, supervisor: Supervisor) -> None:
 def _why_not_ready(layout: Layout, supervisor: Supervisor, waiting: list[Member]) -> str:
     names = ", ".join(member.name for member in waiting)
     words = supervisor.last_words(waiting[0])
-    return f"{names} not ready after {START_TIMEOUT_S:.0f} s; see {layout.directory / 'logs'}. Last line: {words}"
+    logs = layout.directory / "logs"
+    return f"{names} not ready after {START_TIMEOUT_S:.0f} s; see {logs}. Last line: {words}"
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ..protocol.record import Headers
+
 Handle = TypeVar("Handle")
-Headers = tuple[tuple[str, bytes | None], ...]
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
 """An upper bound of what a record's own fields take beside key, value and headers in small batches."""
@@ -29,20 +30,17 @@ class ProducerIdentity:
     epoch: int
 
 
-@dataclass(slots=True)
-class PendingRecord:
-    """One record as the caller gave it, timestamp in ms since 1970."""
+PendingRecord = tuple[bytes | None, bytes | None, int, Headers]
+"""Key, value, timestamp in ms since 1970, headers: as `protocol.record` takes it."""
 
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
 
-    @property
-    def estimated_bytes(self) -> int:
-        """At least what the record will take in a batch before compression."""
-        headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
-        return RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"") + headers
+def estimated_bytes(record: PendingRecord) -> int:
+    """At least what the record will take in a batch before compression."""
+    key, value, _, headers = record
+    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += len(name) + len(content or b"") + 10
+    return size
 
 
 @dataclass(slots=True)
@@ -59,6 +57,11 @@ class Batch(Generic[Handle]):
     base_sequence: int = -1
     encoded: bytes | None = None
     """The bytes of the last attempt, valid for the identity and sequence the batch has."""
+
+    @property
+    def record_bytes(self) -> int:
+        """The records' estimated sizes together."""
+        return self.size - BATCH_OVERHEAD
 
     @property
     def numbered(self) -> bool:
@@ -111,7 +114,9 @@ class PartitionQueue(Generic[Handle]):
         return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
 
     def append(self, record: PendingRecord, size: int, handle: Handle, now_s: float) -> bool:
-        """Add a record of `size` estimated bytes to the youngest batch; True when that made an older one full."""
+        """Add a record of `size` estimated bytes to the youngest batch; True when that made an older one
+        full.
+        """
         batch = self._waiting[-1] if self._waiting else None
         filled = batch is not None and not batch.attempts and batch.size + size > self._batch_bytes
         if batch is None or filled or batch.attempts:
@@ -133,14 +138,13 @@ class PartitionQueue(Generic[Handle]):
         return head.created_s + linger_s
 
     def take(self, identity: ProducerIdentity | None, limit: int) -> Batch[Handle] | None:
-        """The batch that may leave now, numbered under `identity` (None without idempotence); None if it must wait."""
+        """The batch that may leave now, numbered under `identity` (None without idempotence); None if it must
+        wait.
+        """
         if not self._waiting:
             return None
         head = self._waiting[0]
-        if identity is None:
-            if self._under_way:
-                return None
-        elif head.numbered:
+        if identity is None or head.numbered:
             if self._under_way:
                 return None
         else:
@@ -160,7 +164,9 @@ class PartitionQueue(Generic[Handle]):
         self._under_way.remove(batch)
 
     def give_back(self, batch: Batch[Handle]) -> None:
-        """The batch failed and will be sent again, in its old place, under its old number while that still holds."""
+        """The batch failed and will be sent again, in its old place, under its old number while that still
+        holds.
+        """
         self._under_way.remove(batch)
         if batch.identity != self.identity:
             batch.forget_number()

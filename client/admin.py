@@ -1,4 +1,6 @@
-"""The admin client: topics, configs, groups, the cluster. Any broker is asked; it knows whom to ask in turn."""
+"""The admin client: topics, configs, groups, the cluster. Any broker is asked; it knows whom to ask in
+turn.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 leaves a number to the cluster's defaults. `assignments`: replicas per partition."""
+    """A topic to create; -1 leaves a number to the cluster's defaults. `assignments`: replicas per
+    partition.
+    """
 
     name: str
     num_partitions: int = -1
@@ -86,7 +90,9 @@ class GroupListing:
 
 
 class Admin:
-    """Creates, lists, describes and deletes. Every method raises KafkaError with what the cluster answered."""
+    """Creates, lists, describes and deletes. Every method raises KafkaError with what the cluster
+    answered.
+    """
 
     def __init__(
         self,
@@ -159,7 +165,9 @@ class Admin:
         return sorted((await self._metadata()).topics)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
-        """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not exist."""
+        """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not
+        exist.
+        """
         metadata = await self._metadata()
         described = []
         for name in sorted(metadata.topics) if names is None else names:

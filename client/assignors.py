@@ -1,4 +1,5 @@
-"""Who reads what: the range and round-robin assignors of Kafka's classic groups. Pure: same input, same answer.
+"""Who reads what: the range and round-robin assignors of Kafka's classic groups. Pure: same input, same
+answer.
 
 Both give, for the same members, topics and partition counts, what the Java client's assignors give.
 """
@@ -34,7 +35,9 @@ def range_assign(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping
 def round_robin_assign(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> Assignment:
-    """All partitions of all topics, dealt in turn to the members in order of their ids that want the topic."""
+    """All partitions of all topics, dealt in turn to the members in order of their ids that want the
+    topic.
+    """
     assignment: dict[str, dict[str, list[int]]] = {member: defaultdict(list) for member in subscriptions}
     members = sorted(subscriptions)
     turn = 0

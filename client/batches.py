@@ -1,3 +1,33 @@
-"""Turns a queued batch into the bytes that travel."""
+"""Compression by the names users write, and a queued batch as the bytes that travel."""
 
 from __future__ import annotations
+
+from typing import TypeVar
+
+from ..protocol.compression import Compression
+from ..protocol.record import encode_batch
+from ..protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from .accumulator import Batch
+
+Handle = TypeVar("Handle")
+
+
+def compression_named(name: str | None) -> Compression:
+    """The compression called `name` (none, gzip, snappy, lz4, zstd; None is none). Raises ValueError."""
+    try:
+        return Compression[(name or "none").upper()]
+    except KeyError:
+        known = ", ".join(one.name.lower() for one in Compression)
+        raise ValueError(f"compression_type is one of {known}, not {name!r}") from None
+
+
+def encode_records(batch: Batch[Handle], compression: Compression) -> bytes:
+    """The batch under the identity and sequence it has now."""
+    identity = batch.identity
+    return encode_batch(
+        batch.records,
+        compression=compression,
+        producer_id=NO_PRODUCER_ID if identity is None else identity.id,
+        producer_epoch=NO_PRODUCER_EPOCH if identity is None else identity.epoch,
+        base_sequence=batch.base_sequence,
+    )

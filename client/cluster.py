@@ -1,4 +1,6 @@
-"""The cluster as a client uses it: connections by broker id, metadata kept fresh, questions to whom they belong."""
+"""The cluster as a client uses it: connections by broker id, metadata kept fresh, questions to whom they
+belong.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _Line = tuple[BrokerAddress, str]
 
 
 class Cluster:
-    """Connections and metadata of one client. One per producer, consumer or admin; lives on one event loop."""
+    """Connections and metadata of one client. One per producer, consumer or admin; lives on one event
+    loop.
+    """
 
     def __init__(
         self,
@@ -144,7 +148,8 @@ class Cluster:
         self._topics.difference_update(topics)
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one request.
+        """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one
+        request.
 
         Raises NoBrokerReachable or RequestTimedOut.
         """
@@ -170,7 +175,9 @@ class Cluster:
             task.exception()  # whoever still waits gets it; nobody else is warned
 
     def _candidates(self) -> list[BrokerAddress]:
-        """Where to try: brokers known from metadata, then the bootstrap servers, beginning elsewhere each time."""
+        """Where to try: brokers known from metadata, then the bootstrap servers, beginning elsewhere each
+        time.
+        """
         self._turn += 1
         known = list(self.metadata.brokers.values())
         start = self._turn % len(known) if known else 0

@@ -1,8 +1,8 @@
-"""One connection to one broker: pipelined requests, answers matched in order, frames and waiting times bounded.
+"""One connection to one broker: pipelined requests, answers matched in order, everything bounded.
 
-Requests leave at once, many may be under way, and the broker answers in order (the protocol promises it), so the
-oldest request is always the next to be answered. A request that is late breaks the connection: what follows it on
-this connection would wait for the same stalled broker.
+Requests leave at once, many may be under way, and the broker answers in order (the protocol promises it), so
+the oldest request is always the next to be answered. A request that is late breaks the connection: what
+follows it on this connection would wait for the same stalled broker.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Connection(asyncio.Protocol):
             name = request_class.__name__.removesuffix("Request")
             theirs = f"{low} to {high}" if high >= 0 else "none"
             raise VersionUnsupported(
-                f"{self.address} speaks {name} versions {theirs}; needed are {request_class.min_version} to {highest}"
+                f"{self.address} speaks {name} versions {theirs}; "
+                f"needed are {request_class.min_version} to {highest}"
             )
         return version
 
@@ -143,7 +144,9 @@ class Connection(asyncio.Protocol):
         self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop: collects chunks until a frame is whole, then answers every whole frame."""
+        """Called by the event loop: collects chunks until a frame is whole, then answers every whole
+        frame.
+        """
         self._held_bytes += len(data)
         if self._chunks:
             self._chunks.append(data)

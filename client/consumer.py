@@ -20,16 +20,17 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class Consumer:
-    """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
+    """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
+    names.
 
         async with Consumer("orders", group_id="billing", auto_offset_reset="earliest") as consumer:
             async for record in consumer:
                 ...
                 await consumer.commit()
 
-    `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a committed
-    offset: "earliest", "latest" or "none" (an error). Nothing is committed unless `commit` is called or
-    `enable_auto_commit` is on.
+    `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a
+    committed offset: "earliest", "latest" or "none" (an error). Nothing is committed unless `commit` is
+    called or `enable_auto_commit` is on.
     """
 
     def __init__(
@@ -162,7 +163,9 @@ class Consumer:
     # what to read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those new begin at the committed offset or where `auto_offset_reset` says."""
+        """Read exactly these partitions; those new begin at the committed offset or where `auto_offset_reset`
+        says.
+        """
         if self._group is not None and self._topics:
             raise ValueError("the group assigns partitions; leave the topics out to assign them yourself")
         self._take_partitions(partitions)
@@ -221,7 +224,8 @@ class Consumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes) for some.
+        """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes)
+        for some.
 
         At most `max_records`, `max_poll_records` if not given. Raises KafkaError, ClientClosed once stopped.
         """
@@ -243,7 +247,9 @@ class Consumer:
     # offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Keep `offsets` (next to read) for the group; without them the position of every assigned partition."""
+        """Keep `offsets` (next to read) for the group; without them the position of every assigned
+        partition.
+        """
         group = self._need_group()
         await group.commit(self._positions() if offsets is None else offsets)
 

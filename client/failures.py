@@ -1,4 +1,6 @@
-"""What the client itself can fail with. Every one is a KafkaError with Kafka's own code, so one except covers all."""
+"""What the client itself can fail with. Every one is a KafkaError with Kafka's own code, so one except covers
+all.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What one fetch brought of one partition, decoded as it is taken. Pure.
 
-Control records never reach the caller. With read_committed the records of aborted transactions are left out: the
-answer lists each aborted transaction with its first offset, and its end is the abort marker in the data (KIP-98).
+Control records never reach the caller. With read_committed the records of aborted transactions are left out:
+the answer lists each aborted transaction with its first offset, and its end is the abort marker in the data
+(KIP-98).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """One record as a consumer sees it; timestamp in ms since 1970, None bytes where there was no key or value."""
+    """One record as a consumer sees it; timestamp in ms since 1970, None bytes where there was no key or
+    value.
+    """
 
     topic: str
     partition: int
@@ -39,7 +42,9 @@ class ConsumerRecord:
 
 
 class FetchedRecords:
-    """The records of one answer from `fetch_offset` on. `next_offset` follows the last record taken or skipped."""
+    """The records of one answer from `fetch_offset` on. `next_offset` follows the last record taken or
+    skipped.
+    """
 
     def __init__(
         self,
@@ -68,7 +73,9 @@ class FetchedRecords:
         return end
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to `count` records; fewer means that there are no more. Raises KafkaError for damaged batches."""
+        """Up to `count` records; fewer means that there are no more. Raises KafkaError for damaged
+        batches.
+        """
         taken: list[ConsumerRecord] = []
         for record in self._records:
             taken.append(record)
@@ -115,7 +122,9 @@ class FetchedRecords:
 
 
 def _is_abort_marker(header: BatchHeader, batch: memoryview) -> bool:
-    """Whether a control batch holds an abort marker: the key of its one record is (version int16, type int16)."""
+    """Whether a control batch holds an abort marker: the key of its one record is (version int16, type
+    int16).
+    """
     for record in decode_records(batch):
         key = record.key
         return key is not None and len(key) >= 4 and unpack_from(">hh", key)[1] == _ABORT

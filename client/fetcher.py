@@ -1,4 +1,6 @@
-"""Keeps the buffers of assigned partitions filled: one long-poll Fetch per leader at a time, positions, resets."""
+"""Keeps the buffers of assigned partitions filled: one long-poll Fetch per leader at a time, positions,
+resets.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ EARLIEST, LATEST = -2, -1
 BY_NAME = 12
 """The last Fetch version that names topics; later ones go by topic id."""
 IMPATIENT_WAIT_MS = 10
-"""A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of it."""
+"""A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of
+it.
+"""
 CHUNKS_AHEAD = 2
 
 
@@ -152,7 +156,9 @@ class Fetcher:
                     await self._news.wait()
 
     async def _step(self) -> float | None:
-        """Look up positions, start fetches; returns after how many seconds to look again, None for when told."""
+        """Look up positions, start fetches; returns after how many seconds to look again, None for when
+        told.
+        """
         lookups = {state.partition: state for state in self.assigned.values() if state.reset_to is not None}
         if lookups:
             await self._look_positions_up(lookups)

@@ -1,8 +1,8 @@
 """Membership in a classic consumer group: find the coordinator, join, sync, heartbeat, commit, leave.
 
-One task, `_run`, goes round: coordinator -> join -> sync -> heartbeats until a rebalance begins -> join. Whatever the
-coordinator refuses sends it back to the place that cures it: a moved coordinator to the lookup, an unknown member to
-joining afresh, a rebalance to joining again under the same member id.
+One task, `_run`, goes round: coordinator -> join -> sync -> heartbeats until a rebalance begins -> join.
+Whatever the coordinator refuses sends it back to the place that cures it: a moved coordinator to the lookup,
+an unknown member to joining afresh, a rebalance to joining again under the same member id.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class GroupOptions:
 class Group:
     """One member of a group, or, without topics, a place to keep offsets.
 
-    `on_assigned(partitions)` and `on_revoked(lost)` are called from the membership's task; `lost` says that somebody
-    else may read the partitions already, so nothing may be committed for them.
+    `on_assigned(partitions)` and `on_revoked(lost)` are called from the membership's task; `lost` says that
+    somebody else may read the partitions already, so nothing may be committed for them.
     """
 
     def __init__(
@@ -311,7 +311,9 @@ class Group:
         return response.node_id
 
     async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator again."""
+        """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
+        again.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)

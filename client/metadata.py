@@ -1,4 +1,6 @@
-"""What the client knows of the cluster: brokers, topics, leaders. Pure: answers come in, nothing is asked here."""
+"""What the client knows of the cluster: brokers, topics, leaders. Pure: answers come in, nothing is asked
+here.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class TopicInfo:
 
 
 class ClusterMetadata:
-    """The cache. A partition's leader epoch never goes back: an answer from a broker behind the others is no news."""
+    """The cache. A partition's leader epoch never goes back: an answer from a broker behind the others is no
+    news.
+    """
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -87,7 +91,9 @@ class ClusterMetadata:
         return None if known is None else known.partitions.get(partition)
 
     def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Take over a leader that a broker named in passing (KIP-951), when its epoch is newer than what is known."""
+        """Take over a leader that a broker named in passing (KIP-951), when its epoch is newer than what is
+        known.
+        """
         info = self.partition(topic, partition)
         if info is not None and leader_epoch > info.leader_epoch and leader in self.brokers:
             news = PartitionInfo(partition, leader, leader_epoch, info.replicas, info.isr, info.offline)
@@ -118,7 +124,8 @@ class ClusterMetadata:
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
-    """The addresses in ``host:port,host:port`` (or a sequence of ``host:port``); the port is 9092 when missing.
+    """The addresses in ``host:port,host:port`` (or a sequence of ``host:port``); the port is 9092 when
+    missing.
 
     Raises ValueError naming the part that is no address.
     """
@@ -131,9 +138,8 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
 
 def _address(text: str) -> BrokerAddress:
     host, colon, port = text.rpartition(":")
-    if not colon or (text.count(":") > 1 and not text.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    elif text.startswith("[") and text.endswith("]"):
+    bare_v6 = text.count(":") > 1 and not text.startswith("[")
+    if not colon or bare_v6 or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:

@@ -1,7 +1,8 @@
-"""Which partition a record goes to: its key's murmur2 hash, as in the Java client; one sticky partition without key.
+"""Which partition a record goes to: its key's murmur2 hash, as in the Java client; one sticky partition
+without key.
 
-The hash must agree with every other client's, or records of one key part ways: it is Kafka's murmur2, sign bit
-cleared, modulo the number of partitions. Sticky choice: KIP-480 and KIP-794.
+The hash must agree with every other client's, or records of one key part ways: it is Kafka's murmur2, sign
+bit cleared, modulo the number of partitions. Sticky choice: KIP-480 and KIP-794.
 """
 
 from __future__ import annotations

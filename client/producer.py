@@ -1,4 +1,6 @@
-"""The producer: what callers see. Batching order stands in `accumulator`, sending and retrying in `sender`."""
+"""The producer: what callers see. Batching order stands in `accumulator`, sending and retrying in
+`sender`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..protocol.compression import Compression
 from ..protocol.errors import ErrorCode, KafkaError
-from .accumulator import PendingRecord
+from .accumulator import PendingRecord, estimated_bytes
+from .batches import compression_named
 from .cluster import Backoff, Cluster
 from .failures import ClientClosed
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
@@ -26,8 +28,8 @@ class Producer:
             await producer.send_and_wait("orders", b"value", key=b"key")
 
     Order within a partition holds through every retry. `linger_ms`: how long a batch may wait for company;
-    `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer is full.
-    A record that is not acknowledged `delivery_timeout_ms` after `send` fails.
+    `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
+    is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Producer:
         options = SenderOptions(
             acks=required,
             idempotent=required == -1 if enable_idempotence is None else enable_idempotence,
-            compression=Compression.parse(compression_type),
+            compression=compression_named(compression_type),
             linger_s=linger_ms / 1000,
             batch_bytes=batch_size,
             request_bytes=max_request_size,
@@ -123,15 +125,15 @@ class Producer:
     ) -> asyncio.Future[RecordMetadata]:
         """Hand one record over; the future brings its offset or the KafkaError it failed with.
 
-        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or partition
-        that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed after `stop`.
+        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
+        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
+        after `stop`.
         """
         if self._closed:
             raise ClientClosed("the producer was closed")
-        record = PendingRecord(
-            int(time.time() * 1000) if timestamp_ms is None else timestamp_ms, key, value, tuple(headers)
-        )
-        size = record.estimated_bytes
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        record: PendingRecord = (key, value, stamp, tuple(headers))
+        size = estimated_bytes(record)
         if size > self._max_request_size:
             limit = self._max_request_size
             raise KafkaError(

@@ -1,7 +1,7 @@
-"""Sends what the accumulator holds: one request per leader at a time of need, retries, leader changes, identities.
+"""Sends what the accumulator holds: requests to leaders, retries, leader changes, identities.
 
-Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave. Nothing
-here waits for one partition on behalf of another.
+Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave.
+Nothing here waits for one partition on behalf of another.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ SEQUENCE_LOST = frozenset(
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with LogAppendTime."""
+    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with
+    LogAppendTime.
+    """
 
     topic: str
     partition: int
@@ -321,7 +323,7 @@ class Sender:
         for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
             if not delivery.done():
                 offset = base_offset + index if base_offset >= 0 else -1
-                timestamp_ms = record.timestamp_ms if append_time_ms < 0 else append_time_ms
+                timestamp_ms = record[2] if append_time_ms < 0 else append_time_ms
                 delivery.set_result(RecordMetadata(queue.topic, queue.partition, offset, timestamp_ms))
 
     def _failed(self, queue: _Queue, batch: Batch[Delivery], error: KafkaError) -> None:
@@ -372,7 +374,7 @@ class Sender:
                 delivery.exception()  # a caller who never looks asked for no warning
 
     def _settled(self, batch: Batch[Delivery]) -> None:
-        self.buffered_bytes -= sum(record.estimated_bytes for record in batch.records)
+        self.buffered_bytes -= batch.record_bytes
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -386,7 +388,9 @@ class Sender:
         self._bump_epoch(identity)
 
     def _bump_epoch(self, broken: ProducerIdentity | None) -> None:
-        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer id."""
+        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer
+        id.
+        """
         if broken is not None and broken == self._identity:
             spent = broken.epoch >= MAX_EPOCH
             self._identity = None if spent else ProducerIdentity(broken.id, broken.epoch + 1)

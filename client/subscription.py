@@ -1,4 +1,5 @@
-"""What members of a classic group tell each other inside JoinGroup and SyncGroup: topics wanted, partitions given.
+"""What members of a classic group tell each other inside JoinGroup and SyncGroup: topics wanted, partitions
+given.
 
 Written in version 0, which every member reads; read in any version.
 """
@@ -24,7 +25,9 @@ def encode_subscription(topics: Iterable[str]) -> bytes:
 
 
 def decode_subscription(data: bytes | memoryview) -> list[str]:
-    """The topics that a member wants. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL for bytes that are none."""
+    """The topics that a member wants. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL for bytes that are
+    none.
+    """
     try:
         return decode_payload(ConsumerProtocolSubscription, data).topics
     except MalformedMessage as error:
