@@ -1,0 +1,132 @@
+"""The partition logs of one broker, over all its data folders (`log.dirs`), and their upkeep off the loop."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from ..protocol.errors import KafkaError
+from .log import LogConfig, LogDirectory, PartitionLog
+
+log = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+
+
+class LogStore:
+    """What `Replicas` needs of the disks. One writer, the event loop; blocking upkeep has a thread of its own."""
+
+    def __init__(self, directories: Sequence[LogDirectory], wall_ms: Callable[[], int]) -> None:
+        self._directories = list(directories)
+        self._wall_ms = wall_ms
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
+        self._checkpoint: Future[None] | None = None
+
+    @classmethod
+    def open(cls, paths: Sequence[Path], cluster_id: str, node_id: int, wall_ms: Callable[[], int]) -> Self:
+        """Lock the data folders and load every log in them (blocking).
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, INCONSISTENT_CLUSTER_ID.
+        """
+        directories: list[LogDirectory] = []
+        try:
+            for path in paths:
+                directories.append(
+                    LogDirectory.open(path, cluster_id, node_id, new_directory_id=os.urandom(16))
+                )
+                directories[-1].load({}, LogConfig(), now_ms=wall_ms())
+            store = cls(directories, wall_ms)
+            for directory in directories:
+                store._high_watermarks |= directory.read_high_watermarks()
+        except BaseException:
+            for directory in directories:
+                directory.close(clean=False)
+            raise
+        return store
+
+    @property
+    def directory_ids(self) -> tuple[bytes, ...]:
+        """16-byte ids, one for each data folder."""
+        return tuple(directory.meta.directory_id for directory in self._directories)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the registration that stopped cleanly here; -1 unless every folder was closed cleanly."""
+        epochs = {directory.last_clean_broker_epoch for directory in self._directories}
+        (epoch,) = epochs if len(epochs) == 1 else (None,)
+        return -1 if epoch is None else epoch
+
+    def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
+        """The log of this very topic, if there is one. A log of an older topic of the same name is deleted.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened.
+        """
+        for directory in self._directories:
+            found = directory.get(topic, index)
+            if found is None:
+                continue
+            known = directory.topic_id(topic, index)
+            if known is None:
+                return directory.create(topic, index, topic_id, found.config, now_ms=self._wall_ms())
+            if known == topic_id:
+                return found
+            log.warning("%s-%d belongs to an older topic of that name: deleting it", topic, index)
+            directory.delete(topic, index)
+        return None
+
+    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog:
+        """An empty log in the folder that has the fewest. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        directory = min(self._directories, key=lambda d: len(d.logs))
+        return directory.create(topic, index, topic_id, config, now_ms=self._wall_ms())
+
+    def delete(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the log's folder away at once, and free its space later."""
+        for directory in self._directories:
+            if directory.topic_id(topic, index) == topic_id:
+                directory.delete(topic, index)
+                self._high_watermarks.pop((topic, index), None)
+                self._upkeep.submit(directory.remove_deleted)
+
+    def high_watermark(self, topic: str, index: int) -> int:
+        """As checkpointed before this start; 0 if it was not."""
+        return self._high_watermarks.get((topic, index), 0)
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the offsets down, off the loop; skipped while the last write still runs."""
+        if self._checkpoint is not None and not self._checkpoint.done():
+            return
+        by_directory = [
+            (d, {key: offsets[key] for key in offsets.keys() & d.logs.keys()}) for d in self._directories
+        ]
+        self._checkpoint = self._upkeep.submit(_write_high_watermarks, by_directory)
+
+    def checkpoint(self) -> Future[None]:
+        """Flush rolled segments and write recovery points, off the loop."""
+        return self._upkeep.submit(self._checkpoint_all)
+
+    def _checkpoint_all(self) -> None:
+        for directory in self._directories:
+            try:
+                directory.checkpoint()
+                directory.remove_deleted()
+            except KafkaError as error:
+                log.error("cannot checkpoint %s: %s", directory.path, error.message)
+
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop."""
+        self._upkeep.shutdown(wait=True)
+        for directory in self._directories:
+            directory.close(clean=clean, broker_epoch=broker_epoch)
+
+
+def _write_high_watermarks(by_directory: Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]) -> None:
+    for directory, offsets in by_directory:
+        try:
+            directory.write_high_watermarks(offsets)
+        except KafkaError as error:
+            log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
