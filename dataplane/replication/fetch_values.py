@@ -1,4 +1,5 @@
-"""What a follower asks and a leader answers in one fetch, apart from its encoding (Fetch with topic ids, KIP-227)."""
+"""What a follower asks and a leader answers in one fetch, apart from its encoding (Fetch with topic ids,
+KIP-227)."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ class FollowerFetch:
 
 @dataclass(slots=True)
 class PartitionAnswer:
-    """One partition in the leader's answer. `records` is a slice of the log on the leader, received bytes on the
-    follower; offsets are -1 where the leader cannot say."""
+    """One partition in the leader's answer. `records` is a slice of the log on the leader, received bytes on
+    the follower; offsets are -1 where the leader cannot say."""
 
     key: PartitionKey
     error: ErrorCode = ErrorCode.NONE

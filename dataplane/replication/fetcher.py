@@ -1,7 +1,8 @@
-"""Connections to the leaders this broker follows: one to each broker, kept warm even while nothing is followed there.
+"""Connections to the leaders this broker follows: one to each broker, kept warm even while nothing is
+followed there.
 
-Each is a non-blocking socket on the event loop. An answer is appended straight from the receive buffer, and the
-next request, which acknowledges it, leaves in the same loop turn.
+Each is a non-blocking socket on the event loop. An answer is appended straight from the receive buffer, and
+the next request, which acknowledges it, leaves in the same loop turn.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _FRAME_OVERHEAD_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, and between
-    what bounds reconnecting waits. A first batch may exceed the answer's size limit, up to `frame_max_bytes`."""
+    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, and
+    between what bounds reconnecting waits. A first batch may exceed the answer's size limit, up to
+    `frame_max_bytes`."""
 
     fetch_wait_max_ms: int = 500
     socket_timeout_s: float = 30.0
@@ -97,7 +99,8 @@ class LeaderLink:
     # Connecting
 
     def connect(self, *, at_once: bool = False) -> None:
-        """Connect unless that is under way; `at_once` skips what is left of a wait (the peer is known to be back)."""
+        """Connect unless that is under way; `at_once` skips what is left of a wait (the peer is known to be
+        back)."""
         if self._closed or self._connected or self._connecting is not None:
             return
         if self._reconnect_timer is not None:
@@ -255,7 +258,9 @@ class LeaderLink:
         while self._end - start >= 4:
             size = int.from_bytes(self._buffer[start : start + 4], "big")
             if size > self._settings.frame_max_bytes:
-                raise MalformedMessage(f"an answer of {size} bytes, {self._settings.frame_max_bytes} are allowed")
+                raise MalformedMessage(
+                    f"an answer of {size} bytes, {self._settings.frame_max_bytes} are allowed"
+                )
             if self._end - start < 4 + size:
                 break
             view = memoryview(self._buffer)
@@ -274,7 +279,9 @@ class LeaderLink:
         needed = _BUFFER_BYTES
         if self._end >= 4:
             needed = max(needed, 4 + int.from_bytes(self._buffer[:4], "big"))
-        if needed > len(self._buffer) or (len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES):
+        if needed > len(self._buffer) or (
+            len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES
+        ):
             # A new object: whoever still holds a view of the old one keeps that.
             buffer = bytearray(needed if needed > _BUFFER_BYTES else _BUFFER_BYTES)
             buffer[: self._end] = self._buffer[: self._end]

@@ -1,9 +1,9 @@
 """The follower's side of a fetch session with one leader broker, apart from its connection (KIP-227).
 
-A request names the partitions whose position changed since the one before; an answer brings records, which are
-appended at once, so that the next request acknowledges them. Usually one request is outstanding, parked at the
-leader. When something must be said meanwhile (a partition to follow from now on, an acknowledgement), the next
-request goes out behind it and the leader answers the parked one first.
+A request names the partitions whose position changed since the one before; an answer brings records, which
+are appended at once, so that the next request acknowledges them. Usually one request is outstanding, parked
+at the leader. When something must be said meanwhile (a partition to follow from now on, an acknowledgement),
+the next request goes out behind it and the leader answers the parked one first.
 
 Rule 2 holds here: an answer to a request that named a partition in an older leader epoch is dropped for it.
 """
@@ -55,7 +55,8 @@ class FetchLimits:
 
 
 class _Outstanding:
-    """A request on its way; `fenced` are partitions that have changed leader epoch since, or are not ours any more."""
+    """A request on its way; `fenced` are partitions that have changed leader epoch since, or are not ours any
+    more."""
 
     __slots__ = ("fenced", "opens_session")
 
@@ -67,8 +68,8 @@ class _Outstanding:
 class LeaderSession:
     """What this broker follows on one leader broker.
 
-    `retry(key, delay_s)` is called for a partition that must be named again after a while; the shell then calls
-    `again(key)`.
+    `retry(key, delay_s)` is called for a partition that must be named again after a while; the shell then
+    calls `again(key)`.
     """
 
     def __init__(
@@ -225,7 +226,9 @@ class LeaderSession:
         elif part.error is ErrorCode.OFFSET_OUT_OF_RANGE and partition.restart_at_leaders_start(
             part.log_start_offset
         ):
-            log.warning("%r starts anew at its leader's log start offset %d", partition, part.log_start_offset)
+            log.warning(
+                "%r starts anew at its leader's log start offset %d", partition, part.log_start_offset
+            )
             self._changed[key] = None
         else:
             if part.error not in EXPECTED_ERRORS:

@@ -1,5 +1,5 @@
-"""Group commit for flush.messages=1: flushes run in a few threads, one per log at a time; whatever is appended while
-one runs shares the next."""
+"""Group commit for flush.messages=1: flushes run in a few threads, one per log at a time; whatever is
+appended while one runs shares the next."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Decisions of a follower, and the leader's answer to them, as pure functions (KIP-101, KIP-279, KIP-320, KIP-595).
+"""Decisions of a follower, and the leader's answer to them, as pure functions (KIP-101, KIP-279, KIP-320,
+KIP-595).
 
 Rule 1: on a new leader epoch a follower truncates by epoch before it takes records: its fetch names the epoch
 of its last record, and a leader whose log ended that epoch elsewhere answers with the diverging epoch instead
 of records.
-Rule 2: truncation is itself fenced: `FollowerState` belongs to one leader epoch, and an answer to a request of
-another is dropped unread.
+Rule 2: truncation is itself fenced: `FollowerState` belongs to one leader epoch, and an answer to a request
+of another is dropped unread.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def diverges(last_fetched_epoch: int, fetch_offset: int, ours: EpochEnd) -> bool
 
 
 def truncation_offset(leader: EpochEnd, ours: EpochEnd, log_end_offset: int) -> int:
-    """Where a follower truncates to, told where the leader's log diverges. `ours` is the follower's own end of
-    the leader's epoch. When the follower does not know that epoch it truncates to the end of the largest one
-    below, and its next fetch, naming that epoch, finds the next divergence: at most one round per epoch
+    """Where a follower truncates to, told where the leader's log diverges. `ours` is the follower's own end
+    of the leader's epoch. When the follower does not know that epoch it truncates to the end of the largest
+    one below, and its next fetch, naming that epoch, finds the next divergence: at most one round per epoch
     (KIP-279)."""
     if leader.end_offset == UNDEFINED_OFFSET:
         raise ValueError("a diverging epoch without an end offset says nothing to truncate to")
@@ -57,8 +58,8 @@ def restart_offset(log_start_offset: int, log_end_offset: int, leader_log_start_
     """Where a follower starts anew when the leader said OFFSET_OUT_OF_RANGE; None if it must not.
 
     Behind the leader's log start (retention or DeleteRecords passed it) it drops everything and starts there;
-    so does an empty log wherever it stands. Records above the leader's are never a reason to drop a whole log:
-    divergence by epoch decides about those.
+    so does an empty log wherever it stands. Records above the leader's are never a reason to drop a whole
+    log: divergence by epoch decides about those.
     """
     if leader_log_start_offset < 0:
         return None

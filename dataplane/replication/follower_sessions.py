@@ -1,9 +1,9 @@
 """The leader's side of the fetch sessions of followers (KIP-227), one session for each following broker.
 
-A session remembers where the follower is in every partition it follows here, so that a request names only what
-changed and an idle round costs nothing. Partitions tell their sessions when records arrive; a request that found
-nothing to answer is *parked* and answered in the loop turn in which the first of them does. When only the high
-watermark moved the answer waits a few milliseconds for data to carry it.
+A session remembers where the follower is in every partition it follows here, so that a request names only
+what changed and an idle round costs nothing. Partitions tell their sessions when records arrive; a request
+that found nothing to answer is *parked* and answered in the loop turn in which the first of them does. When
+only the high watermark moved the answer waits a few milliseconds for data to carry it.
 
 A newer request of a session releases the parked one, with what there is: a follower that starts to follow one
 partition more need not wait for the long poll of the others.
@@ -67,7 +67,9 @@ class _Watch:
 
     __slots__ = ("awaiting", "key", "partition", "position", "sent_watermark", "session")
 
-    def __init__(self, session: FollowerSession, key: PartitionKey, partition: Partition, position: FetchPosition):
+    def __init__(
+        self, session: FollowerSession, key: PartitionKey, partition: Partition, position: FetchPosition
+    ):
         self.session = session
         self.key = key
         self.partition = partition
@@ -88,10 +90,12 @@ class _Watch:
 
 
 class FollowerSession:
-    """One following broker. At most one request is parked; the follower sends the next before the answer to it
-    only if it has something to say, and then the parked one is answered first."""
+    """One following broker. At most one request is parked; the follower sends the next before the answer to
+    it only if it has something to say, and then the parked one is answered first."""
 
-    def __init__(self, session_id: int, broker_id: int, broker_epoch: int, followed: Followed, scheduler: Scheduler):
+    def __init__(
+        self, session_id: int, broker_id: int, broker_epoch: int, followed: Followed, scheduler: Scheduler
+    ):
         self.session_id = session_id
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -116,7 +120,8 @@ class FollowerSession:
     # Requests
 
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply) -> None:
-        """Take a request of this session; `reply` is called within this call or when there is something to say."""
+        """Take a request of this session; `reply` is called within this call or when there is something to
+        say."""
         self._answer()
         self._last_fetch_ms = int(self._scheduler.time() * 1000)
         for key in fetch.forgotten:
@@ -143,7 +148,8 @@ class FollowerSession:
             leader = partition.leading(position.leader_epoch)
             if self.broker_id not in leader.followers:
                 raise KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.broker_id} is no replica of {partition!r}"
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"broker {self.broker_id} is no replica of {partition!r}",
                 )
         except KafkaError as error:
             if watch is not None:
@@ -235,7 +241,9 @@ class FollowerSession:
 
     def _arm_watermark_timer(self) -> None:
         if self._watermark_timer is None:
-            self._watermark_timer = self._scheduler.call_later(WATERMARK_DELAY_S, self._watermark_delay_passed)
+            self._watermark_timer = self._scheduler.call_later(
+                WATERMARK_DELAY_S, self._watermark_delay_passed
+            )
 
     def _watermark_delay_passed(self) -> None:
         self._watermark_timer = None
@@ -262,7 +270,9 @@ class FollowerSession:
             else:
                 answers.append(answer)
                 if answer.records is not None:
-                    budget -= len(answer.records) if isinstance(answer.records, memoryview) else answer.records.size
+                    budget -= (
+                        len(answer.records) if isinstance(answer.records, memoryview) else answer.records.size
+                    )
         for watch in self._watermarks:
             answers.append(self._state(watch))
         self._watermarks.clear()
@@ -319,7 +329,9 @@ class FollowerSession:
 class FollowerSessions:
     """All sessions, by following broker: a new one replaces the one before, so there is one for each at most."""
 
-    def __init__(self, followed: Followed, scheduler: Scheduler, randomness: random.Random | None = None) -> None:
+    def __init__(
+        self, followed: Followed, scheduler: Scheduler, randomness: random.Random | None = None
+    ) -> None:
         self._followed = followed
         self._scheduler = scheduler
         self._randomness = randomness or random.SystemRandom()

@@ -1,8 +1,8 @@
 """In-sync sets of a partition as frozen values (KIP-497), and what a leader proposes to the quorum.
 
 A change of the ISR is a compare-and-set command: leader epoch, partition epoch and the broker epoch of every
-member (KIP-903) must match what the quorum holds. While one is in flight its outcome is unknown, so the leader
-goes by the *maximal* ISR: everybody who might be a member whichever way it ends.
+member (KIP-903) must match what the quorum holds. While one is in flight its outcome is unknown, so the
+leader goes by the *maximal* ISR: everybody who might be a member whichever way it ends.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ _RETRY_S = 0.05
 
 
 class IsrUpdates:
-    """The queue of proposals. Their leaders hold them as pending until an outcome or a newer state settles them."""
+    """The queue of proposals. Their leaders hold them as pending until an outcome or a newer state settles
+    them."""
 
     def __init__(self, submit: Submit, on_settled: Callable[[Partition], None]) -> None:
         self._submit = submit
@@ -61,7 +62,9 @@ class IsrUpdates:
                 try:
                     outcomes = await self._submit(batch)
                 except KafkaError as error:
-                    log.warning("the quorum did not answer about %d ISR changes: %s", len(batch), error.message)
+                    log.warning(
+                        "the quorum did not answer about %d ISR changes: %s", len(batch), error.message
+                    )
                     outcomes = [Refusal.UNKNOWN] * len(batch)
                     await asyncio.sleep(_RETRY_S)
                 for (partition, proposal), outcome in zip(batch, outcomes, strict=True):
@@ -77,7 +80,8 @@ class IsrUpdates:
 def settle(
     partition: Partition, proposal: Proposal, outcome: Outcome, again: Callable[[Partition, Proposal], None]
 ) -> None:
-    """Apply the outcome of `proposal`. A state that came meanwhile has the last word: every step is a compare-and-set."""
+    """Apply the outcome of `proposal`. A state that came meanwhile has the last word: every step is a
+    compare-and-set."""
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:
         return

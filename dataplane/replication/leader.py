@@ -111,9 +111,9 @@ class LeaderState:
         lag_time_max_ms: int,
         now_ms: int,
     ) -> None:
-        """`log_end_offset` is where this epoch starts. `durable_offset` is how far the leader itself counts as
-        having acknowledged: its log end, or less when records count only once flushed. `brokers` is read when
-        a follower's eligibility matters and may change between calls."""
+        """`log_end_offset` is where this epoch starts. `durable_offset` is how far the leader itself counts
+        as having acknowledged: its log end, or less when records count only once flushed. `brokers` is read
+        when a follower's eligibility matters and may change between calls."""
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -121,7 +121,9 @@ class LeaderState:
         self.epoch_start_offset = log_end_offset
         self.log_end_offset = log_end_offset
         self.durable_offset = durable_offset
-        self.high_watermark = high_watermark  # Invariant: log start offset <= high_watermark <= log_end_offset
+        self.high_watermark = (
+            high_watermark  # Invariant: log start offset <= high_watermark <= log_end_offset
+        )
         self.min_in_sync = min_in_sync
         self.lag_time_max_ms = lag_time_max_ms
         self.in_sync: InSync = Committed(frozenset(isr))
@@ -149,7 +151,9 @@ class LeaderState:
                 f"<= log end {self.log_end_offset} does not hold in leader epoch {self.leader_epoch}"
             )
         if self.broker_id not in self.in_sync.committed:
-            raise AssertionError(f"the leader {self.broker_id} is not in its ISR {set(self.in_sync.committed)}")
+            raise AssertionError(
+                f"the leader {self.broker_id} is not in its ISR {set(self.in_sync.committed)}"
+            )
         if not self.durable_offset <= self.log_end_offset:
             raise AssertionError(f"durable to {self.durable_offset}, past the log end {self.log_end_offset}")
 
@@ -162,15 +166,16 @@ class LeaderState:
         return self.advance(now_ms)
 
     def fetched(self, broker_id: int, broker_epoch: int, offset: int, now_ms: int) -> bool:
-        """A follower fetches at `offset` in this leader epoch, its log agreeing with ours below it. True if the
-        high watermark moved. KeyError if it is no replica."""
+        """A follower fetches at `offset` in this leader epoch, its log agreeing with ours below it. True if
+        the high watermark moved. KeyError if it is no replica."""
         follower = self.followers[broker_id]
         follower.fetched(offset, self.log_end_offset, now_ms, broker_epoch)
         return offset > self.high_watermark and self.advance(now_ms)
 
     def watched_until(self, broker_id: int, offset: int, at_ms: int) -> None:
-        """The follower, standing at `offset`, asked at `at_ms` for everything new of all it follows, and until
-        now there was nothing here: that counts as a fetch of this partition, though its request did not name it."""
+        """The follower, standing at `offset`, asked at `at_ms` for everything new of all it follows, and
+        until now there was nothing here: that counts as a fetch of this partition, though its request did not
+        name it."""
         follower = self.followers.get(broker_id)
         if follower is not None and follower.log_end_offset == offset:
             follower.last_fetch_ms = max(follower.last_fetch_ms, at_ms)
@@ -196,7 +201,9 @@ class LeaderState:
     def _about_to_join(self, follower: FollowerProgress, now_ms: int) -> bool:
         # Were it not waited for, the high watermark would run ahead of a follower that keeps up but is always
         # one round trip short of it, and it would never get in.
-        return follower.is_caught_up(self.log_end_offset, now_ms, self.lag_time_max_ms) and self._eligible(follower)
+        return follower.is_caught_up(self.log_end_offset, now_ms, self.lag_time_max_ms) and self._eligible(
+            follower
+        )
 
     # The ISR
 

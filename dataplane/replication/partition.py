@@ -106,9 +106,11 @@ class Partition:
         self.watchers: dict[int, Watcher] = {}
         self._around = around
         self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self._flushed_offset = log.log_end_offset if not settings.durable_before_acknowledged else log.recovery_point
+        self._flushed_offset = (
+            log.log_end_offset if not settings.durable_before_acknowledged else log.recovery_point
+        )
         self._acknowledgements: deque[tuple[int, Acknowledged]] = deque()
-        self._readers: list[Reader] = []
+        self._readers: dict[Reader, None] = {}
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
@@ -141,23 +143,21 @@ class Partition:
         return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
 
     def leading(self, current_leader_epoch: int = -1) -> LeaderState:
-        """This replica's leadership, for a request that believes in `current_leader_epoch` (-1: it does not say).
+        """This replica's leadership, for a request that believes in `current_leader_epoch` (-1: it does not
+        say).
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request is behind, UNKNOWN_LEADER_EPOCH if
-        this broker is (KIP-320).
+        KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request is behind, UNKNOWN_LEADER_EPOCH
+        if this broker is (KIP-320).
         """
         leader = self.leader
         if current_leader_epoch >= 0:
             known = self.leader_epoch
-            if current_leader_epoch < known:
+            if current_leader_epoch != known:
                 raise KafkaError(
-                    ErrorCode.FENCED_LEADER_EPOCH,
-                    f"{self.topic}-{self.index} is in leader epoch {known}, the request in {current_leader_epoch}",
-                )
-            if current_leader_epoch > known:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_LEADER_EPOCH,
-                    f"{self.topic}-{self.index} is in leader epoch {known}, the request in {current_leader_epoch}",
+                    ErrorCode.FENCED_LEADER_EPOCH
+                    if current_leader_epoch < known
+                    else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"{self!r} is in leader epoch {known}, the request in {current_leader_epoch}",
                 )
         if leader is None:
             raise KafkaError(
@@ -172,8 +172,8 @@ class Partition:
             self.leader.check(self.log.log_start_offset)
         elif not self.log.log_start_offset <= self._follower_watermark <= self.log.log_end_offset:
             raise AssertionError(
-                f"{self!r}: log start {self.log.log_start_offset} <= high watermark {self._follower_watermark} "
-                f"<= log end {self.log.log_end_offset} does not hold"
+                f"{self!r}: {self.log.log_start_offset} <= high watermark {self._follower_watermark} <= "
+                f"{self.log.log_end_offset} does not hold"
             )
 
     # Roles
@@ -191,7 +191,7 @@ class Partition:
             return False
         log = self.log
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
-        watermark = self.high_watermark
+        watermark = max(self.high_watermark, log.log_start_offset)
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader = leader = LeaderState(
             broker_id=self._around.broker_id,
@@ -229,8 +229,8 @@ class Partition:
         return True
 
     def retire(self, error: ErrorCode) -> None:
-        """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting is
-        told `error`."""
+        """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting
+        is told `error`."""
         watermark = self.high_watermark
         self._leave_role(error)
         self._follower_watermark = watermark
@@ -276,7 +276,8 @@ class Partition:
         """Append what a producer sent (writable: offsets and the epoch are patched in place).
 
         With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
-        then waits with `on_high_watermark(result.last_offset + 1, ...)`. KafkaError says why nothing was appended.
+        then waits with `on_high_watermark(result.last_offset + 1, ...)`. KafkaError says why nothing was
+        appended.
         """
         leader = self.leader
         if leader is None:
@@ -306,8 +307,9 @@ class Partition:
         return result
 
     def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
-        """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or with
-        the error that makes the outcome unknown. A deadline is the caller's: `done` may come after it."""
+        """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or
+        with the error that makes the outcome unknown. A deadline is the caller's: `done` may come after it.
+        """
         leader = self.leader
         if leader is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -323,7 +325,9 @@ class Partition:
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
         leader = self.leader
-        if leader is not None and leader.fetched(broker_id, broker_epoch, offset, self._around.monotonic_ms()):
+        if leader is not None and leader.fetched(
+            broker_id, broker_epoch, offset, self._around.monotonic_ms()
+        ):
             self._watermark_moved()
 
     def advance(self) -> None:
@@ -333,7 +337,8 @@ class Partition:
             self._watermark_moved()
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
-        """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said so first)."""
+        """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
+        so first)."""
         leader = self.leader
         if leader is None or leader.leader_epoch != leader_epoch:
             return
@@ -370,16 +375,15 @@ class Partition:
 
     def watch_reads(self, reader: Reader) -> None:
         """Wake `reader` once, when the high watermark moves or the role changes."""
-        self._readers.append(reader)
+        self._readers[reader] = None
 
     def unwatch_reads(self, reader: Reader) -> None:
         """Forget `reader`, if it is still registered."""
-        if reader in self._readers:
-            self._readers.remove(reader)
+        self._readers.pop(reader, None)
 
     def _wake_readers(self) -> None:
         if self._readers:
-            readers, self._readers = self._readers, []
+            readers, self._readers = self._readers, {}
             for reader in readers:
                 reader.wake()
 
@@ -388,32 +392,43 @@ class Partition:
     def append_fetched(
         self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
     ) -> None:
-        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset. Records
-        count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that waits for the
-        flush."""
+        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset.
+        Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
+        waits for the flush."""
         if records is not None and len(records):
             self.log.append_as_follower(records, self._around.wall_ms())
             self._around.progressed(self)
             if self.settings.durable_before_acknowledged:
                 self._around.flush(self)
-        end = self.log.log_end_offset
-        self._follower_watermark = follower_high_watermark(self._follower_watermark, leader_high_watermark, end)
+        log = self.log
+        watermark = follower_high_watermark(
+            self._follower_watermark, leader_high_watermark, log.log_end_offset
+        )
+        self._follower_watermark = watermark
+        if leader_log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(leader_log_start_offset, watermark))
 
     def truncate_diverging(self, leader_end: EpochEnd) -> None:
-        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader epoch."""
+        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
+        epoch."""
         log = self.log
         offset = truncation_offset(leader_end, self.end_of_epoch(leader_end.epoch), log.log_end_offset)
         self._truncated_to(max(offset, log.log_start_offset))
 
     def _truncated_to(self, offset: int) -> None:
-        # Even where no record goes: an epoch this replica led without writing anything must go from its epochs.
-        self.log.truncate_to(offset)
+        log = self.log
+        log.truncate_to(offset)
+        # Even where no record goes: an epoch this replica led without writing anything must go from its
+        # epochs.
+        log.leader_epochs.truncate_from_end(offset)
+        offset = log.log_end_offset  # A cut within a batch cuts the whole batch.
         self._around.progressed(self)
         self._flushed_offset = min(self._flushed_offset, offset)
         self._follower_watermark = min(self._follower_watermark, offset)
 
     def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
-        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if not."""
+        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
+        not."""
         log = self.log
         offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
         if offset is None:

@@ -1,5 +1,5 @@
-"""All replicas of this broker: creates and deletes them, gives them their roles as the cluster image says, and holds
-what they share (fetchers, fetch sessions, ISR updates, flushes, timers)."""
+"""All replicas of this broker: creates and deletes them, gives them their roles as the cluster image says,
+and holds what they share (fetchers, fetch sessions, ISR updates, flushes, timers)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasConfig:
-    """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the ISR is
-    looked at, too: every half of it."""
+    """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the
+    ISR is looked at, too: every half of it."""
 
     broker_id: int
     inter_broker_listener: str
@@ -117,12 +117,14 @@ class Replicas:
         """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, else UNKNOWN_TOPIC_OR_PARTITION."""
         partition = self._by_name.get((topic, index))
         if partition is None:
-            raise self._absent(self.image.topics.get(topic), topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self._absent(
+                self.image.topics.get(topic), topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
         return partition
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is not known,
-        UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
+        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is
+        not known, UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
         partition = self._by_key.get((topic_id, index))
         if partition is None:
             topic = self.image.topics_by_id.get(topic_id)
@@ -133,7 +135,9 @@ class Replicas:
         if topic is None:
             return KafkaError(unknown, f"there is no topic {name}")
         if index not in topic.partitions:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}")
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}"
+            )
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"broker {self.config.broker_id} has no replica of {topic.name}-{index}",
@@ -221,7 +225,11 @@ class Replicas:
 
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change of the image (already applied to it). New leaders take records when this returns."""
-        self.image = image
+        if image is not self.image:
+            self.image = image
+            for partition in self._by_key.values():
+                if partition.leader is not None:
+                    partition.leader.brokers = image.brokers
         follow: list[tuple[TopicState, int, PartitionState]] = []
         gone: list[Partition] = []
         for topic_id, index in delta.partitions:
@@ -307,8 +315,8 @@ class Replicas:
         self._logs.delete(partition.topic, partition.topic_id, partition.index)
 
     def failed(self, partition: Partition, error: Exception) -> None:
-        """The partition's log cannot be written or read: an operating system error takes the replica offline, anything
-        else is a disagreement with the leader that the next fetch may settle."""
+        """The partition's log cannot be written or read: an operating system error takes the replica offline,
+        anything else is a disagreement with the leader that the next fetch may settle."""
         if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             log.error("%r refused what its leader sent: %s", partition, error)
             return
@@ -336,7 +344,11 @@ class Replicas:
             self._fetchers.connect(broker_id)
         for partition in self._by_key.values():
             leader = partition.leader
-            if leader is not None and broker_id in leader.followers and broker_id not in leader.in_sync.maximal:
+            if (
+                leader is not None
+                and broker_id in leader.followers
+                and broker_id not in leader.in_sync.maximal
+            ):
                 self._look_at_isr(partition)
 
     def reconfigure(self) -> None:
@@ -363,7 +375,8 @@ class Replicas:
         self._timers.append(self._loop.call_later(interval_s, run))
 
     def check_isr(self) -> None:
-        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for time."""
+        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
+        time."""
         now_ms = self.monotonic_ms()
         for partition in list(self._by_key.values()):
             leader = partition.leader

@@ -1,4 +1,5 @@
-"""Truncation by epoch against brute force: whatever two logs hold, the follower ends at the last common record."""
+"""Truncation by epoch against brute force: whatever two logs hold, the follower ends at the last common
+record."""
 
 from __future__ import annotations
 

@@ -155,7 +155,9 @@ def test_outcomes_of_a_proposal() -> None:
     assert proposal is not None
     assert state.refused(proposal, Refusal.UNKNOWN) == proposal
     assert state.refused(proposal, Refusal.STALE) is None
-    assert isinstance(state.in_sync, PendingExpand), "a newer state is on its way; until then, the maximal ISR"
+    assert isinstance(state.in_sync, PendingExpand), (
+        "a newer state is on its way; until then, the maximal ISR"
+    )
     assert state.refused(proposal, Refusal.INELIGIBLE) is None
     assert state.in_sync == Committed(frozenset({1}))
     assert state.refused(proposal, Refusal.UNKNOWN) is None, "an old answer changes nothing"
@@ -185,8 +187,8 @@ def test_a_fast_writer_does_not_make_a_steady_follower_lag() -> None:
 def test_watching_at_the_end_counts_as_fetching() -> None:
     state = leader(isr=(1, 2), replicas=(1, 2))
     state.fetched(2, 102, 10, 0)
-    state.still_watching(2, 5000)
     state.appended(11, 11, 5001)
+    state.watched_until(2, 10, 5000)
     assert state.propose_shrink(5000 + LAG_MS) is None
     assert state.propose_shrink(5002 + LAG_MS) is not None
 

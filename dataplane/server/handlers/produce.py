@@ -1,0 +1,224 @@
+"""Produce (3-13, advertised from 0: old librdkafka turns features on by exact versions, and never sends
+them).
+
+acks=0 gets no answer; an error closes the connection, so that the producer looks for the leaders again.
+acks=all waits until the high watermark has passed the batch. Transactional batches are refused: transactions
+are not served yet.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ...replication.partition import Partition
+from ...replication.replicas import Replicas
+from ..handler import Request, handles
+from ..purgatory import Parked, Purgatory
+from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+
+_ALL = -1
+# Batch length, magic and attributes of a record batch.
+_BATCH = struct.Struct(">8xi4xb4xh")
+_LOG_OVERHEAD = 12
+_SMALLEST_BATCH = 61
+_MAGIC = 2
+_COMPRESSION = 0x07
+_ZSTD = 4
+_TRANSACTIONAL = 0x10
+
+_FIRST_WITH_ZSTD = 7
+_FIRST_WITH_ENDPOINTS = 10
+_FIRST_WITH_TOPIC_IDS = 13
+
+
+def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    """Every partition of the request with the same error."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failure(data.index, error) for data in topic.partition_data],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=error.message,
+    )
+
+
+class ProduceHandlers:
+    """Appends to the partitions this broker leads."""
+
+    def __init__(self, replicas: Replicas, purgatory: Purgatory) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+
+    @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
+    def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
+        """Append each batch; answer when `acks` is satisfied, or with what is known after `timeout_ms`."""
+        acks = message.acks
+        if acks not in (_ALL, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
+        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        response = ProduceResponse()
+        waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        failed = False
+        for topic in message.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                try:
+                    partition = (
+                        self._replicas.get_by_id(topic.topic_id, data.index)
+                        if by_id
+                        else self._replicas.get(topic.name, data.index)
+                    )
+                    answer, end = self._append(partition, data, acks, request.api_version)
+                    if acks == _ALL and partition.high_watermark < end:
+                        waiting.append((partition, end, answer))
+                except KafkaError as error:
+                    failed = True
+                    answer = _failure(data.index, error)
+                answers.append(answer)
+            response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        if acks == 0:
+            if failed:
+                request.close_connection()
+            else:
+                request.no_reply()
+            return None
+        if waiting:
+            _Waiting(self, request, response, waiting, message.timeout_ms)
+            return None
+        if failed:
+            self.add_leaders(request, response)
+        return response
+
+    def _append(
+        self, partition: Partition, data: PartitionProduceData, acks: int, version: int
+    ) -> tuple[PartitionProduceResponse, int]:
+        """The answer if the append is enough, and the offset behind the batch."""
+        records = data.records
+        if not records:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
+            )
+        if len(records) >= _SMALLEST_BATCH:
+            batch_length, magic, attributes = _BATCH.unpack_from(records)
+            if magic == _MAGIC:
+                if _SMALLEST_BATCH - _LOG_OVERHEAD <= batch_length < len(records) - _LOG_OVERHEAD:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD,
+                        "a produce request may hold one record batch for each partition",
+                    )
+                if attributes & _COMPRESSION == _ZSTD and version < _FIRST_WITH_ZSTD:
+                    raise KafkaError(
+                        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                        f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
+                    )
+                if attributes & _TRANSACTIONAL:
+                    raise KafkaError(
+                        ErrorCode.UNSUPPORTED_VERSION,
+                        "transactional batches cannot be written: transactions are not supported yet",
+                    )
+        result = partition.append(memoryview(records), required_acks=acks)
+        return PartitionProduceResponse(
+            index=data.index,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        ), result.last_offset + 1
+
+    def expire_at(self, request: Request, timeout_ms: int, waiting: _Waiting) -> Parked:
+        """Answer `waiting` as it is when the request's time is over."""
+        return self._purgatory.park(request.received_at + max(0, timeout_ms) / 1000, waiting.expired)
+
+    def add_leaders(self, request: Request, response: ProduceResponse) -> None:
+        """Tell a client that asked the wrong broker who leads now (KIP-951)."""
+        if request.api_version < _FIRST_WITH_ENDPOINTS:
+            return
+        image = self._replicas.image
+        leaders: set[int] = set()
+        for topic in response.responses:
+            state = image.topics_by_id.get(topic.topic_id) or image.topics.get(topic.name)
+            for answer in topic.partition_responses:
+                if answer.error_code in LEADERSHIP_ERRORS:
+                    leader_id, leader_epoch = leader_of(state, answer.index)
+                    answer.current_leader.leader_id = leader_id
+                    answer.current_leader.leader_epoch = leader_epoch
+                    leaders.add(leader_id)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=found.broker_id, host=found.host, port=found.port, rack=found.rack)
+            for found in endpoints(image, leaders, request.listener)
+        ]
+
+
+class _Waiting:
+    """A request with acks=all whose batches are appended and not all committed yet."""
+
+    __slots__ = ("_answered", "_handlers", "_open", "_parked", "_request", "_response")
+
+    def __init__(
+        self,
+        handlers: ProduceHandlers,
+        request: Request,
+        response: ProduceResponse,
+        waiting: list[tuple[Partition, int, PartitionProduceResponse]],
+        timeout_ms: int,
+    ) -> None:
+        self._handlers = handlers
+        self._request = request
+        self._response = response
+        self._answered = False
+        self._open = {id(answer): answer for _, _, answer in waiting}
+        self._parked: Parked | None = handlers.expire_at(request, timeout_ms, self)
+        for partition, end, answer in waiting:
+            partition.on_high_watermark(end, lambda error, answer=answer: self._settled(answer, error))
+
+    def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
+        if self._answered:
+            return
+        del self._open[id(answer)]
+        if error is not ErrorCode.NONE:
+            _unknown_outcome(answer, error)
+        if not self._open:
+            self._reply()
+
+    def expired(self) -> None:
+        """The request's time is over: what is not settled has an unknown outcome."""
+        self._parked = None
+        for answer in self._open.values():
+            _unknown_outcome(answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._reply()
+
+    def _reply(self) -> None:
+        self._answered = True
+        if self._parked is not None:
+            self._parked.cancel()
+        self._handlers.add_leaders(self._request, self._response)
+        self._request.reply(self._response)
+
+
+def _unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

@@ -1,0 +1,336 @@
+"""Several brokers' replicas of one partition in one process: real partitions and logs, every fetch, answer
+and metadata change delivered by hand, a clock that is set by hand, and no sockets."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crc32c import crc32c
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
+from ottla.dataplane.replication.fetching import FetchLimits, LeaderSession
+from ottla.dataplane.replication.follower_sessions import FollowerSessions
+from ottla.dataplane.replication.in_sync import Proposal
+from ottla.dataplane.replication.isr_updates import Accepted, Outcome, settle
+from ottla.dataplane.replication.leader import Refusal
+from ottla.dataplane.replication.partition import Partition, ReplicationSettings
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+TOPIC_ID = bytes(range(16))
+KEY = (TOPIC_ID, 0)
+LAG_MS = 1000
+
+
+def batch(value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), count: int = 1) -> bytearray:
+    """A record batch whose records are opaque to a broker."""
+    producer_id, producer_epoch, sequence = producer
+    covered = (
+        struct.pack(">hiqqqhii", 0, count - 1, 1, 1, producer_id, producer_epoch, sequence, count) + value
+    )
+    head = struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered))
+    return bytearray(head + covered)
+
+
+@dataclass
+class BrokerState:
+    broker_epoch: int
+    fenced: bool = False
+    shutting_down: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """What the quorum holds of the partition."""
+
+    replicas: Sequence[int]
+    isr: frozenset[int]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+class Timer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def fire(self) -> None:
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()
+
+
+class Scheduler:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.soon: list[Callable[[], None]] = []
+        self.timers: list[Timer] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(callback))
+        return self.timers[-1]
+
+    def time(self) -> float:
+        return self._cluster.now_ms / 1000
+
+    def turn(self) -> None:
+        """End the loop turn: what was to be done soon is done."""
+        while self.soon:
+            self.soon.pop(0)()
+
+    def fire_timers(self) -> None:
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            timer.fire()
+
+
+class Node:
+    """One broker: its replica, its sessions, its own idea of the cluster."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, directory: Path) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.brokers = dict(cluster.brokers)
+        self.directory = directory
+        self.checkpointed_watermark = 0
+        self.proposals: list[Proposal] = []
+        self.retries: list[bytes] = []
+        self._open(clean=True)
+
+    def _open(self, *, clean: bool, recovery_point: int = 0) -> None:
+        self.scheduler = Scheduler(self.cluster)
+        self.log = PartitionLog.open(
+            self.directory,
+            LogConfig(),
+            clean_shutdown=clean,
+            recovery_point=recovery_point,
+            now_ms=self.cluster.now_ms,
+        )
+        self.partition = Partition(
+            "t", TOPIC_ID, 0, self.log, self, self.cluster.settings, self.checkpointed_watermark
+        )
+        self.sessions = FollowerSessions(self, self.scheduler, random.Random(1))
+        self.following: LeaderSession | None = None
+        self.failures: list[Exception] = []
+
+    # What a partition and its sessions need around them
+
+    def monotonic_ms(self) -> int:
+        return self.cluster.now_ms
+
+    def wall_ms(self) -> int:
+        return self.cluster.now_ms
+
+    def flush(self, partition: Partition) -> None:
+        self.flush_wanted = True
+
+    def progressed(self, partition: Partition) -> None:
+        pass
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        return self.partition
+
+    def broker_epoch_of(self, broker_id: int) -> int:
+        return self.brokers[broker_id].broker_epoch
+
+    def follower_advanced(self, partition: Partition, broker_id: int) -> None:
+        assert partition.leader is not None
+        proposal = partition.leader.propose_expand(broker_id)
+        if proposal is not None:
+            self.proposals.append(proposal)
+
+    # Metadata
+
+    def hear(self, state: State | None = None) -> None:
+        """The metadata feed brings the newest state (or an older one that is given)."""
+        state = state or self.cluster.state
+        self.brokers.update(self.cluster.brokers)
+        if state.leader == self.broker_id:
+            self.following = None
+            self.partition.become_leader(state)
+        elif self.partition.become_follower(state) and state.leader >= 0:
+            self.following = LeaderSession(
+                self.broker_id, FetchLimits(), lambda key, _: self.retries.append(key), self._failed
+            )
+            self.following.follow(self.partition)
+        self.partition.check()
+        self.scheduler.turn()
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        self.failures.append(error)
+
+    # Producing
+
+    def produce(self, value: bytes, *, acks: int = -1, producer=(-1, -1, -1), count: int = 1) -> Produced:
+        """Append; the outcome fills in when it is known."""
+        result = self.partition.append(
+            memoryview(batch(value, producer=producer, count=count)), required_acks=acks
+        )
+        produced = Produced(result.first_offset, result.duplicate)
+        self.partition.on_high_watermark(result.last_offset + 1, produced.done)
+        self.scheduler.turn()
+        return produced
+
+    # Fetching
+
+    def ask(self) -> FollowerFetch:
+        assert self.following is not None
+        for key in self.retries:
+            self.following.again(key)
+        self.retries.clear()
+        fetch = self.following.next_fetch(self.cluster.brokers[self.broker_id].broker_epoch)
+        assert fetch is not None
+        return fetch
+
+    def serve(self, fetch: FollowerFetch, *, wait: bool = False) -> list[SessionAnswer]:
+        """Answer a follower's fetch; with `wait` it stays parked and the list fills when it is answered."""
+        answers: list[SessionAnswer] = []
+        self.sessions.fetch(fetch, 0.5 if wait else 0.0, lambda answer: answers.append(over_the_wire(answer)))
+        self.scheduler.turn()
+        self.partition.check()
+        return answers
+
+    def take(self, answer: SessionAnswer) -> None:
+        assert self.following is not None
+        self.following.answered(answer)
+        self.partition.check()
+
+    # Faults
+
+    def crash(self, *, keep_below: int | None = None) -> None:
+        """kill -9, and with `keep_below` the loss of everything from there on that was not flushed; then a
+        restart."""
+        watermark = self.checkpointed_watermark
+        if keep_below is not None:
+            self.log.truncate_to(keep_below)
+        self.log.close(clean=False)
+        self.checkpointed_watermark = watermark
+        self.cluster.brokers[self.broker_id] = replace(
+            self.cluster.brokers[self.broker_id], broker_epoch=next(self.cluster.epochs)
+        )
+        self._open(clean=False)
+
+    def records(self) -> list[bytes]:
+        """Every record batch with its offset and epoch: equal lists are byte-identical replicas."""
+        piece = self.log.read(self.log.log_start_offset, 1 << 20, self.log.log_end_offset, at_least_one=True)
+        data = piece.read() if piece.size else b""
+        piece.release()
+        found = []
+        while data:
+            size = 12 + struct.unpack_from(">i", data, 8)[0]
+            found.append(data[:size])
+            data = data[size:]
+        return found
+
+    def values(self) -> list[bytes]:
+        return [record[61:] for record in self.records()]
+
+
+@dataclass
+class Produced:
+    offset: int
+    duplicate: bool
+    outcome: ErrorCode | None = None
+
+    def done(self, outcome: ErrorCode) -> None:
+        assert self.outcome is None, "answered twice"
+        self.outcome = outcome
+
+
+def over_the_wire(answer: SessionAnswer) -> SessionAnswer:
+    """What the follower receives: bytes where the leader had slices."""
+    parts = []
+    for part in answer.partitions:
+        records = part.records
+        if records is not None and not isinstance(records, memoryview):
+            data = memoryview(bytearray(records.read()))
+            records.release()
+            part = PartitionAnswer(
+                part.key, part.error, part.high_watermark, part.log_start_offset, part.diverging, data
+            )
+        parts.append(part)
+    return SessionAnswer(answer.session_id, parts, answer.error)
+
+
+class Cluster:
+    """The brokers and a quorum of five lines: a compare-and-set over the partition's state."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: Iterable[int] = (1, 2, 3),
+        isr: Iterable[int] | None = None,
+        min_in_sync: int = 1,
+        durable: bool = False,
+    ) -> None:
+        ids = list(brokers)
+        self.now_ms = 10_000
+        self.epochs = itertools.count(1000)
+        self.settings = ReplicationSettings(min_in_sync, LAG_MS, durable)
+        self.brokers = {broker_id: BrokerState(100 + broker_id) for broker_id in ids}
+        self.state = State(ids, frozenset(isr or ids), -1, 0, 0)
+        self.nodes = {
+            broker_id: Node(self, broker_id, directory / str(broker_id) / "t-0") for broker_id in ids
+        }
+
+    def __getitem__(self, broker_id: int) -> Node:
+        return self.nodes[broker_id]
+
+    def elect(
+        self, leader: int, *, isr: Iterable[int] | None = None, tell: Iterable[int] | None = None
+    ) -> None:
+        """A new leader epoch, told to `tell` (everybody)."""
+        self.state = replace(
+            self.state,
+            leader=leader,
+            leader_epoch=self.state.leader_epoch + 1,
+            partition_epoch=self.state.partition_epoch + 1,
+            isr=frozenset(isr) if isr is not None else self.state.isr,
+        )
+        for broker_id in self.nodes if tell is None else tell:
+            self.nodes[broker_id].hear()
+
+    def alter_partition(self, broker_id: int, proposal: Proposal) -> Outcome:
+        """The quorum's side of AlterPartition: leader epoch, partition epoch and broker epochs must match."""
+        state = self.state
+        if (proposal.leader_epoch, proposal.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+            return Refusal.STALE
+        for member, epoch in proposal.isr:
+            if self.brokers[member].fenced or epoch not in (-1, self.brokers[member].broker_epoch):
+                return Refusal.INELIGIBLE
+        isr = frozenset(member for member, _ in proposal.isr)
+        self.state = replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
+        return Accepted(self.state.partition_epoch, isr)
+
+    def settle(self, broker_id: int, proposal: Proposal, outcome: Outcome) -> list[Proposal]:
+        """The answer reaches the leader; returns what it sends again."""
+        again: list[Proposal] = []
+        settle(self[broker_id].partition, proposal, outcome, lambda _, repeated: again.append(repeated))
+        return again
+
+    def fetch(self, follower: int, leader: int, *, rounds: int = 1) -> None:
+        """Whole rounds of fetching, each with an immediate answer."""
+        for _ in range(rounds):
+            for answer in self[leader].serve(self[follower].ask()):
+                self[follower].take(answer)
+
+    def sync(self, leader: int, *followers: int) -> None:
+        """Rounds until everybody has everything and knows the high watermark."""
+        for _ in range(4):
+            for follower in followers:
+                self.fetch(follower, leader)
+
+
+__all__ = ["KEY", "LAG_MS", "Cluster", "KafkaError", "Node", "Produced", "State", "batch", "over_the_wire"]

@@ -1,0 +1,354 @@
+"""Scripted histories over several brokers: each is a way in which replicated logs have lost or forked
+records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.replication.in_sync import Committed, PendingExpand
+from ottla.dataplane.replication.leader import Refusal
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+from .harness import LAG_MS, Cluster
+
+
+def assert_identical(cluster: Cluster, *brokers: int) -> None:
+    first, *others = [cluster[broker].records() for broker in brokers]
+    for other in others:
+        assert other == first
+
+
+def test_acks_all_is_acknowledged_when_the_next_fetch_of_every_member_arrives(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    leader = cluster[1]
+    for follower in (2, 3):
+        cluster.fetch(follower, 1)
+    parked = {f: leader.serve(cluster[f].ask(), wait=True) for f in (2, 3)}
+    assert parked == {2: [], 3: []}
+    sent = leader.produce(b"a")
+    assert sent.outcome is None
+    assert all(answers for answers in parked.values()), (
+        "parked fetches are answered in the turn of the append"
+    )
+    cluster[2].take(parked[2][0])
+    cluster[3].take(parked[3][0])
+    leader.serve(cluster[2].ask(), wait=True)
+    assert sent.outcome is None
+    last = leader.serve(cluster[3].ask(), wait=True)
+    assert sent.outcome is ErrorCode.NONE
+    assert last == [], "a moved high watermark waits for records to travel with"
+    leader.scheduler.fire_timers()
+    cluster[3].take(last[0])
+    assert cluster[3].partition.high_watermark == 1
+    assert_identical(cluster, 1, 2, 3)
+
+
+def test_an_idle_session_names_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster[1].produce(b"a")
+    cluster.sync(1, 2)
+    ask = cluster[2].ask()
+    assert ask.positions == () or list(ask.positions) == []
+    assert cluster[1].serve(ask)[0].partitions == []
+
+
+def test_a_newer_request_releases_the_parked_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster.sync(1, 2)
+    follower = cluster[2]
+    parked = cluster[1].serve(follower.ask(), wait=True)
+    follower.following.again((follower.partition.topic_id, 0))
+    second = cluster[1].serve(follower.ask(), wait=True)
+    assert len(parked) == 1
+    assert second == []
+
+
+def test_kip_101_followers_truncate_by_epoch_not_by_their_high_watermark(tmp_path: Path) -> None:
+    """The follower has the record but not yet the high watermark when it restarts, and then its leader dies:
+    cut at its own high watermark, it would have dropped an acknowledged record and become leader without it.
+    """
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster.sync(1, 2)
+    sent = cluster[1].produce(b"m1")
+    cluster.fetch(2, 1)
+    cluster[1].serve(cluster[2].ask())  # acknowledges; the answer with the high watermark is lost
+    assert sent.outcome is ErrorCode.NONE
+    assert cluster[2].partition.high_watermark == 0
+    cluster[2].crash()
+    cluster[2].hear()
+    assert cluster[2].values() == [b"m1"]
+    cluster.elect(2, isr=(2,))
+    assert cluster[2].values() == [b"m1"]
+    cluster.sync(2, 1)
+    assert_identical(cluster, 1, 2)
+
+
+def test_kip_101_second_case_logs_do_not_fork_after_both_crash(tmp_path: Path) -> None:
+    """Both lose power with different tails; whoever leads first writes another record at the same offset."""
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster.sync(1, 2)
+    cluster[1].produce(b"m1")
+    cluster.sync(1, 2)
+    cluster[1].produce(b"m2", acks=1)
+    cluster[1].crash()
+    cluster[2].crash()
+    cluster.elect(2, isr=(2,), tell=(2,))
+    cluster[2].produce(b"other")
+    cluster[1].hear()
+    cluster.sync(2, 1)
+    assert cluster[1].values() == [b"m1", b"other"]
+    assert_identical(cluster, 1, 2)
+
+
+def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
+    """The leader answers with an epoch the follower never saw; it goes on cutting until an epoch is common."""
+    cluster = Cluster(tmp_path, brokers=(1, 2, 3))
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    cluster[1].produce(b"common")
+    cluster.sync(1, 2, 3)
+    cluster.elect(3, tell=(3,))
+    for value in (b"c1", b"c2"):
+        cluster[3].produce(value, acks=1)
+    cluster.elect(2, isr=(2,), tell=(2,))
+    cluster[2].produce(b"b1", acks=1)
+    cluster.elect(1, isr=(1,), tell=(1,))
+    for value in (b"a1", b"a2", b"a3"):
+        cluster[1].produce(value, acks=1)
+    cluster[2].hear()
+    cluster[3].hear()
+    for _ in range(6):
+        cluster.fetch(2, 1)
+        cluster.fetch(3, 1)
+    assert cluster[1].values() == [b"common", b"a1", b"a2", b"a3"]
+    assert_identical(cluster, 1, 2, 3)
+
+
+def test_an_epoch_led_without_a_record_does_not_hold_a_follower_up(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster[1].produce(b"x", acks=1)
+    cluster.sync(1, 2)
+    cluster.elect(2, tell=(2,))
+    cluster.elect(1)
+    cluster[1].produce(b"y", acks=1)
+    cluster.sync(1, 2)
+    assert_identical(cluster, 1, 2)
+    assert cluster[2].values() == [b"x", b"y"]
+
+
+def test_an_answer_of_an_older_leader_epoch_is_dropped(tmp_path: Path) -> None:
+    """Rule 2: neither records nor a truncation of an old epoch are taken."""
+    cluster = Cluster(tmp_path, brokers=(1, 2, 3))
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    cluster[1].produce(b"zombie", acks=1)
+    old_session = cluster[2].following
+    late = cluster[1].serve(cluster[2].ask())
+    cluster.elect(1, tell=(2,))
+    assert old_session is not None
+    old_session.follow(cluster[2].partition)  # the session goes on, in a new leader epoch
+    old_session.answered(late[0])
+    assert cluster[2].values() == []
+    asked_again = old_session.next_fetch(cluster.brokers[2].broker_epoch)
+    assert asked_again is not None
+    assert [position.leader_epoch for position in asked_again.positions] == [2]
+
+
+def test_a_fetch_in_another_epoch_is_refused_and_acknowledges_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    cluster.sync(1, 2)
+    cluster[1].produce(b"a")
+    cluster.fetch(2, 1)
+    cluster.elect(1, tell=(1,))
+    answer = cluster[1].serve(cluster[2].ask())[0]
+    errors = {part.error for part in answer.partitions}
+    assert errors <= {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert errors
+    assert cluster[1].partition.leader.followers[2].log_end_offset == -1
+    cluster.elect(1, tell=(2,))
+    answer = cluster[1].serve(cluster[2].ask())[0]
+    assert {part.error for part in answer.partitions} == {ErrorCode.UNKNOWN_LEADER_EPOCH}
+
+
+def test_isr_expand_race_a_follower_joins_only_at_the_new_leaders_start(tmp_path: Path) -> None:
+    """A follower reaches the high watermark of a new leader, but not the leader's log end at election: were
+    it let in and then elected, records acknowledged under the old leader would be gone."""
+    cluster = Cluster(tmp_path, isr=(1, 2))
+    cluster.elect(1, isr=(1, 2))
+    cluster.sync(1, 2)
+    for value in (b"a", b"b", b"c"):
+        cluster[1].produce(value)
+        cluster.fetch(2, 1)
+    cluster[1].serve(cluster[2].ask())
+    assert cluster[1].partition.high_watermark == 3
+    assert cluster[2].partition.high_watermark < 3
+    cluster.elect(2, isr=(2,), tell=(2, 3))
+    new_leader = cluster[2]
+    new_leader.partition.leader.high_watermark = (
+        1  # alone in the ISR it has advanced; replay the race as it was
+    )
+    proposal_at = []
+    for offset in range(4):
+        new_leader.partition.fetched_by(3, cluster.brokers[3].broker_epoch, offset)
+        proposal = new_leader.partition.leader.propose_expand(3)
+        if proposal is not None:
+            proposal_at.append(offset)
+            break
+    assert proposal_at == [3]
+
+
+def test_dropped_alter_partition_answers_leave_the_high_watermark_on_the_maximal_isr(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, isr=(1,))
+    cluster.elect(1, isr=(1,))
+    leader = cluster[1]
+    cluster.sync(1, 2)
+    (proposal,) = leader.proposals
+    outcome = cluster.alter_partition(1, proposal)  # committed, and the answer is lost
+    assert cluster.state.isr == {1, 2}
+    sent = leader.produce(b"a")
+    assert sent.outcome is None, "the pending member holds the high watermark"
+    assert cluster.settle(1, proposal, Refusal.UNKNOWN) == [proposal]
+    assert cluster.settle(1, proposal, cluster.alter_partition(1, proposal)) == []
+    assert isinstance(leader.partition.leader.in_sync, PendingExpand)
+    assert sent.outcome is None
+    cluster.sync(1, 2)
+    assert sent.outcome is ErrorCode.NONE
+    leader.hear()  # the feed brings what was committed
+    assert leader.partition.leader.in_sync == Committed(frozenset({1, 2}))
+    cluster.settle(1, proposal, outcome)  # the delayed answer changes nothing any more
+    assert leader.partition.leader.in_sync == Committed(frozenset({1, 2}))
+
+
+def test_a_delayed_shrink_does_not_undo_a_newer_state(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    leader = cluster[1]
+    cluster.sync(1, 2, 3)
+    leader.produce(b"a", acks=1)
+    cluster.sync(1, 2)
+    cluster.now_ms += LAG_MS + 1
+    cluster.sync(1, 2)
+    leader.produce(b"b", acks=1)
+    cluster.sync(1, 2)
+    shrink = leader.partition.leader.propose_shrink(cluster.now_ms)
+    assert [member for member, _ in shrink.isr] == [1, 2]
+    cluster.elect(1, isr=(1, 2, 3))
+    late = cluster.alter_partition(1, shrink)
+    assert late is Refusal.STALE
+    cluster.settle(1, shrink, late)
+    assert leader.partition.leader.in_sync == Committed(frozenset({1, 2, 3}))
+
+
+def test_a_restarted_follower_is_not_let_in_by_a_fetch_of_its_former_life(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, isr=(1,))
+    cluster.elect(1, isr=(1,))
+    leader = cluster[1]
+    cluster.fetch(2, 1)
+    leader.proposals.clear()
+    leader.partition.leader.in_sync = Committed(frozenset({1}))
+    old_ask = cluster[2].ask()
+    cluster[2].crash()
+    leader.hear()  # the registration of the new incarnation
+    leader.serve(old_ask)
+    assert leader.proposals == []
+    assert leader.partition.leader.propose_expand(2) is None
+    late = leader.partition.leader._proposal(frozenset({1, 2}))
+    assert cluster.alter_partition(1, late) is Refusal.INELIGIBLE
+    cluster[2].hear()
+    cluster.sync(1, 2)
+    assert leader.proposals
+
+
+def test_min_insync_replicas_before_and_after_the_append(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    leader = cluster[1]
+    sent = leader.produce(b"a")
+    assert sent.outcome is None
+    cluster.state = replace(
+        cluster.state, isr=frozenset({1}), partition_epoch=cluster.state.partition_epoch + 1
+    )
+    leader.hear()
+    assert sent.outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "in the log, outcome unknown"
+    with pytest.raises(KafkaError) as refused:
+        leader.produce(b"b")
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert leader.values() == [b"a"], "nothing was appended"
+    leader.produce(b"c", acks=1)
+    assert leader.partition.high_watermark == 0, "no progress below min.insync.replicas"
+
+
+def test_a_retry_across_a_leader_change_returns_the_original_offset(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    cluster[1].produce(b"first", producer=(7, 0, 0))
+    sent = cluster[1].produce(b"second", producer=(7, 0, 1))
+    for follower in (2, 3):
+        cluster.fetch(follower, 1)  # they have the records, and not yet the high watermark
+    cluster.elect(2, isr=(2, 3), tell=(2, 3))
+    again = cluster[2].produce(b"second", producer=(7, 0, 1))
+    assert again.duplicate
+    assert again.offset == sent.offset
+    assert again.outcome is None, "a duplicate is acknowledged like the original, under the new leader"
+    cluster.sync(2, 3)
+    assert again.outcome is ErrorCode.NONE
+    assert cluster[2].values() == [b"first", b"second"]
+
+
+def test_losing_the_leadership_makes_a_waiting_outcome_unknown(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    sent = cluster[1].produce(b"a")
+    cluster.elect(2)
+    assert sent.outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2), isr=(1,))
+    cluster.elect(1, isr=(1,))
+    for value in (b"a", b"b", b"c", b"d"):
+        cluster[1].produce(value, acks=1)
+    cluster.now_ms += LAG_MS + 1
+    cluster[1].partition.advance()
+    assert cluster[1].partition.high_watermark == 4
+    cluster[1].log.advance_log_start_offset(2)
+    cluster.sync(1, 2)
+    assert cluster[2].log.log_start_offset == 2
+    assert_identical(cluster, 1, 2)
+    assert cluster[2].values() == [b"c", b"d"]
+    cluster[1].log.advance_log_start_offset(3)
+    cluster[1].produce(b"e", acks=1)
+    cluster.sync(1, 2)
+    assert cluster[2].log.log_start_offset == 3, "a follower follows the leader's log start"
+
+
+def test_flush_messages_one_counts_only_flushed_records(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2), durable=True)
+    cluster.elect(1)
+    cluster.sync(1, 2)
+    leader, follower = cluster[1], cluster[2]
+    sent = leader.produce(b"a")
+    for answer in leader.serve(follower.ask()):
+        follower.take(answer)
+    assert follower.values() == [b"a"]
+    ask = follower.ask()
+    assert list(ask.positions) == [], "an unflushed record is not acknowledged"
+    follower.take(leader.serve(ask)[0])
+    follower.partition.flushed(follower.log.flush())
+    follower.following.again((follower.partition.topic_id, 0))
+    follower.take(leader.serve(follower.ask())[0])
+    assert sent.outcome is None, "nor does the leader count itself"
+    leader.partition.flushed(leader.log.flush())
+    assert sent.outcome is ErrorCode.NONE
