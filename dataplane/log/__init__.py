@@ -1,8 +1,8 @@
 """The log: partitions as files in Kafka's on-disk layout.
 
-``PartitionLog`` is one partition: segments, indexes, leader epochs and producer state. ``LogDirectory`` is one
-data folder: its lock, identity, checkpoints and logs. The one rule: bytes that were appended are never changed
-and never served if they cannot be trusted; truncation and deletion are the only ways they go.
+``PartitionLog`` is one partition: segments, indexes, leader epochs and producer state. ``LogDirectory`` is
+one data folder: its lock, identity, checkpoints and logs. The one rule: bytes that were appended are never
+changed and never served if they cannot be trusted; truncation and deletion are the only ways they go.
 """
 
 from .config import LogConfig

@@ -39,6 +39,28 @@ def sync_directory(path: Path) -> None:
         raise disk_error("flush", path, error) from error
 
 
+def sync_file(path: Path) -> None:
+    """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile.
+
+    A file that is gone is no error: it was cut or deleted since the flush began.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise disk_error("flush", path, error) from error
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        raise disk_error("flush", path, error) from error
+    finally:
+        os.close(fd)
+
+
 def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
     """Replace a file by a new one; with ``sync`` its bytes are durable before it takes the name.
 
@@ -172,13 +194,16 @@ def write_topic_id(directory: Path, topic_id: bytes, *, sync: bool = False) -> N
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:
-    """Leave the marker that everything in ``directory`` was flushed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Leave the marker that everything in ``directory`` was flushed. Raises KafkaError:
+    KAFKA_STORAGE_ERROR.
+    """
     marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomically(directory / CLEAN_SHUTDOWN, marker.encode(), sync=True)
 
 
 def take_clean_shutdown(directory: Path) -> int | None:
-    """Read and remove the marker: the broker epoch (-1 if it names none), or None if the last stop was unclean.
+    """Read and remove the marker: the broker epoch (-1 if it names none), or None if the last stop was
+    unclean.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR: it cannot be removed, so that a crash would pass for a clean stop.

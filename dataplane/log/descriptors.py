@@ -52,7 +52,8 @@ class SharedDescriptor:
 
 
 class FileCache:
-    """Descriptors of inactive segments and maps of index files, opened on demand, least recently used go first.
+    """Descriptors of inactive segments and maps of index files, opened on demand, least recently used go
+    first.
 
     Used from the event loop, or from the thread that opens a log before the loop sees it.
     """
@@ -82,7 +83,9 @@ class FileCache:
         return held
 
     def map(self, path: Path) -> mmap.mmap:
-        """The whole of a file that is not empty, mapped for reading; valid until the next call into the cache."""
+        """The whole of a file that is not empty, mapped for reading; valid until the next call into the
+        cache.
+        """
         with self._lock:
             found = self._maps.get(path)
             if found is not None:

@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 class LogDirectory:
     """A data folder in use by this process.
 
-    ``open`` locks it and checks whose it is; ``load`` opens its logs. Blocking calls (``load``, ``checkpoint``,
-    ``remove_deleted``, ``close``) belong in a thread; the others are for the event loop.
+    ``open`` locks it and checks whose it is; ``load`` opens its logs. Blocking calls (``load``,
+    ``checkpoint``, ``remove_deleted``, ``close``) belong in a thread; the others are for the event loop.
     """
 
     def __init__(self, path: Path, lock_fd: int, meta: MetaProperties) -> None:
@@ -242,7 +242,9 @@ class LogDirectory:
         self._doomed_folders.append(target)
 
     def remove_deleted(self) -> None:
-        """Unlink what was renamed for deletion. Blocking; failures are logged and tried again at the next start."""
+        """Unlink what was renamed for deletion. Blocking; failures are logged and tried again at the next
+        start.
+        """
         for log in list(self._logs.values()):
             while log.doomed:
                 path = log.doomed.pop()
@@ -262,8 +264,8 @@ class LogDirectory:
         """Flush rolled segments, then write recovery points and log start offsets. Blocking.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed goes
-                offline by itself.
+            KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed
+                goes offline by itself.
         """
         for log in list(self._logs.values()):
             if log.failure is None and log.needs_flush:

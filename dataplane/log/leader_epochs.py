@@ -40,8 +40,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that ``epoch`` starts at ``start_offset``; an epoch already known keeps its first start.
 
-        Entries that the new one contradicts (a later or equal epoch, or a start at or after it) are dropped, as
-        after an unclean election.
+        Entries that the new one contradicts (a later or equal epoch, or a start at or after it) are
+        dropped, as after an unclean election.
         """
         entries = self._entries
         if entries:
@@ -57,7 +57,8 @@ class LeaderEpochs:
         """The largest known epoch at or below ``epoch``, and where it ends.
 
         (-1, -1) if the epoch is undefined or newer than all: the asker must then decide without us. An epoch
-        older than all is answered with itself and the start of the first known. The latest ends at the log end.
+        older than all is answered with itself and the start of the first known. The latest ends at the log
+        end.
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries:

@@ -8,9 +8,11 @@ from .descriptors import SharedDescriptor
 
 
 class LogSlice:
-    """Whole record batches in a file: ``size`` bytes from ``position``, starting with the batch at ``first_offset``.
+    """Whole record batches in a file: ``size`` bytes from ``position``, starting with the batch at
+    ``first_offset``.
 
-    Holds the file open until ``release()``, even if the segment is deleted meanwhile. An empty slice has size 0.
+    Holds the file open until ``release()``, even if the segment is deleted meanwhile. An empty slice has
+    size 0.
     """
 
     __slots__ = ("_descriptor", "first_offset", "position", "size")
@@ -53,7 +55,9 @@ class LogSlice:
         return data
 
     def is_cached(self) -> bool:
-        """Whether the kernel holds the first and the last page, so that sending will probably not wait for a disk."""
+        """Whether the kernel holds the first and the last page, so that sending will probably not wait for a
+        disk.
+        """
         if self.size == 0:
             return True
         probe = bytearray(1)

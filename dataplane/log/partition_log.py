@@ -1,7 +1,7 @@
 """One partition's log: appended at its end, read anywhere, cut and flushed.
 
-Everything but ``open`` and ``flush`` is called from one thread, the event loop's; ``flush`` may run in another
-at the same time. Invariant: log start offset <= log end offset; recovery point <= log end offset.
+Everything but ``open`` and ``flush`` is called from one thread, the event loop's; ``flush`` may run in
+another at the same time. Invariant: log start offset <= log end offset; recovery point <= log end offset.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import errno
 import logging
 import os
 import threading
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -19,7 +17,6 @@ from typing import NamedTuple, Self
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import (
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     BatchHeader,
     check_integrity,
     parse_header,
@@ -28,8 +25,8 @@ from ...protocol.record_batch import (
     validate_produced,
     walk_batches,
 )
-from .batch_walk import BrokenBatch
-from .checkpoints import sync_directory, write_leader_epochs
+from .append_checks import check_limits
+from .checkpoints import sync_directory, sync_file, write_leader_epochs
 from .config import LogConfig
 from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
@@ -38,10 +35,10 @@ from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
 from .producer_state import ProducerStates
 from .recovery import OpenRequest, load_producers, open_folder
 from .segment import POSITION_MAX, Segment
-from .storage_errors import damage, disk_error
+from .segment_list import SegmentList
+from .storage_errors import disk_error
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 
-_RECENT_BOUNDARIES = 64
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -72,14 +69,11 @@ class PartitionLog:
         self.failure: KafkaError | None = None
         """Why the log is offline: set by a disk error after which its content is not certain."""
         self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
-        """Called with the new recovery point before records below the current one are cut; must make it durable."""
-        self.doomed: list[Path] = []
-        """Files renamed for deletion; whoever unlinks them, off the loop, takes them from here."""
-        self._files = request.files
+        """Called with the new recovery point before records below the current one are cut; must make it
+        durable.
+        """
         opened = open_folder(request)
-        self._segments = opened.segments
-        self._bases = [segment.base_offset for segment in opened.segments]
-        self._active = opened.segments[-1]
+        self._segments = SegmentList(self.directory, request.files, opened.segments, opened.next_offset)
         self.log_end_offset = opened.next_offset
         self.log_start_offset = min(
             max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
@@ -87,14 +81,9 @@ class PartitionLog:
         self.recovery_point = request.recovery_point
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
-        self._boundaries: dict[int, int] = {}
-        self._boundary_order: deque[int] = deque()
         self._truncations = 0
         self._flushing = threading.Lock()
         self._guard = threading.Lock()
-        self._directory_changed = True
-        self._fd = self._active.activate().fd
-        self._remember_boundary(self.log_end_offset, self._active.size)
 
     @classmethod
     def open(
@@ -111,7 +100,8 @@ class PartitionLog:
         """Open or create the log in ``directory``, recovering it after an unclean stop. Blocking.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been flushed.
+            KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been
+                flushed.
         """
         return cls(
             OpenRequest(
@@ -134,6 +124,11 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def doomed(self) -> list[Path]:
+        """Files renamed for deletion; whoever unlinks them, off the loop, takes them out of this list."""
+        return self._segments.doomed
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """From the oldest to the active one; to look at, not to change."""
         return tuple(self._segments)
@@ -142,9 +137,9 @@ class PartitionLog:
     def needs_flush(self) -> bool:
         """Whether a rolled segment, a new file or an epoch still waits for a flush."""
         return (
-            self._directory_changed
+            self._segments.changed
             or self.leader_epochs.dirty
-            or any(not segment.synced for segment in self._segments[:-1])
+            or any(not segment.synced for segment in self._segments.copy()[:-1])
         )
 
     # Appending
@@ -160,7 +155,7 @@ class PartitionLog:
         self._check_usable()
         config = self.config
         parsed = validate_produced(batches)
-        self._check_limits(parsed, len(batches), now_ms)
+        check_limits(parsed, len(batches), config, now_ms)
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
@@ -192,8 +187,8 @@ class PartitionLog:
         """Append what the leader sent, byte for byte: offsets and epochs are as in the batches.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log end;
-                KAFKA_STORAGE_ERROR. Nothing was appended.
+            KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log
+                end; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         self._check_usable()
         first_offset, offset = -1, self.log_end_offset
@@ -227,44 +222,20 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
 
-    def _check_limits(self, parsed: list[tuple[int, BatchHeader]], size: int, now_ms: int) -> None:
-        config = self.config
-        if size > config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={config.segment_bytes}"
-            )
-        for _, header in parsed:
-            if header.size > config.max_message_bytes:
-                raise KafkaError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"a batch of {header.size} bytes exceeds max.message.bytes={config.max_message_bytes}",
-                )
-            if config.stamps_at_append or header.max_timestamp == NO_TIMESTAMP:
-                continue
-            if now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {header.base_timestamp} is more than message.timestamp.before.max.ms="
-                    f"{config.message_timestamp_before_max_ms} behind the broker's clock",
-                )
-            if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms="
-                    f"{config.message_timestamp_after_max_ms} ahead of the broker's clock",
-                )
-
     def _append(
         self, batches: memoryview, placed: list[tuple[int, int, BatchHeader]], next_offset: int, now_ms: int
     ) -> int:
-        """Write, then note; ``placed`` holds (position in the buffer, base offset, header). The max timestamp."""
+        """Write, then note; ``placed`` holds (position in the buffer, base offset, header). The max
+        timestamp.
+        """
         size = len(batches)
         max_timestamp = placed[0][2].max_timestamp
         if len(placed) > 1:
             max_timestamp = max(header.max_timestamp for _, _, header in placed)
         if self._must_roll(size, next_offset - 1, max_timestamp, now_ms):
             self.roll(now_ms)
-        segment = self._active
+        segments = self._segments
+        segment = segments.active
         start = segment.size
         self._write(batches, start)
         segment.size = start + size
@@ -274,53 +245,42 @@ class PartitionLog:
             if header.producer_id != NO_PRODUCER_ID:
                 producers.record(header, offset, now_ms)
         self.log_end_offset = next_offset
-        self._remember_boundary(next_offset, start + size)
+        segments.note_boundary(next_offset, start + size)
         return max_timestamp
 
     def _write(self, data: memoryview, position: int) -> None:
-        size = len(data)
+        fd, size = self._segments.fd, len(data)
         try:
-            written = os.pwrite(self._fd, data, position)
+            written = os.pwrite(fd, data, position)
             while written < size:
-                more = os.pwrite(self._fd, data[written:], position + written)
+                more = os.pwrite(fd, data[written:], position + written)
                 if more == 0:
                     raise OSError(errno.EIO, "the disk took no bytes")
                 written += more
         except OSError as error:
-            failure = disk_error("append to", self._active.path, error)
+            failure = disk_error("append to", self._segments.active.path, error)
             self._undo_write(position, error, failure)
             raise failure from error
 
     def _undo_write(self, position: int, error: OSError, failure: KafkaError) -> None:
-        """Cut a partial write. A full disk may have room again later; after any other error the log is offline."""
+        """Cut a partial write. A full disk may have room again later; after any other error the log is
+        offline.
+        """
         try:
-            os.ftruncate(self._fd, position)
+            os.ftruncate(self._segments.fd, position)
         except OSError:
             self.failure = failure
         if error.errno not in _DISK_FULL:
             self.failure = failure
         logger.error("%s", failure.message)
 
-    def _remember_boundary(self, offset: int, position: int) -> None:
-        """Keep the positions of recent batch boundaries in the active segment: readers at the tail ask for them."""
-        order = self._boundary_order
-        if len(order) >= _RECENT_BOUNDARIES:
-            self._boundaries.pop(order.popleft(), None)
-        self._boundaries[offset] = position
-        order.append(offset)
-
-    def _forget_boundaries(self) -> None:
-        self._boundaries.clear()
-        self._boundary_order.clear()
-        self._remember_boundary(self.log_end_offset, self._active.size)
-
     # Rolling
 
     def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        segment, config = self._active, self.config
+        segment, config = self._segments.active, self.config
         held = segment.size
         if held == 0:
-            return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            return False
         if held + size > config.segment_bytes or held + size > POSITION_MAX:
             return True
         first = segment.first_timestamp
@@ -341,26 +301,12 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
         """
-        old = self._active
-        if old.size == 0:
+        active = self._segments.active
+        if active.size == 0:
             return
         write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
-        old.finish()
-        self._start_segment(self.log_end_offset, now_ms)
-        old.deactivate()
-        self._forget_boundaries()
-
-    def _start_segment(self, base_offset: int, now_ms: int) -> None:
-        fresh = Segment(self.directory, base_offset, self._files, now_ms=now_ms)
-        fd = fresh.activate().fd
-        try:
-            os.ftruncate(fd, 0)
-        except OSError as error:
-            raise disk_error("create", fresh.path, error) from error
-        self._directory_changed = True
-        self._segments.append(fresh)
-        self._bases.append(base_offset)
-        self._active, self._fd = fresh, fd
+        active.finish()
+        self._segments.start_segment(self.log_end_offset, now_ms)
 
     # Reading
 
@@ -377,79 +323,37 @@ class PartitionLog:
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside {self.log_start_offset} to {end_offset} of {self.directory.name}",
+                f"offset {offset} is outside {self.log_start_offset} to {end_offset} of {self!r}",
             )
         upto = min(upto_offset, end_offset)
         if offset >= upto:
             return LogSlice(None, 0, 0, offset)
-        segment, first_offset = self._active, offset
-        start = self._boundaries.get(offset)
-        if start is None:
-            located = self._locate(offset)
-            if located is None:
-                return LogSlice(None, 0, 0, offset)
-            segment, start, first_offset = located
-        stop = self._stop_position(segment, upto)
-        if stop - start > max_bytes:
-            stop = self._fitting_stop(segment, start, stop, max_bytes, at_least_one=at_least_one)
-        if stop <= start:
-            return LogSlice(None, 0, 0, offset)
-        return LogSlice(segment.descriptor(), start, stop - start, first_offset)
-
-    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position and base offset of the first batch that ends at or after ``offset``."""
-        number = max(0, bisect_right(self._bases, offset) - 1)
-        for segment in self._segments[number:]:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0], found[1].base_offset
-        return None
-
-    def _stop_position(self, segment: Segment, upto: int) -> int:
-        """Where in ``segment`` the last whole batch below ``upto`` ends."""
-        if segment is self._active:
-            if upto == self.log_end_offset:
-                return segment.size
-            position = self._boundaries.get(upto)
-            if position is not None:
-                return position
-        elif upto >= self._bases[bisect_right(self._bases, segment.base_offset)]:
-            return segment.size
-        found = segment.find(upto)
-        return segment.size if found is None else found[0]
-
-    def _fitting_stop(
-        self, segment: Segment, start: int, stop: int, max_bytes: int, *, at_least_one: bool
-    ) -> int:
-        boundary = segment.last_boundary(start, start + max_bytes)
-        if boundary > start or not at_least_one:
-            return boundary
-        try:
-            for position, header in segment.walk(start, segment.base_offset):
-                return min(stop, position + header.size)
-        except BrokenBatch as broken:
-            raise damage(segment.path, broken.position, broken.reason) from broken
-        return start
+        found = self._segments.slice(offset, upto, end_offset, max_bytes, at_least_one=at_least_one)
+        return LogSlice(None, 0, 0, offset) if found is None else found
 
     def offset_for_timestamp(self, timestamp: int, upto_offset: int) -> TimestampOffset | None:
-        """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if none is.
+        """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if
+        none is.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._check_usable()
-        found = find_timestamp(self._segments, timestamp, self.log_start_offset)
+        found = find_timestamp(self._segments.copy(), timestamp, self.log_start_offset)
         return None if found is None or found.offset >= upto_offset else found
 
     def max_timestamp_offset(self, upto_offset: int | None = None) -> TimestampOffset | None:
-        """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is none.
+        """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is
+        none.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._check_usable()
         return largest_timestamp(
-            self._segments, self.log_end_offset if upto_offset is None else upto_offset, self.log_start_offset
+            self._segments.copy(),
+            self.log_end_offset if upto_offset is None else upto_offset,
+            self.log_start_offset,
         )
 
     # Cutting
@@ -463,7 +367,7 @@ class PartitionLog:
         self._check_usable()
         if offset >= self.log_end_offset:
             return
-        if offset < self._bases[0]:
+        if offset < self._segments.first_base:
             self.truncate_fully_and_start_at(offset)
             return
         try:
@@ -473,25 +377,11 @@ class PartitionLog:
             raise
 
     def _truncate(self, offset: int) -> None:
-        number = bisect_right(self._bases, offset) - 1
-        segment = self._segments[number]
-        found = segment.find(offset)
-        cut, position = (offset, segment.size) if found is None else (found[1].base_offset, found[0])
+        segment, position, cut = self._segments.find_cut(offset)
         self._lower_recovery_point(cut)
-        for later in reversed(self._segments[number + 1 :]):
-            self.doomed += later.doom()
-            self._segments.pop()
-            self._bases.pop()
-        self._fd = segment.activate().fd
-        self._active = segment
-        segment.truncate(position, cut)
+        self._segments.cut(segment, position, cut)
         self.log_end_offset = cut
         self.log_start_offset = min(self.log_start_offset, cut)
-        try:
-            segment.load_end()
-        except BrokenBatch as broken:
-            raise damage(segment.path, broken.position, broken.reason) from broken
-        self._forget_boundaries()
         self.leader_epochs.truncate_from_end(cut)
         self._drop_snapshots_above(cut)
         if not self.producers.forget_from(cut):
@@ -500,7 +390,7 @@ class PartitionLog:
     def _reload_producers(self) -> None:
         now_ms = max((entry.last_seen_ms for entry in self.producers.entries()), default=0)
         self.producers = load_producers(
-            self.directory, self._segments, self.log_end_offset, self.config, now_ms
+            self.directory, self._segments.copy(), self.log_end_offset, self.config, now_ms
         )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -510,19 +400,15 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         self._check_usable()
+        now_ms = self._segments.active.created_ms
         try:
             self._lower_recovery_point(min(offset, self.log_start_offset))
-            old = self._segments
-            self._segments, self._bases = [], []
-            for segment in reversed(old):
-                self.doomed += segment.doom()
-            self._start_segment(offset, old[-1].created_ms)
+            self._segments.replace_all(offset, now_ms)
             self._drop_snapshots_above(-1)
         except KafkaError as error:
             self.failure = error
             raise
         self.log_start_offset = self.log_end_offset = offset
-        self._forget_boundaries()
         self.leader_epochs.clear()
         self.producers.clear()
         with self._guard:
@@ -542,7 +428,8 @@ class PartitionLog:
                 snapshot_path(self.directory, snapshot).unlink(missing_ok=True)
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hide the records below ``offset`` (retention, DeleteRecords) and drop the segments that held only those.
+        """Hide the records below ``offset`` (retention, DeleteRecords) and drop the segments that held only
+        those.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the log end.
@@ -563,38 +450,37 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        dropped = 0
-        while len(self._segments) > 1 and self._bases[1] <= upto_offset:
-            self.doomed += self._segments[0].doom()
-            del self._segments[0], self._bases[0]
-            dropped += 1
+        dropped = self._segments.drop_first(upto_offset)
         if dropped:
-            self.log_start_offset = max(self.log_start_offset, self._bases[0])
+            first_base = self._segments.first_base
+            self.log_start_offset = max(self.log_start_offset, first_base)
             self.leader_epochs.truncate_from_start(self.log_start_offset)
             for snapshot in snapshot_offsets(self.directory):
-                if snapshot < self._bases[0]:
+                if snapshot < first_base:
                     snapshot_path(self.directory, snapshot).unlink(missing_ok=True)
         return dropped
 
     # Flushing and closing
 
     def flush(self) -> int:
-        """Make everything appended before the call durable; the new recovery point. Blocking: run it off the loop.
+        """Make everything appended before the call durable; the new recovery point. Blocking: run it off
+        the loop.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the bytes.
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the
+                bytes.
         """
         with self._flushing:
             self._check_usable()
             truncations, target = self._truncations, self.log_end_offset
-            segments = list(self._segments)
+            segments = self._segments.copy()
             try:
                 self._sync_segments(segments)
                 if self.leader_epochs.dirty:
                     self.leader_epochs.dirty = False
                     write_leader_epochs(self.directory, self.leader_epochs.entries, sync=True)
-                if self._directory_changed:
-                    self._directory_changed = False
+                if self._segments.changed:
+                    self._segments.changed = False
                     sync_directory(self.directory)
             except KafkaError as error:
                 self.failure = error
@@ -610,11 +496,12 @@ class PartitionLog:
         for segment in segments[:-1]:
             if not segment.synced:
                 for path in (segment.path, segment.offset_index.path, segment.time_index.path):
-                    _sync_file(path)
-        _sync_file(segments[-1].path)
+                    sync_file(path)
+        sync_file(segments[-1].path)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say all.
+        """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say
+        all.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -622,7 +509,7 @@ class PartitionLog:
         try:
             if clean:
                 self._check_usable()
-                self._active.finish()
+                self._segments.active.finish()
                 write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
                 self.leader_epochs.dirty = True
                 self.flush()
@@ -630,25 +517,6 @@ class PartitionLog:
             self._release_files()
 
     def _release_files(self) -> None:
-        for segment in self._segments:
-            segment.deactivate()
-            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
-                self._files.forget(path)
+        self._segments.close()
         if self.failure is None:
             self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory.name} is closed")
-
-
-def _sync_file(path: Path) -> None:
-    """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # Cut or deleted since the flush began.
-    except OSError as error:
-        raise disk_error("flush", path, error) from error
-    try:
-        os.fdatasync(fd)
-    except OSError as error:
-        raise disk_error("flush", path, error) from error
-    finally:
-        os.close(fd)

@@ -94,7 +94,7 @@ class ProducerStates:
         elif epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} sent epoch {epoch}, the partition has seen {entry.producer_epoch}",
+                f"producer {header.producer_id} sent epoch {epoch}, {entry.producer_epoch} has been seen",
             )
         else:
             expected = 0

@@ -77,7 +77,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{request.directory} ends at offset {next_offset}, but everything up to {request.recovery_point} "
+            f"{request.directory} ends at offset {next_offset}, but all up to {request.recovery_point} "
             "had been flushed: the disk lost records. Delete the folder to copy them from another replica",
         )
     epochs.truncate_from_end(next_offset + 1)
@@ -107,7 +107,9 @@ def _find_segments(request: OpenRequest) -> list[Segment]:
 
 
 def _load_inactive(segment: Segment, config: LogConfig) -> None:
-    """Take a flushed segment with its indexes as they are; rebuild indexes that are missing or oddly sized."""
+    """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
+    or oddly sized.
+    """
     segment.synced = True
     if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
         logger.warning("rebuilding the indexes of %s", segment.path)
@@ -178,7 +180,9 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
 def _rebuild(
     segment: Segment, verify_from: int, config: LogConfig, epochs: LeaderEpochs | None
 ) -> tuple[int, BrokenBatch | None]:
-    """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end."""
+    """Index a segment anew; the offset after its last good batch, and what stopped the walk
+    before its end.
+    """
     segment.offset_index.reset()
     segment.time_index.reset()
     next_offset = segment.base_offset
@@ -261,23 +265,25 @@ def _headers_from(segments: list[Segment], offset: int) -> Iterator[BatchHeader]
 
 
 def _headers_before(segments: list[Segment], offset: int) -> list[BatchHeader]:
-    """Headers of the idempotent batches in the last MiB or so below ``offset``, within one segment."""
-    below = [segment for segment in segments if segment.base_offset < offset]
-    if not below:
-        return []
-    segment = below[-1]
-    limit = segment.size
-    at = segment.offset_index.lookup(offset)
-    if at is not None:
-        limit = min(limit, at[1])
-    found = segment.offset_index.lookup_position(max(0, limit - _WINDOW_SEARCH_BYTES))
-    headers = []
-    try:
-        for _, header in segment.walk(0 if found is None else found[1], segment.base_offset):
-            if header.base_offset >= offset:
-                break
-            if header.has_producer_id:
-                headers.append(header)
-    except BrokenBatch as broken:
-        raise damage(segment.path, broken.position, broken.reason) from broken
+    """Headers of the idempotent batches in the last MiB or so below ``offset``, rising."""
+    headers: list[BatchHeader] = []
+    budget = _WINDOW_SEARCH_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= offset or budget <= 0:
+            continue
+        at = segment.offset_index.lookup(offset)
+        limit = segment.size if at is None or segment is not segments[-1] else at[1]
+        found = segment.offset_index.lookup_position(max(0, limit - budget))
+        start = 0 if found is None else found[1]
+        earlier = []
+        try:
+            for _, header in segment.walk(start, segment.base_offset):
+                if header.base_offset >= offset:
+                    break
+                if header.has_producer_id:
+                    earlier.append(header)
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        headers = earlier + headers
+        budget -= limit - start
     return headers

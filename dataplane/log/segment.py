@@ -160,7 +160,8 @@ class Segment:
     # Finding
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch whose last offset is at or above ``offset``; None past the end.
+        """(position, header) of the first batch whose last offset is at or above ``offset``; None past the
+        end.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.

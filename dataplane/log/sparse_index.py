@@ -1,8 +1,9 @@
 """Sorted entries of fixed size in a file: what the offset index and the time index share.
 
 New entries gather in memory and are written in one go (when there are many, when the segment is rolled, and
-when the log is closed), so that an active segment needs no descriptor for its indexes. Written entries are read
-through a map. Losing the unwritten ones is harmless: recovery rebuilds the indexes of segments that were open.
+when the log is closed), so that an active segment needs no descriptor for its indexes. Written entries are
+read through a map. Losing the unwritten ones is harmless: recovery rebuilds the indexes of segments that
+were open.
 """
 
 from __future__ import annotations

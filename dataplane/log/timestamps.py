@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
 from .batch_walk import BrokenBatch
 from .segment import Segment
-from .storage_errors import damage
+from .storage_errors import damage, disk_error
 
 
 class TimestampOffset(NamedTuple):
@@ -91,9 +93,23 @@ def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHea
 def _record_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
+    """The first record of a batch at or after ``timestamp`` and the log start.
+
+    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice.
+    """
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
     if header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
         return TimestampOffset(header.base_timestamp, header.base_offset, epoch)
-    return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
+    descriptor = segment.descriptor()
+    try:
+        batch = os.pread(descriptor.fd, header.size, position)
+    except OSError as error:
+        raise disk_error("read", segment.path, error) from error
+    finally:
+        descriptor.release()
+    for record in decode_records(batch):
+        if record.timestamp_ms >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp_ms, record.offset, epoch)
+    return None

@@ -1,0 +1,215 @@
+"""The files of one log in order: which segment holds an offset, and where in it batches start and end."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .batch_walk import BrokenBatch
+from .descriptors import FileCache
+from .log_slice import LogSlice
+from .segment import Segment
+from .storage_errors import damage, disk_error
+
+_RECENT_BOUNDARIES = 64
+
+
+class SegmentList:
+    """One or more segments, rising; the last is active.
+
+    The positions of recent batch boundaries in the active segment are remembered, since readers at the tail
+    ask for exactly these.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_boundaries",
+        "_boundary_order",
+        "_directory",
+        "_files",
+        "_segments",
+        "active",
+        "changed",
+        "doomed",
+        "fd",
+    )
+
+    def __init__(
+        self, directory: Path, files: FileCache, segments: Sequence[Segment], log_end_offset: int
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        self._boundaries: dict[int, int] = {}
+        self._boundary_order: deque[int] = deque()
+        self.active = self._segments[-1]
+        self.fd = self.active.activate().fd
+        """Descriptor of the active segment."""
+        self.changed = True
+        """Whether files were created or renamed since the directory was last flushed."""
+        self.doomed: list[Path] = []
+        """Files renamed for deletion."""
+        self.note_boundary(log_end_offset, self.active.size)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def copy(self) -> list[Segment]:
+        return list(self._segments)
+
+    @property
+    def first_base(self) -> int:
+        return self._bases[0]
+
+    # Growing
+
+    def note_boundary(self, offset: int, position: int) -> None:
+        """A batch ended at ``position`` of the active segment; the next one will start with ``offset``."""
+        order = self._boundary_order
+        if len(order) >= _RECENT_BOUNDARIES:
+            self._boundaries.pop(order.popleft(), None)
+        self._boundaries[offset] = position
+        order.append(offset)
+
+    def start_segment(self, base_offset: int, now_ms: int) -> None:
+        """Continue in a new, empty segment.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        """
+        fresh = Segment(self._directory, base_offset, self._files, now_ms=now_ms)
+        fd = fresh.activate().fd
+        try:
+            os.ftruncate(fd, 0)
+        except OSError as error:
+            fresh.deactivate()
+            raise disk_error("create", fresh.path, error) from error
+        self.changed = True
+        self.active.deactivate()
+        self._segments.append(fresh)
+        self._bases.append(base_offset)
+        self.active, self.fd = fresh, fd
+        self._restart_boundaries(base_offset)
+
+    def _restart_boundaries(self, offset: int) -> None:
+        self._boundaries.clear()
+        self._boundary_order.clear()
+        self.note_boundary(offset, self.active.size)
+
+    # Reading
+
+    def slice(
+        self, offset: int, upto: int, end_offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> LogSlice | None:
+        """Whole batches from the one that holds ``offset``, all below ``upto``; None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        segment, first_offset = self.active, offset
+        start = self._boundaries.get(offset)
+        if start is None:
+            located = self._locate(offset)
+            if located is None:
+                return None
+            segment, start, first_offset = located
+        stop = self._stop_position(segment, upto, end_offset)
+        if stop - start > max_bytes:
+            limit = segment.last_boundary(start, start + max_bytes)
+            stop = limit if limit > start or not at_least_one else self._end_of_batch(segment, start)
+        if stop <= start:
+            return None
+        return LogSlice(segment.descriptor(), start, stop - start, first_offset)
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and base offset of the first batch that ends at or after ``offset``."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self._segments[number:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0], found[1].base_offset
+        return None
+
+    def _stop_position(self, segment: Segment, upto: int, end_offset: int) -> int:
+        """Where in ``segment`` the last whole batch below ``upto`` ends."""
+        if segment is self.active:
+            if upto == end_offset:
+                return segment.size
+            position = self._boundaries.get(upto)
+            if position is not None:
+                return position
+        elif upto >= self._bases[bisect_right(self._bases, segment.base_offset)]:
+            return segment.size
+        found = segment.find(upto)
+        return segment.size if found is None else found[0]
+
+    def _end_of_batch(self, segment: Segment, position: int) -> int:
+        try:
+            _, header = next(segment.walk(position, segment.base_offset))
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        return position + header.size
+
+    # Cutting
+
+    def find_cut(self, offset: int) -> tuple[Segment, int, int]:
+        """Where to cut so that nothing from ``offset`` on remains: segment, position, and the new log end."""
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = segment.find(offset)
+        if found is None:
+            return segment, segment.size, offset
+        return segment, found[0], found[1].base_offset
+
+    def cut(self, segment: Segment, position: int, end_offset: int) -> None:
+        """Make ``segment`` the active one and end it at ``position``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        while self._segments[-1] is not segment:
+            self.doomed += self._segments[-1].doom()
+            self._segments.pop()
+            self._bases.pop()
+        self.changed = True
+        self.active, self.fd = segment, segment.activate().fd
+        segment.truncate(position, end_offset)
+        try:
+            segment.load_end()
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        self._restart_boundaries(end_offset)
+
+    def drop_first(self, upto_offset: int) -> int:
+        """Drop the inactive segments that lie wholly below ``upto_offset``; how many."""
+        dropped = 0
+        while len(self._segments) > 1 and self._bases[1] <= upto_offset:
+            self.doomed += self._segments[0].doom()
+            del self._segments[0], self._bases[0]
+            dropped += 1
+        return dropped
+
+    def replace_all(self, base_offset: int, now_ms: int) -> None:
+        """Drop every segment and continue in an empty one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for segment in reversed(self._segments):
+            self.doomed += segment.doom()
+        self._segments.clear()
+        self._bases.clear()
+        self.start_segment(base_offset, now_ms)
+
+    def close(self) -> None:
+        """Let go of all descriptors and maps."""
+        for segment in self._segments:
+            segment.deactivate()
+            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                self._files.forget(path)
