@@ -1,9 +1,10 @@
-"""The metadata feed: what a quorum node keeps of the record stream, and snapshots for those who are further behind.
+"""The metadata feed: what a quorum node keeps of the record stream, and snapshots for those who are further
+behind.
 
 Pure: no socket and no clock. `server` pushes what this module hands out.
 
-A metadata offset counts records: the record at offset o is the one that took the image from o to o + 1, and it is
-the same on every node, so a broker may move from one node to another without noticing.
+A metadata offset counts records: the record at offset o is the one that took the image from o to o + 1, and
+it is the same on every node, so a broker may move from one node to another without noticing.
 """
 
 from collections import deque
@@ -38,6 +39,8 @@ class FeedSlice:
     first_offset: int
     end_offset: int
     records: list[bytes]
+    #: whether another broker would have been given other records
+    scoped: bool
 
 
 class MetadataFeed:
@@ -81,7 +84,8 @@ class MetadataFeed:
     def covers(self, offset: int) -> bool:
         """Whether a broker whose image stands at `offset` can go on from here without a snapshot.
 
-        An offset beyond the end is covered too: the broker has seen more than this node has applied, and waits.
+        An offset beyond the end is covered too: the broker has seen more than this node has applied, and
+        waits.
         """
         return offset >= self.start_offset
 
@@ -97,14 +101,16 @@ class MetadataFeed:
         records: list[bytes] = []
         size = 0
         position = offset
+        scoped = False
         for entry in self._entries_from(offset):
             if records and (len(records) >= max_records or size + len(entry.record) > max_bytes):
                 break
+            scoped = scoped or entry.scope is not None
             if entry.scope is None or broker_id in entry.scope:
                 records.append(entry.record)
                 size += len(entry.record)
             position += 1
-        return FeedSlice(offset, position, records)
+        return FeedSlice(offset, position, records, scoped)
 
     def _entries_from(self, offset: int) -> Iterator[FeedEntry]:
         """Walks from the nearer end: subscribers are nearly always at the last few records."""
@@ -118,14 +124,18 @@ class MetadataFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """Records that rebuild the image as it was at `end_offset`, in chunks ready to be sent to any number of brokers."""
+    """Records that rebuild the image as it was at `end_offset`, in chunks ready to be sent to any number of
+    brokers.
+    """
 
     end_offset: int
     chunks: Sequence[Sequence[bytes]]
 
 
 class SnapshotBuilder:
-    """Packs encoded records into chunks, a slice of work at a time, so that the caller can yield in between."""
+    """Packs encoded records into chunks, a slice of work at a time, so that the caller can yield in
+    between.
+    """
 
     def __init__(
         self, end_offset: int, records: Iterator[bytes], *, chunk_bytes: int = SNAPSHOT_CHUNK_BYTES

@@ -1,9 +1,10 @@
 """Which brokers are alive: the sessions that the active Raft leader keeps, by its own clock alone.
 
-Pure: the time comes in as an argument (monotonic seconds), what to do about a silent broker goes out as a value.
-A session lives while heartbeats of the registered incarnation arrive, by UDP or TCP. A heartbeat counts from the
-moment the broker's event loop last turned, so a broker whose heartbeat thread lives on beside a hung loop expires
-like one that is silent. A new leader starts every clock anew (`begin`): later, never earlier.
+Pure: the time comes in as an argument (monotonic seconds), what to do about a silent broker goes out as a
+value. A session lives while heartbeats of the registered incarnation arrive, by UDP or TCP. A heartbeat
+counts from the moment the broker's event loop last turned, so a broker whose heartbeat thread lives on
+beside a hung loop expires like one that is silent. A new leader starts every clock anew (`begin`): later,
+never earlier.
 """
 
 from collections.abc import Iterable
@@ -67,7 +68,8 @@ class SessionTracker:
     _sessions: dict[int, _Session] = field(default_factory=dict)
 
     def begin(self, brokers: Iterable[tuple[int, int, bytes]], end_offset: int, now: float) -> None:
-        """This node has become the leader: every registered (id, epoch, incarnation) has a full timeout from now.
+        """This node has become the leader: every registered (id, epoch, incarnation) has a full timeout from
+        now.
 
         Only the counters against replays are kept: every node hears every heartbeat.
         """
@@ -92,10 +94,15 @@ class SessionTracker:
         """The broker is no longer part of the cluster."""
         self._sessions.pop(broker_id, None)
 
+    def brokers(self) -> set[int]:
+        """All brokers that have a session, alive or not."""
+        return set(self._sessions)
+
     def heard(self, heartbeat: Heartbeat, end_offset: int, now: float) -> bool:
         """Notes a heartbeat; False if it is not of the registered incarnation and epoch, or a replay.
 
-        `end_offset` is the end of the metadata stream at this moment, against which the broker's lag is measured.
+        `end_offset` is the end of the metadata stream at this moment, against which the broker's lag is
+        measured.
         """
         session = self._sessions.get(heartbeat.broker_id)
         if session is None or session.incarnation != heartbeat.incarnation:
@@ -115,7 +122,9 @@ class SessionTracker:
         return True
 
     def is_live(self, broker_id: int, now: float) -> bool:
-        """Whether a heartbeat of this broker has arrived within the timeout (a fresh clock alone does not do)."""
+        """Whether a heartbeat of this broker has arrived within the timeout (a fresh clock alone does not
+        do).
+        """
         session = self._sessions.get(broker_id)
         return session is not None and session.heard and self._expiry(session, now) is None
 
@@ -125,7 +134,9 @@ class SessionTracker:
         return -1 if session is None else session.metadata_offset
 
     def expired(self, now: float) -> list[Expiry]:
-        """The brokers whose session has ended. They stay listed until they are heard again or unregistered."""
+        """The brokers whose session has ended. They stay listed until they are heard again or
+        unregistered.
+        """
         found: list[Expiry] = []
         for broker_id, session in self._sessions.items():
             reason = self._expiry(session, now)

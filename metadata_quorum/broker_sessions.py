@@ -1,0 +1,258 @@
+"""The brokers' TCP sessions on this node: each follows the feed at its own pace.
+
+A session is pushed what it lacks whenever something was applied and whenever its send buffer has drained;
+what it is owed waits in the ring, never in a buffer of its own. Every node serves the feed; commands are
+passed to `SessionEvents` whoever leads, which answers NOT_LEADER where that is the case.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from ..protocol.messages.quorum_session import (
+    CommandReply,
+    FeedRecords,
+    FeedSnapshotChunk,
+    LeaderChanged,
+    SessionHeartbeat,
+    SessionMessage,
+    SubmitCommand,
+    Subscribe,
+    Unsubscribe,
+    decode_session_message,
+    encode_session_message,
+)
+from .feed import FeedSnapshot, MetadataFeed, SnapshotBuilder
+from .link import Link
+
+logger = logging.getLogger(__name__)
+
+PUSH_RECORDS_MAX = 10_000
+PUSH_BYTES_MAX = 512 * 1024
+#: Encoding this many records takes around a millisecond, after which the loop gets its turn.
+SNAPSHOT_RECORDS_PER_TURN = 200
+COMMANDS_IN_FLIGHT_MAX = 1024
+#: A broker has one session per incarnation; the old one's may linger while the new one opens.
+SESSIONS_PER_BROKER_MAX = 4
+
+
+class SessionEvents(Protocol):
+    """Who hears what brokers say."""
+
+    def heartbeat(self, session: "BrokerSession", message: SessionHeartbeat) -> None:
+        """A sign of life."""
+
+    def submitted(self, session: "BrokerSession", message: SubmitCommand) -> None:
+        """A command; the answer goes to `session.reply`."""
+
+    def session_ended(self, session: "BrokerSession", closed_by_peer: bool) -> None:
+        """The connection is gone."""
+
+
+class SnapshotSource:
+    """Builds a snapshot of the image in slices, once for all who need one.
+
+    A finished snapshot serves later comers too, as long as the ring continues from it.
+    """
+
+    def __init__(self, feed: MetadataFeed, image_records: Callable[[], Iterator[bytes]]) -> None:
+        self._feed = feed
+        self._image_records = image_records
+        self._build: asyncio.Task[FeedSnapshot] | None = None
+
+    async def get(self) -> FeedSnapshot:
+        """A snapshot that the feed continues."""
+        while True:
+            build = self._build
+            if build is None:
+                build = self._build = asyncio.create_task(self._make(), name="feed snapshot")
+            snapshot = await asyncio.shield(build)
+            if self._feed.covers(snapshot.end_offset):
+                return snapshot
+            if self._build is build:
+                self._build = None
+
+    async def _make(self) -> FeedSnapshot:
+        builder = SnapshotBuilder(self._feed.end_offset, self._image_records())
+        while (snapshot := builder.work(SNAPSHOT_RECORDS_PER_TURN)) is None:
+            await asyncio.sleep(0)
+        return snapshot
+
+
+class BrokerSession:
+    """One broker's session (the handler of its link)."""
+
+    def __init__(self, link: Link, sessions: "BrokerSessions") -> None:
+        self.link = link
+        self.broker_id = link.peer.node_id
+        self.incarnation = link.peer.directory_id
+        #: where the broker answers probes; 0 until its first heartbeat has told
+        self.heartbeat_port = 0
+        self.commands_in_flight = 0
+        self._sessions = sessions
+        self._offset: int | None = None
+        self._snapshot: asyncio.Task[None] | None = None
+        self._chunks: Iterator[FeedSnapshotChunk] | None = None
+
+    @property
+    def host(self) -> str:
+        """The broker's IP address; empty once the connection is gone."""
+        transport = self.link.transport
+        name = transport.get_extra_info("peername") if transport is not None else None
+        return name[0] if name else ""
+
+    def send(self, message: SessionMessage) -> None:
+        """Sends one message; a link that is gone swallows it."""
+        self.link.send(encode_session_message(message))
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        message = decode_session_message(payload)
+        match message:
+            case Subscribe():
+                self._stop_snapshot()
+                self._offset = message.metadata_offset
+                self.push()
+            case Unsubscribe():
+                self._stop_snapshot()
+                self._offset = None
+            case SessionHeartbeat():
+                self.heartbeat_port = message.heartbeat_port
+                self._sessions.events.heartbeat(self, message)
+            case SubmitCommand():
+                if self.commands_in_flight >= COMMANDS_IN_FLIGHT_MAX:
+                    link.close(f"more than {COMMANDS_IN_FLIGHT_MAX} commands without an answer", abort=True)
+                    return
+                self.commands_in_flight += 1
+                self._sessions.events.submitted(self, message)
+            case _:
+                link.close(f"a broker does not send {type(message).__name__}")
+
+    def reply(self, reply: CommandReply) -> None:
+        """Answers one submitted command."""
+        self.commands_in_flight -= 1
+        self.send(reply)
+
+    def link_writable(self, link: Link) -> None:
+        self.push()
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        self._stop_snapshot()
+        self._offset = None
+        self._sessions.ended(self, reason)
+
+    def push(self) -> None:
+        """Sends what the broker lacks, as far as the link takes it."""
+        feed = self._sessions.feed
+        while self._offset is not None and self.link.writable:
+            if self._chunks is not None:
+                chunk = next(self._chunks, None)
+                if chunk is not None:
+                    self.send(chunk)
+                    continue
+                self._chunks = None
+            if not feed.covers(self._offset):
+                self._ask_for_snapshot()
+                return
+            if self._offset >= feed.end_offset:
+                return
+            self._offset = self._sessions.send_records(self, self._offset)
+
+    def _ask_for_snapshot(self) -> None:
+        if self._snapshot is None:
+            self._snapshot = asyncio.create_task(self._take_snapshot(), name=f"snapshot for {self.broker_id}")
+
+    async def _take_snapshot(self) -> None:
+        snapshot = await self._sessions.snapshots.get()
+        self._snapshot = None
+        last = len(snapshot.chunks) - 1
+        self._offset = snapshot.end_offset
+        self._chunks = (
+            FeedSnapshotChunk(
+                end_offset=snapshot.end_offset, first=number == 0, last=number == last, records=list(records)
+            )
+            for number, records in enumerate(snapshot.chunks)
+        )
+        self.push()
+
+    def _stop_snapshot(self) -> None:
+        self._chunks = None
+        if self._snapshot is not None:
+            self._snapshot.cancel()
+            self._snapshot = None
+
+
+class BrokerSessions:
+    """All broker sessions of this node."""
+
+    def __init__(self, feed: MetadataFeed, snapshots: SnapshotSource, events: SessionEvents) -> None:
+        self.feed = feed
+        self.snapshots = snapshots
+        self.events = events
+        self._sessions: list[BrokerSession] = []
+        self._leader = LeaderChanged(term=0, leader_id=-1)
+        self._encoded: tuple[int, int, bytes] | None = None
+
+    def accept(self, link: Link) -> BrokerSession | None:
+        """A broker has proved itself on this link; None if it holds too many sessions already."""
+        broker_id = link.peer.node_id
+        of_broker = [session for session in self._sessions if session.broker_id == broker_id]
+        for session in of_broker:
+            if session.incarnation == link.peer.directory_id:
+                session.link.close("the broker opened another session", abort=True)
+        if len(of_broker) >= SESSIONS_PER_BROKER_MAX:
+            logger.warning("broker %d already has %d sessions: refused", broker_id, len(of_broker))
+            return None
+        session = BrokerSession(link, self)
+        self._sessions.append(session)
+        session.send(self._leader)
+        return session
+
+    def of(self, broker_id: int, incarnation: bytes) -> BrokerSession | None:
+        """The open session of this incarnation."""
+        for session in self._sessions:
+            if session.broker_id == broker_id and session.incarnation == incarnation:
+                return session
+        return None
+
+    def ended(self, session: BrokerSession, reason: str) -> None:
+        """Called by the session whose link is gone."""
+        self._sessions.remove(session)
+        logger.info("session of broker %d ended: %s", session.broker_id, reason)
+        self.events.session_ended(session, session.link.closed_by_peer)
+
+    def announce(self, term: int, leader_id: int) -> None:
+        """Tells every broker who leads (-1: nobody known); leadership of this node only once it is active."""
+        if (term, leader_id) != (self._leader.term, self._leader.leader_id):
+            self._leader = LeaderChanged(term=term, leader_id=leader_id)
+            for session in list(self._sessions):
+                session.send(self._leader)
+
+    def push(self) -> None:
+        """Something was applied."""
+        for session in list(self._sessions):
+            session.push()
+
+    def send_records(self, session: BrokerSession, offset: int) -> int:
+        """One push to one session; the offset it has then. Sessions at the same offset share the encoding."""
+        encoded = self._encoded
+        if encoded is not None and encoded[0] == offset and encoded[1] == self.feed.end_offset:
+            session.link.send(encoded[2])
+            return encoded[1]
+        piece = self.feed.read(
+            offset, session.broker_id, max_records=PUSH_RECORDS_MAX, max_bytes=PUSH_BYTES_MAX
+        )
+        payload = encode_session_message(
+            FeedRecords(
+                first_offset=offset, end_offset=piece.end_offset, term=self._leader.term, records=piece.records
+            )
+        )
+        if not piece.scoped:
+            self._encoded = (offset, piece.end_offset, payload)
+        session.link.send(payload)
+        return piece.end_offset
+
+    def close_all(self, reason: str) -> None:
+        """This node stops."""
+        for session in list(self._sessions):
+            session.link.close(reason)

@@ -1,0 +1,85 @@
+"""The second half of the fast fence: is the process behind a broker's heartbeat port really gone?
+
+A session that the peer ended is only a hint: a broker may have dropped its connection and live. So its UDP
+port is asked. Proof of death is a refusal (ECONNREFUSED on a connected socket: the port is closed, so the
+process that held it is gone) or an authentic answer of another incarnation. Silence, a timeout and every
+local error prove nothing.
+"""
+
+import asyncio
+import os
+import socket
+from enum import Enum
+
+from ..protocol.liveness_datagrams import NONCE_SIZE, DatagramSeal, InvalidDatagram, Probe, ProbeAnswer
+
+#: When to ask, in seconds from the start: a dying process closes its sockets in any order, within milliseconds.
+ASK_AT_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
+_LAST_WAIT_S = 0.64
+
+
+class ProbeResult(Enum):
+    """What asking has proved."""
+
+    GONE = "the port is refused or belongs to another incarnation"
+    ALIVE = "the same incarnation answered"
+    UNKNOWN = "nobody answered"
+
+
+async def probe(seal: DatagramSeal, host: str, port: int, incarnation: bytes) -> ProbeResult:
+    """Asks the heartbeat port of a broker, an IP address and a port, who is there, for about a second."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        asking = socket.socket(family, socket.SOCK_DGRAM)
+    except OSError:
+        return ProbeResult.UNKNOWN
+    with asking:
+        asking.setblocking(False)
+        try:
+            asking.connect((host, port))
+        except OSError:
+            return ProbeResult.UNKNOWN
+        return await _ask(asking, seal, incarnation)
+
+
+async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) -> ProbeResult:
+    loop = asyncio.get_running_loop()
+    nonce = os.urandom(NONCE_SIZE)
+    question = seal.encode(Probe(nonce))
+    readable = asyncio.Event()
+    loop.add_reader(asking.fileno(), readable.set)
+    try:
+        start = loop.time()
+        for ask_next in (*ASK_AT_S[1:], ASK_AT_S[-1] + _LAST_WAIT_S):
+            try:
+                asking.send(question)
+            except ConnectionRefusedError:
+                return ProbeResult.GONE
+            except OSError:
+                return ProbeResult.UNKNOWN
+            while (wait := start + ask_next - loop.time()) > 0:
+                try:
+                    await asyncio.wait_for(readable.wait(), wait)
+                except TimeoutError:
+                    break
+                readable.clear()
+                result = _read(asking, seal, nonce, incarnation)
+                if result is not None:
+                    return result
+        return ProbeResult.UNKNOWN
+    finally:
+        loop.remove_reader(asking.fileno())
+
+
+def _read(
+    asking: socket.socket, seal: DatagramSeal, nonce: bytes, incarnation: bytes
+) -> ProbeResult | None:
+    try:
+        answer = seal.decode(asking.recv(512))
+    except ConnectionRefusedError:
+        return ProbeResult.GONE
+    except (OSError, InvalidDatagram):
+        return None
+    if not isinstance(answer, ProbeAnswer) or answer.nonce != nonce:
+        return None
+    return ProbeResult.ALIVE if answer.incarnation == incarnation else ProbeResult.GONE

@@ -1,0 +1,161 @@
+"""What a quorum node offers on its one port: TCP for Raft peers and brokers, UDP for heartbeats.
+
+Nobody gets further than the handshake without the cluster secret: until then a connection costs a few hundred bytes
+and ends after three seconds, and only so many are open at a time.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+import asyncio_dgram
+from asyncio_dgram.aio import DatagramServer
+
+from ..protocol.handshake import Identity, Role
+from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
+from .link import Link, LinkHandler, LinkLimits, server_link
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_MAX = 256
+_BACKLOG = 512
+
+
+class AddressInUse(Exception):
+    """The node's port is taken, or its address is not one of this machine."""
+
+
+class QuorumServer:
+    """Accepts connections and hands each, once authenticated, to the handler of its role."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        secret: bytes,
+        identity: Identity,
+        handlers: dict[Role, Callable[[Link], LinkHandler | None]],
+        on_heartbeat: Callable[[DatagramHeartbeat], None],
+        *,
+        limits: LinkLimits = LinkLimits(),
+        strangers_max: int = STRANGERS_MAX,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._secret = secret
+        self._identity = identity
+        self._handlers = handlers
+        self._on_heartbeat = on_heartbeat
+        self._limits = limits
+        self._strangers_max = strangers_max
+        self._strangers: set[Link] = set()
+        self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._datagrams: DatagramServer | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port, TCP and UDP."""
+        return self._port
+
+    @property
+    def strangers(self) -> int:
+        """Connections that have not proved themselves yet."""
+        return len(self._strangers)
+
+    async def start(self) -> None:
+        """Listens. Raises AddressInUse."""
+        loop = asyncio.get_running_loop()
+        listening = _listen(self._host, self._port)
+        self._port = listening.getsockname()[1]
+        try:
+            self._datagrams = await asyncio_dgram.bind((self._host, self._port))
+        except OSError as error:
+            listening.close()
+            raise _address_error("UDP", self._host, self._port, error) from None
+        self._server = await loop.create_server(self._accept, sock=listening, backlog=_BACKLOG)
+        self._reader = asyncio.create_task(self._read_datagrams(self._datagrams), name="heartbeats")
+
+    async def stop(self) -> None:
+        """Stops listening and closes every connection."""
+        if self._server is not None:
+            self._server.close()
+        if self._reader is not None:
+            self._reader.cancel()
+        if self._datagrams is not None:
+            self._datagrams.close()
+        links = [*self._strangers, *self._links]
+        for link in links:
+            link.close("this quorum node is stopping", abort=True)
+        if links:
+            await asyncio.wait([link.closed for link in links], timeout=1.0)
+
+    def _accept(self) -> asyncio.Protocol:
+        if len(self._strangers) >= self._strangers_max:
+            return _Refusal()
+        link = server_link(self._secret, self._identity, self._welcome, self._limits)
+        self._strangers.add(link)
+        link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
+        return link
+
+    def _forget(self, link: Link, reason: str) -> None:
+        if link in self._strangers:
+            self._strangers.discard(link)
+            logger.info("a connection did not prove itself: %s", reason)
+        self._links.discard(link)
+
+    def _welcome(self, link: Link) -> LinkHandler | None:
+        self._strangers.discard(link)
+        self._links.add(link)
+        return self._handlers[link.peer.role](link)
+
+    async def _read_datagrams(self, datagrams: DatagramServer) -> None:
+        seal = DatagramSeal(self._secret, self._identity.cluster_id)
+        while True:
+            try:
+                data, _ = await datagrams.recv()
+            except asyncio_dgram.TransportClosed:
+                return
+            except OSError as error:
+                logger.info("the heartbeat port reports: %s", error)
+                continue
+            try:
+                datagram = seal.decode(data)
+            except InvalidDatagram:
+                continue
+            if isinstance(datagram, DatagramHeartbeat):
+                self._on_heartbeat(datagram)
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes a connection at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise _address_error("TCP", host, port, error) from None
+    return listening
+
+
+def _address_error(protocol: str, host: str, port: int, error: OSError) -> AddressInUse:
+    if error.errno == errno.EADDRINUSE:
+        why = f"another process holds {protocol} port {port}"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        why = f"{host} is not an address of this machine"
+    else:
+        why = error.strerror or str(error)
+    return AddressInUse(f"listeners: cannot listen on {host}:{port}: {why}")

@@ -1,0 +1,160 @@
+"""What a broker and a quorum node say to each other over their authenticated channel.
+
+A payload is `u8 type | message`, the message at version 0; fields may be added with tags. Commands, their
+results and metadata records travel as bytes, in the encodings of `quorum_commands` and `metadata_records`.
+"""
+
+from enum import IntEnum
+
+from ..codec import MalformedMessage, decode, encode_into
+from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, uuid
+
+
+class CommandStatus(IntEnum):
+    """What became of a submitted command."""
+
+    #: applied, now or earlier; `result` says how
+    APPLIED = 0
+    #: not proposed: this node is not the active Raft leader
+    NOT_LEADER = 1
+    #: proposed, and leadership was lost before the outcome was known: ask again under the same sequence
+    UNKNOWN = 2
+    #: not applied: a command with a lower sequence is missing
+    OUT_OF_ORDER = 3
+    #: refused for ever: the session's broker epoch is not the registered one
+    STALE_SESSION = 4
+    #: refused for ever: it does not parse, or speaks for another broker
+    INVALID = 5
+
+
+@data()
+class Subscribe(Message):
+    """Broker: push me all records from here on, and a snapshot first if the ring does not reach back that
+    far.
+    """
+
+    metadata_offset: int = int64(about="Where the broker's image stands.")
+
+
+@data()
+class Unsubscribe(Message):
+    """Broker: push nothing more; I follow another node."""
+
+
+@data()
+class FeedSnapshotChunk(Message):
+    """Quorum: a part of the records that rebuild the image as it was at the end offset."""
+
+    end_offset: int = int64(about="Metadata offset of the image that all chunks together make.")
+    first: bool = boolean(about="Whether the snapshot begins with this chunk.")
+    last: bool = boolean(about="Whether it is complete with this chunk.")
+    records: list[bytes] = array(bytes_, about="Encoded metadata records.")
+
+
+@data()
+class FeedRecords(Message):
+    """Quorum: what follows the first offset. Records for other brokers are left out and still counted."""
+
+    first_offset: int = int64(about="Where the broker's image has to stand.")
+    end_offset: int = int64(about="Where it stands afterwards.")
+    term: int = int64(about="Raft term of the leader as this node knows it.")
+    records: list[bytes] = array(bytes_, about="Encoded metadata records.")
+
+
+@data()
+class LeaderChanged(Message):
+    """Quorum: who leads. A node names itself only once it is active, that is, may take commands."""
+
+    term: int = int64(about="Raft term.")
+    leader_id: int = int32(default=-1, about="Node id, or -1 while unknown.")
+
+
+@data()
+class SubmitCommand(Message):
+    """Broker: put this command into the log."""
+
+    sequence: int = int64(about="Rises by one per command of a session; 0 for one outside of any session.")
+    acknowledged_sequence: int = int64(about="The results up to here have arrived and need not be kept.")
+    command: bytes = bytes_(about="The encoded command.")
+
+
+@data()
+class CommandReply(Message):
+    """Quorum: what became of a command."""
+
+    sequence: int = int64(about="As submitted.")
+    status: int = int8(about="A CommandStatus.")
+    leader_id: int = int32(default=-1, about="Who leads, if known.")
+    metadata_offset: int = int64(default=-1, about="The image has the command's effects at this offset.")
+    result: bytes = bytes_(about="The command's encoded result, if applied.")
+
+
+@data()
+class PartitionProgress(Message):
+    """How far the broker's log of one partition reaches."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="Leader epoch of the last batch.")
+    log_end_offset: int = int64(about="Next offset to be written.")
+
+
+@data()
+class SessionHeartbeat(Message):
+    """Broker: a sign of life, over TCP."""
+
+    broker_epoch: int = int64(default=-1, about="-1 before registration.")
+    metadata_offset: int = int64(about="Where the broker's image stands.")
+    loop_age_ms: int = int32(about="How long ago the event loop last turned.")
+    heartbeat_port: int = int32(about="UDP port that answers probes.")
+    wants_unfence: bool = boolean(about="The broker is ready to serve.")
+    wants_shutdown: bool = boolean(about="The broker waits for its leaderships to be moved.")
+    progress: list[PartitionProgress] = array(
+        PartitionProgress, about="Logs that grew since the last heartbeat; sent to the leader only."
+    )
+
+
+@data()
+class ShutdownAllowed(Message):
+    """Quorum: the broker leads nothing any more, and the other brokers know it."""
+
+
+SessionMessage = (
+    Subscribe
+    | Unsubscribe
+    | FeedSnapshotChunk
+    | FeedRecords
+    | LeaderChanged
+    | SubmitCommand
+    | CommandReply
+    | SessionHeartbeat
+    | ShutdownAllowed
+)
+
+_TYPES: dict[int, type[SessionMessage]] = {
+    1: Subscribe,
+    2: Unsubscribe,
+    3: FeedSnapshotChunk,
+    4: FeedRecords,
+    5: LeaderChanged,
+    6: SubmitCommand,
+    7: CommandReply,
+    8: SessionHeartbeat,
+    9: ShutdownAllowed,
+}
+_NUMBERS = {cls: number for number, cls in _TYPES.items()}
+
+
+def encode_session_message(message: SessionMessage) -> bytes:
+    """One payload for the channel."""
+    out = bytearray((_NUMBERS[type(message)],))
+    encode_into(message, 0, out)
+    return bytes(out)
+
+
+def decode_session_message(payload: bytes) -> SessionMessage:
+    """Raises MalformedMessage for anything that is not one whole session message."""
+    cls = _TYPES.get(payload[0]) if payload else None
+    if cls is None:
+        raise MalformedMessage(f"unknown session message type {payload[:1].hex() or 'of an empty payload'}")
+    return decode(cls, payload, 0, 1)

@@ -1,0 +1,211 @@
+"""The quorum node's port against strangers: garbage, silence, huge lengths, wrong secrets, floods."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from ottla.metadata_quorum.link import Link, LinkLimits, dial
+from ottla.metadata_quorum.server import AddressInUse, QuorumServer
+from ottla.protocol.handshake import Identity, Role
+from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, Probe
+
+SECRET = b"s" * 32
+SERVER = Identity(101, b"d" * 16, "cluster")
+CLIENT = Identity(1, b"i" * 16, "cluster")
+
+
+class Recorder:
+    """A handler that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.reasons: list[str] = []
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        self.payloads.append(payload)
+
+    def link_writable(self, link: Link) -> None:
+        return None
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class Node:
+    """A listening server with recorders behind it."""
+
+    def __init__(self, timeout_ms: int = 3000, strangers_max: int = 256) -> None:
+        self.brokers, self.peers = Recorder(), Recorder()
+        self.heartbeats: list[DatagramHeartbeat] = []
+        self.server = QuorumServer(
+            "127.0.0.1",
+            0,
+            SECRET,
+            SERVER,
+            {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
+            self.heartbeats.append,
+            limits=LinkLimits(handshake_timeout_ms=timeout_ms),
+            strangers_max=strangers_max,
+        )
+
+    async def __aenter__(self) -> "Node":
+        await self.server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.stop()
+
+    async def dial(self, role: Role, handler: Recorder, secret: bytes = SECRET) -> Link:
+        return await dial(
+            "127.0.0.1", self.server.port, secret=secret, identity=CLIENT, role=role, choose_handler=lambda _: handler
+        )
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_each_role_reaches_its_handler() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            broker = await node.dial(Role.BROKER, Recorder())
+            peer = await node.dial(Role.RAFT, Recorder())
+            broker.send(b"from a broker")
+            peer.send(b"from a peer")
+            await until(lambda: bool(node.brokers.payloads and node.peers.payloads))
+            assert node.brokers.payloads == [b"from a broker"]
+            assert node.peers.payloads == [b"from a peer"]
+            assert node.server.strangers == 0
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" * 50,
+        b"\x80\x04\x95" + b"cos\nsystem\n" * 100,
+        b"\xff" * 2000,
+        struct.pack(">H", 65535),
+        struct.pack(">H", 40) + bytes(40),
+    ],
+    ids=["http", "pickle", "ones", "huge length", "zeros"],
+)
+def test_garbage_ends_the_connection_and_nothing_else(opening: bytes) -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+            writer.write(opening)
+            async with asyncio.timeout(2):
+                try:
+                    assert len(await reader.read()) < 512
+                except ConnectionResetError:
+                    pass
+            writer.close()
+            await until(lambda: node.server.strangers == 0)
+            assert (await node.dial(Role.BROKER, Recorder())).ready
+            assert node.brokers.payloads == []
+
+    uvloop.run(scenario())
+
+
+def test_half_open_connections_end_by_themselves() -> None:
+    async def scenario() -> None:
+        async with Node(timeout_ms=200) as node:
+            silent = [socket.create_connection(("127.0.0.1", node.server.port)) for _ in range(20)]
+            await until(lambda: node.server.strangers == 20)
+            await until(lambda: node.server.strangers == 0)
+            for connection in silent:
+                connection.close()
+
+    uvloop.run(scenario())
+
+
+def test_a_flood_of_strangers_is_bounded() -> None:
+    async def scenario() -> None:
+        async with Node(strangers_max=10) as node:
+            flood = [socket.create_connection(("127.0.0.1", node.server.port)) for _ in range(100)]
+            refused = flood[-1]
+            refused.setblocking(False)
+            async with asyncio.timeout(5):
+                try:
+                    assert await asyncio.get_running_loop().sock_recv(refused, 100) == b""
+                except ConnectionResetError:
+                    pass
+            assert node.server.strangers <= 10
+            for connection in flood:
+                connection.close()
+            await until(lambda: node.server.strangers == 0)
+            assert (await node.dial(Role.BROKER, Recorder())).ready
+
+    uvloop.run(scenario())
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            with pytest.raises(OSError, match="127.0.0.1"):
+                await node.dial(Role.BROKER, Recorder(), secret=b"t" * 32)
+            await until(lambda: node.server.strangers == 0)
+
+    uvloop.run(scenario())
+
+
+def test_the_end_of_a_session_tells_who_ended_it() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            ends: list[Link] = []
+            node.server._handlers[Role.BROKER] = lambda link: (ends.append(link), node.brokers)[1]
+            for abort in (False, True):
+                client = await node.dial(Role.BROKER, Recorder())
+                client.close("bye", abort=abort)
+                await until(lambda: len(node.brokers.reasons) == len(ends))
+                assert ends[-1].closed_by_peer
+            await node.dial(Role.BROKER, Recorder())
+            ends[-1].close("our own decision", abort=True)
+            await until(lambda: len(node.brokers.reasons) == 3)
+            assert not ends[-1].closed_by_peer
+
+    uvloop.run(scenario())
+
+
+def test_only_authentic_heartbeats_arrive() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            address = ("127.0.0.1", node.server.port)
+            seal = DatagramSeal(SECRET, "cluster")
+            beat = DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+                for data in (
+                    b"",
+                    b"x" * 1400,
+                    DatagramSeal(b"t" * 32, "cluster").encode(beat),
+                    seal.encode(Probe(bytes(16))),
+                    seal.encode(beat),
+                ):
+                    sending.sendto(data, address)
+            await until(lambda: bool(node.heartbeats))
+            assert node.heartbeats == [beat]
+
+    uvloop.run(scenario())
+
+
+def test_a_port_in_use_is_said_clearly() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            second = Node()
+            second.server._port = node.server.port
+            with pytest.raises(AddressInUse, match=f"another process holds TCP port {node.server.port}"):
+                await second.server.start()
+        third = Node()
+        third.server._host = "192.0.2.1"
+        with pytest.raises(AddressInUse, match="not an address of this machine"):
+            await third.server.start()
+
+    uvloop.run(scenario())

@@ -1,0 +1,81 @@
+"""A probe proves death by refusal or by another incarnation, and by nothing else."""
+
+import asyncio
+import socket
+
+import uvloop
+
+from ottla.dataplane.quorum.heartbeats import HeartbeatThread
+from ottla.metadata_quorum.probe import ProbeResult, probe
+from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
+
+SEAL = DatagramSeal(b"s" * 32, "cluster")
+A, B = b"a" * 16, b"b" * 16
+
+
+def heartbeats(addresses: list[tuple[str, int]] | None = None) -> HeartbeatThread:
+    return HeartbeatThread(SEAL, 1, A, "127.0.0.1", addresses or [], interval_ms=20)
+
+
+def test_a_living_broker_answers() -> None:
+    uvloop.run(_a_living_broker_answers())
+
+
+async def _a_living_broker_answers() -> None:
+    thread = heartbeats()
+    thread.start()
+    try:
+        assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.ALIVE
+        assert await probe(SEAL, "127.0.0.1", thread.port, B) is ProbeResult.GONE
+    finally:
+        thread.stop()
+
+
+def test_a_closed_port_is_proof_within_milliseconds() -> None:
+    uvloop.run(_a_closed_port_is_proof_within_milliseconds())
+
+
+async def _a_closed_port_is_proof_within_milliseconds() -> None:
+    thread = heartbeats()
+    thread.start()
+    thread.stop()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.GONE
+    assert loop.time() - start < 0.5
+
+
+def test_silence_and_strangers_prove_nothing() -> None:
+    uvloop.run(_silence_and_strangers_prove_nothing())
+
+
+async def _silence_and_strangers_prove_nothing() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        assert await probe(SEAL, *silent.getsockname(), A) is ProbeResult.UNKNOWN
+    stranger = HeartbeatThread(DatagramSeal(b"t" * 32, "cluster"), 1, B, "127.0.0.1", [], interval_ms=20)
+    stranger.start()
+    try:
+        assert await probe(SEAL, "127.0.0.1", stranger.port, A) is ProbeResult.UNKNOWN
+    finally:
+        stranger.stop()
+
+
+def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
+        node.bind(("127.0.0.1", 0))
+        node.settimeout(5)
+        thread = heartbeats([node.getsockname()])
+        thread.broker_epoch, thread.metadata_offset = 4, 9
+        thread.loop_turned_at -= 1.0
+        thread.start()
+        try:
+            first = SEAL.decode(node.recv(512))
+            second = SEAL.decode(node.recv(512))
+        finally:
+            thread.stop()
+    assert isinstance(first, DatagramHeartbeat)
+    assert isinstance(second, DatagramHeartbeat)
+    assert (first.broker_id, first.broker_epoch, first.incarnation, first.metadata_offset) == (1, 4, A, 9)
+    assert second.counter > first.counter
+    assert second.loop_age_ms >= first.loop_age_ms >= 1000
