@@ -63,9 +63,6 @@ class Surroundings(Protocol):
     def flush(self, partition: Partition) -> None:
         """Flush the log off the loop, then call `partition.flushed(offset)`."""
 
-    def progressed(self, partition: Partition) -> None:
-        """The log end moved; the next heartbeat tells the quorum."""
-
 
 class Partition:
     """A replica of one partition. Invariant: log start offset <= high watermark <= log end offset."""
@@ -303,7 +300,6 @@ class Partition:
             watcher.records_arrived()
         if moved:
             self._watermark_moved()
-        around.progressed(self)
         return result
 
     def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
@@ -397,7 +393,6 @@ class Partition:
         waits for the flush."""
         if records is not None and len(records):
             self.log.append_as_follower(records, self._around.wall_ms())
-            self._around.progressed(self)
             if self.settings.durable_before_acknowledged:
                 self._around.flush(self)
         log = self.log
@@ -422,7 +417,6 @@ class Partition:
         # epochs.
         log.leader_epochs.truncate_from_end(offset)
         offset = log.log_end_offset  # A cut within a batch cuts the whole batch.
-        self._around.progressed(self)
         self._flushed_offset = min(self._flushed_offset, offset)
         self._follower_watermark = min(self._follower_watermark, offset)
 
@@ -435,7 +429,6 @@ class Partition:
             return False
         log.truncate_fully_and_start_at(offset)
         self._follower_watermark = self._flushed_offset = offset
-        self._around.progressed(self)
         return True
 
 

@@ -100,7 +100,6 @@ class Replicas:
         self._own_broker_epoch = broker_epoch
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
-        self._progressed: set[Partition] = set()
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
@@ -168,9 +167,6 @@ class Replicas:
     def flush(self, partition: Partition) -> None:
         self._flusher.request(partition)
 
-    def progressed(self, partition: Partition) -> None:
-        self._progressed.add(partition)
-
     def broker_epoch_of(self, broker_id: int) -> int:
         broker = self.image.brokers.get(broker_id)
         return -1 if broker is None else broker.broker_epoch
@@ -197,22 +193,17 @@ class Replicas:
 
     # What the quorum hears
 
-    def take_progress(self) -> list[Progress]:
-        """Replicas whose log end moved since the last call."""
-        moved, self._progressed = self._progressed, set()
-        return [self._progress(partition) for partition in moved]
-
-    def all_progress(self) -> list[Progress]:
-        """Every replica: for a new Raft leader, who knows nothing yet."""
-        return [self._progress(partition) for partition in self._by_key.values()]
-
-    def _progress(self, partition: Partition) -> Progress:
-        return Progress(
-            partition.topic_id,
-            partition.index,
-            partition.log.leader_epochs.latest_epoch,
-            partition.log.log_end_offset,
-        )
+    def progress(self) -> list[Progress]:
+        """How far every replica's log reaches; the quorum's session tells what is new of it."""
+        return [
+            Progress(
+                partition.topic_id,
+                partition.index,
+                partition.log.leader_epochs.latest_epoch,
+                partition.log.log_end_offset,
+            )
+            for partition in self._by_key.values()
+        ]
 
     # The cluster image
 
@@ -305,7 +296,6 @@ class Replicas:
             self._logs.high_watermark(topic.name, index),
         )
         self._by_key[key] = self._by_name[topic.name, index] = partition
-        self._progressed.add(partition)
         return partition
 
     def _remove(self, partition: Partition) -> None:
@@ -327,7 +317,6 @@ class Replicas:
     def _forget(self, partition: Partition, error: ErrorCode) -> None:
         if self._by_name.get((partition.topic, partition.index)) is partition:
             del self._by_name[partition.topic, partition.index]
-        self._progressed.discard(partition)
         self._fetchers.forget(partition)
         led = partition.leader is not None
         partition.retire(error)

@@ -135,9 +135,6 @@ class Node:
     def flush(self, partition: Partition) -> None:
         self.flush_wanted = True
 
-    def progressed(self, partition: Partition) -> None:
-        pass
-
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
         return self.partition
 

@@ -1,0 +1,158 @@
+"""ListOffsets (1-10) and OffsetForLeaderEpoch (2-4), answered by leaders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ....protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from ...replication.leader import LeaderState
+from ...replication.partition import Partition
+from ...replication.replicas import Replicas
+from ..handler import Request, handles
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+_CONSUMER = -1
+_FIRST_WITH_EPOCHS = 4
+_FIRST_WITH_NOT_AVAILABLE = 5
+_FIRST_WITH_MAX_TIMESTAMP = 7
+_FIRST_WITH_EARLIEST_LOCAL = 8
+_FIRST_WITH_LATEST_TIERED = 9
+_FIRST_VERSION_WITH = {
+    MAX_TIMESTAMP: _FIRST_WITH_MAX_TIMESTAMP,
+    EARLIEST_LOCAL: _FIRST_WITH_EARLIEST_LOCAL,
+    LATEST_TIERED: _FIRST_WITH_LATEST_TIERED,
+}
+
+
+class _Found(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+_NOTHING = _Found(-1, -1, -1)
+
+
+class OffsetHandlers:
+    """Looks up offsets in the partitions this broker leads."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    @handles(ListOffsetsRequest, 1, 10)
+    def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on."""
+        asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
+        repeated = {name for name, times in Counter(asked).items() if times > 1}
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._list(
+                            topic.name,
+                            part,
+                            request.api_version,
+                            from_consumer=message.replica_id == _CONSUMER,
+                            repeated=(topic.name, part.partition_index) in repeated,
+                        )
+                        for part in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _list(
+        self, topic: str, part: ListOffsetsPartition, version: int, *, from_consumer: bool, repeated: bool
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+            if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} needs a later version"
+                )
+            partition = self._replicas.get(topic, part.partition_index)
+            leader = partition.leading(part.current_leader_epoch)
+            found = _look_up(partition, leader, part.timestamp, from_consumer=from_consumer)
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
+        answer = ListOffsetsPartitionResponse(
+            partition_index=part.partition_index, timestamp=found.timestamp, offset=found.offset
+        )
+        if version >= _FIRST_WITH_EPOCHS:
+            answer.leader_epoch = found.leader_epoch
+        return answer
+
+    @handles(OffsetForLeaderEpochRequest, 2, 4)
+    def offset_for_leader_epoch(
+        self, request: Request, message: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[self._end_of_epoch(topic.topic, part) for part in topic.partitions],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            partition = self._replicas.get(topic, part.partition)
+            partition.leading(part.current_leader_epoch)
+        except KafkaError as error:
+            return EpochEndOffset(partition=part.partition, error_code=error.code)
+        epoch, end_offset = partition.end_of_epoch(part.leader_epoch)
+        return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _look_up(partition: Partition, leader: LeaderState, timestamp: int, *, from_consumer: bool) -> _Found:
+    log = partition.log
+    end = leader.high_watermark if from_consumer else log.log_end_offset
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _Found(-1, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
+    if timestamp == LATEST_TIERED:
+        return _NOTHING
+    if timestamp == MAX_TIMESTAMP:
+        largest = log.max_timestamp_offset(end)
+        return _NOTHING if largest is None else _Found(*largest)
+    if timestamp < 0 and timestamp != LATEST:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+    if timestamp != LATEST:
+        found = log.offset_for_timestamp(timestamp, end)
+        if found is not None:
+            return _Found(*found)
+    if from_consumer and end < leader.epoch_start_offset:
+        # Committed under the leader before, and perhaps already seen: an answer now would go back in time.
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",
+        )
+    return _Found(-1, end, leader.leader_epoch) if timestamp == LATEST else _NOTHING

@@ -1,0 +1,80 @@
+"""InitProducerId (0-5) without a transactional id: producer ids for idempotent producers.
+
+Ids come from the quorum in blocks, each given to one broker, so that an id is never handed out twice.
+Transactions are not served yet: with a transactional id the answer is UNSUPPORTED_VERSION, which clients
+treat as final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ..handler import Request, handles
+
+NextBlock = Callable[[], Awaitable[tuple[int, int]]]
+"""Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
+
+_REFILL_BELOW = 0.1
+
+
+class ProducerIds:
+    """Hands out the ids of this broker's block; the next one is fetched before it is used up."""
+
+    def __init__(self, next_block: NextBlock) -> None:
+        self._next_block = next_block
+        self._next = self._end = 0
+        self._refill_below = 0
+        self._following: tuple[int, int] | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def take(self) -> int:
+        """A producer id that nobody else gets. KafkaError if the quorum does not answer."""
+        while self._next == self._end:
+            if self._following is not None:
+                first, count = self._following
+                self._following = None
+                self._next, self._end = first, first + count
+                self._refill_below = int(count * _REFILL_BELOW)
+            else:
+                await asyncio.shield(self._fetch())
+        producer_id = self._next
+        self._next += 1
+        if self._end - self._next < self._refill_below and self._following is None:
+            self._fetch()
+        return producer_id
+
+    def _fetch(self) -> asyncio.Task[None]:
+        if self._fetching is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._allocate())
+            self._fetching.add_done_callback(self._fetched)
+        return self._fetching
+
+    async def _allocate(self) -> None:
+        self._following = await self._next_block()
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not task.cancelled():
+            task.exception()  # Whoever waits for an id has it, too; a refill ahead of need is tried again.
+
+
+class ProducerHandlers:
+    """Gives producers their identity."""
+
+    def __init__(self, ids: ProducerIds) -> None:
+        self._ids = ids
+
+    @handles(InitProducerIdRequest, 0, 5)
+    async def init_producer_id(
+        self, request: Request, message: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        """A new producer id with epoch 0, whatever id the producer had (KIP-360 needs no more without
+        transactions)."""
+        if message.transactional_id is not None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+        if (message.producer_id < 0) != (message.producer_epoch < 0):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
+        return InitProducerIdResponse(producer_id=await self._ids.take(), producer_epoch=0)
