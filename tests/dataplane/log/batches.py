@@ -1,4 +1,4 @@
-"""Record batches for the tests of the log: a valid header around arbitrary bytes, since the log reads no record."""
+"""Record batches for tests of the log: a valid header around any bytes, since the log reads no record."""
 
 from __future__ import annotations
 

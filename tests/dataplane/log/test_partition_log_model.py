@@ -1,0 +1,219 @@
+"""PartitionLog against a plain list of batches, through appends, cuts, clean restarts and crashes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.protocol.record_batch import walk_batches
+from tests.dataplane.log.batches import make_batch
+
+CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, message_timestamp_after_max_ms=2**60)
+NOW = 1_000
+
+
+class LogAgainstAList(RuleBasedStateMachine):
+    """``batches`` is the truth: (first offset, next offset, leader epoch, max timestamp, bytes)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="ottla-log-"))
+        self.batches: list[tuple[int, int, int, int, bytes]] = []
+        self.epoch = 0
+        self.durable_recovery_point = 0
+        self.log_start = 0
+        self.log: PartitionLog
+
+    @initialize()
+    def start(self) -> None:
+        self._open(clean=False)
+
+    def teardown(self) -> None:
+        if hasattr(self, "log"):
+            self.log.close(clean=False)
+        shutil.rmtree(self.folder)
+
+    def _open(self, *, clean: bool) -> None:
+        self.log = PartitionLog.open(
+            self.folder / "t-0",
+            CONFIG,
+            clean_shutdown=clean,
+            recovery_point=self.durable_recovery_point,
+            log_start_offset=self.log_start,
+            now_ms=NOW,
+        )
+        self.log.before_recovery_point_falls = self._recovery_point_fell
+
+    def _recovery_point_fell(self, offset: int) -> None:
+        self.durable_recovery_point = offset
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][1] if self.batches else self.log.log_end_offset
+
+    # Growing
+
+    @rule(
+        count=st.integers(1, 5),
+        size=st.sampled_from([0, 1, 40, 300, 900]),
+        timestamp=st.integers(0, 500),
+        new_epoch=st.booleans(),
+    )
+    def append(self, count: int, size: int, timestamp: int, new_epoch: bool) -> None:
+        self.epoch += new_epoch
+        data = make_batch(count, bytes([count]) * size, timestamp=timestamp)
+        end = self.end
+        result = self.log.append_as_leader(memoryview(data), self.epoch, NOW)
+        assert (result.first_offset, result.last_offset, result.size) == (end, end + count - 1, len(data))
+        assert not result.duplicate
+        self.batches.append((end, end + count, self.epoch, timestamp, bytes(data)))
+
+    @rule(counts=st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    def append_replicated(self, counts: list[int]) -> None:
+        offset, chunk = self.end, bytearray()
+        for count in counts:
+            batch = make_batch(count, b"r" * 30, base_offset=offset, leader_epoch=self.epoch, timestamp=250)
+            self.batches.append((offset, offset + count, self.epoch, 250, bytes(batch)))
+            offset += count
+            chunk += batch
+        result = self.log.append_as_follower(memoryview(chunk), NOW)
+        assert result.last_offset == offset - 1
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(NOW)
+
+    # Cutting
+
+    @precondition(lambda self: self.batches)
+    @rule(fraction=st.floats(0, 1))
+    def truncate(self, fraction: float) -> None:
+        first = self.batches[0][0]
+        offset = first + int((self.end - first) * fraction)
+        self.log.truncate_to(offset)
+        self.batches = [batch for batch in self.batches if batch[1] <= offset]
+        if not self.batches:
+            assert self.log.log_end_offset == first
+        self.log_start = min(self.log_start, self.log.log_end_offset)
+
+    @rule(ahead=st.integers(0, 50))
+    def start_anew(self, ahead: int) -> None:
+        offset = self.end + ahead
+        self.log.truncate_fully_and_start_at(offset)
+        self.batches, self.log_start = [], offset
+        self.durable_recovery_point = min(self.durable_recovery_point, offset)
+
+    @precondition(lambda self: self.batches)
+    @rule(fraction=st.floats(0, 1))
+    def retain(self, fraction: float) -> None:
+        offset = self.log_start + int((self.end - self.log_start) * fraction)
+        self.log.advance_log_start_offset(offset)
+        self.log_start = offset
+        kept = self.log.segments[0].base_offset
+        self.batches = [batch for batch in self.batches if batch[0] >= kept]
+        while self.log.doomed:
+            self.log.doomed.pop().unlink()
+
+    # Flushing and restarting
+
+    @rule()
+    def flush(self) -> None:
+        assert self.log.flush() == self.end
+        self.durable_recovery_point = self.end
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        self.log.close(clean=True)
+        self.durable_recovery_point = self.end
+        self._open(clean=True)
+
+    @rule(seed=st.integers(0, 2**32), garbage=st.booleans(), lose=st.booleans())
+    def crash(self, seed: int, garbage: bool, lose: bool) -> None:
+        """Lose or spoil bytes of the last segment that had not been flushed."""
+        chance = random.Random(seed)
+        path = self.log.segments[-1].path
+        base = self.log.segments[-1].base_offset
+        self.log.close(clean=False)
+        mine = [batch for batch in self.batches if batch[0] >= base]
+        flushed = sum(len(data) for _, after, _, _, data in mine if after <= self.durable_recovery_point)
+        size = sum(len(data) for _, _, _, _, data in mine)
+        kept = chance.randint(flushed, size) if lose else size
+        with path.open("r+b") as file:
+            file.truncate(kept)
+            if garbage:
+                file.seek(kept)
+                file.write(chance.randbytes(chance.randint(1, 400)))
+        whole = 0
+        for _, _, _, _, data in mine:
+            if whole + len(data) > kept:
+                break
+            whole += len(data)
+        lost = 0
+        while whole + lost < size:
+            lost += len(self.batches.pop()[4])
+        self._open(clean=False)
+
+    # What must hold
+
+    @invariant()
+    def ends_agree(self) -> None:
+        if hasattr(self, "log"):
+            assert self.log.log_end_offset == self.end
+            assert self.log.recovery_point <= self.end
+            for first, _, epoch, _, _ in self.batches:
+                if first >= self.log.log_start_offset:
+                    assert self.log.leader_epochs.epoch_at(first) == epoch
+
+    @rule(fraction=st.floats(0, 1), upto=st.floats(0, 1), max_bytes=st.integers(0, 2500), one=st.booleans())
+    def read(self, fraction: float, upto: float, max_bytes: int, one: bool) -> None:
+        start, end = self.log.log_start_offset, self.end
+        offset, limit = start + int((end - start) * fraction), start + int((end - start) * upto)
+        piece = self.log.read(offset, max_bytes, limit, at_least_one=one)
+        data = piece.read()
+        piece.release()
+        wanted = [b for b in self.batches if b[1] > offset and b[1] <= limit]
+        assert b"".join(b[4] for b in wanted).startswith(data)
+        walked = list(walk_batches(data))
+        if walked:
+            assert piece.first_offset == walked[0][1].base_offset
+            assert len(data) <= max_bytes or (one and len(walked) == 1)
+        elif wanted and wanted[0][0] <= offset:
+            assert len(wanted[0][4]) > max_bytes
+            assert not one
+
+    @rule()
+    def read_everything(self) -> None:
+        offset, found = self.log.log_start_offset, b""
+        while offset < self.end:
+            piece = self.log.read(offset, 1, self.end, at_least_one=True)
+            data = piece.read()
+            piece.release()
+            found += data
+            offset = [header.next_offset for _, header in walk_batches(data)][-1]
+        assert found == b"".join(b[4] for b in self.batches if b[1] > self.log.log_start_offset)
+
+    @rule(timestamp=st.integers(0, 600))
+    def look_up_time(self, timestamp: int) -> None:
+        start = self.log.log_start_offset
+        late = [b for b in self.batches if b[3] >= timestamp and b[0] >= start]
+        straddles = any(b[0] < start < b[1] for b in self.batches)
+        found = self.log.offset_for_timestamp(timestamp, self.end)
+        if not straddles:
+            expected = (late[0][3], late[0][0], late[0][2]) if late else None
+            assert found == expected
+            largest = self.log.max_timestamp_offset()
+            visible = [b for b in self.batches if b[0] >= start]
+            if visible:
+                best = max(visible, key=lambda b: (b[3], -b[0]))
+                assert largest == (best[3], best[0], best[2])
+
+
+TestLogAgainstAList = LogAgainstAList.TestCase
+TestLogAgainstAList.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)

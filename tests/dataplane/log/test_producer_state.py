@@ -1,0 +1,127 @@
+"""Idempotent producers: the window against a model that keeps everything ever accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.dataplane.log import ProducerStates
+from ottla.dataplane.log.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import BatchHeader, parse_header
+from tests.dataplane.log.batches import make_batch
+
+_WRAP = 2**31
+
+
+def _header(producer: tuple[int, int, int], count: int) -> BatchHeader:
+    return parse_header(make_batch(count, producer=producer))
+
+
+@dataclass
+class _Model:
+    """Every accepted batch of every producer as (epoch, first sequence, last sequence, first offset)."""
+
+    accepted: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+
+    def judge(self, producer_id: int, epoch: int, first: int, last: int) -> int | str:
+        history = self.accepted.get(producer_id, [])
+        if not history:
+            return "append"
+        newest_epoch = history[-1][0]
+        if epoch < newest_epoch:
+            return "INVALID_PRODUCER_EPOCH"
+        window = [batch for batch in history if batch[0] == newest_epoch][-5:]
+        if epoch == newest_epoch:
+            for _, known_first, known_last, offset in window:
+                if (known_first, known_last) == (first, last):
+                    return offset
+            expected = (history[-1][2] + 1) % _WRAP
+        else:
+            expected = 0
+        return "append" if first == expected else "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+_attempt = st.tuples(
+    st.integers(1, 2),  # producer id
+    st.integers(0, 1),  # epoch above the lowest
+    st.sampled_from(["next", "next", "next", "repeat", "gap", "zero"]),
+    st.integers(1, 3),  # records
+    st.integers(1, 7),  # how many batches back to repeat
+)
+
+
+@given(st.lists(_attempt, max_size=40), st.sampled_from([0, 5, _WRAP - 4]))
+def test_against_the_model(attempts: list[tuple[int, int, str, int, int]], start: int) -> None:
+    states, model, offset = ProducerStates(), _Model(), 0
+    for producer_id, epoch, kind, count, back in attempts:
+        history = model.accepted.setdefault(producer_id, [])
+        first = (history[-1][2] + 1) % _WRAP if history else start
+        if kind == "repeat" and len(history) >= back:
+            epoch, first, last, _ = history[-back]
+            count = (last - first) % _WRAP + 1
+        elif kind == "gap":
+            first = (first + 2) % _WRAP
+        elif kind == "zero":
+            first = 0
+        last = (first + count - 1) % _WRAP
+        verdict = model.judge(producer_id, epoch, first, last)
+        header = _header((producer_id, epoch, first), count)
+        if isinstance(verdict, int):
+            original = states.check(header)
+            assert original is not None
+            assert original.first_offset == verdict
+        elif verdict == "append":
+            assert states.check(header) is None
+            states.record(header, offset, now_ms=0)
+            history.append((epoch, first, last, offset))
+            offset += count
+        else:
+            with pytest.raises(KafkaError) as caught:
+                states.check(header)
+            assert caught.value.code is ErrorCode[verdict]
+
+
+def test_an_unknown_producer_may_start_anywhere() -> None:
+    assert ProducerStates().check(_header((9, 3, 77), 1)) is None
+
+
+def test_expiry_spares_the_active_and_the_transactional() -> None:
+    states = ProducerStates()
+    states.record(_header((1, 0, 0), 1), 0, now_ms=0)
+    states.record(_header((2, 0, 0), 1), 1, now_ms=900)
+    states.record(parse_header(make_batch(attributes=0x10, producer=(3, 0, 0))), 2, now_ms=0)
+    assert states.expire(1000, 1000) == 1
+    assert {entry.producer_id for entry in states.entries()} == {2, 3}
+
+
+def test_undoing_batches_gives_the_state_before() -> None:
+    states = ProducerStates()
+    for number in range(4):
+        states.record(_header((1, 0, number * 10), 10), number * 10, now_ms=0)
+    assert states.forget_from(20)
+    assert states.check(_header((1, 0, 20), 10)) is None
+    assert states.check(_header((1, 0, 10), 10)) is not None
+    assert not states.forget_from(0), "with the whole window cut off, only the log knows"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 9), st.integers(0, 2**31 - 1)), max_size=9))
+def test_snapshot_keeps_the_last_batch_and_notices_damage(producers: list[tuple[int, int, int]]) -> None:
+    states = ProducerStates()
+    for offset, producer in enumerate(producers):
+        states.record(_header(producer, 1), offset, now_ms=offset)
+    data = encode_snapshot(states)
+    loaded = decode_snapshot(data)
+    assert {
+        entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.last_seen_ms)
+        for entry in loaded.entries()
+    } == {
+        entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.last_seen_ms)
+        for entry in states.entries()
+    }
+    for damaged in (data[:-1], data[:-1] + bytes([data[-1] ^ 1]), b"", b"\0\2" + data[2:]):
+        with pytest.raises(ValueError, match=r"."):
+            decode_snapshot(damaged)
