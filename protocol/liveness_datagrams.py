@@ -1,9 +1,10 @@
-"""The UDP datagrams between brokers and quorum nodes: heartbeats, and probes that ask "which incarnation are you?".
+"""The UDP datagrams between brokers and quorum nodes: heartbeats, and probes that ask "which incarnation are
+you?".
 
-Every datagram is `magic | kind | fields | 16-byte tag`, of one fixed size per kind. The tag is keyed BLAKE2 over all
-that precedes it, with a key derived from the cluster secret and the cluster id, so neither a stranger nor another
-cluster can keep a broker alive or have it fenced. A heartbeat replayed later is recognised by its counter, a probe
-answer by the nonce it repeats.
+Every datagram is `magic | kind | fields | 16-byte tag`, of one fixed size per kind. The tag is keyed BLAKE2
+over all that precedes it, with a key derived from the cluster secret and the cluster id, so neither a
+stranger nor another cluster can keep a broker alive or have it fenced. A heartbeat replayed later is
+recognised by its counter, a probe answer by the nonce it repeats.
 """
 
 import struct

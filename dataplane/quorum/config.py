@@ -1,0 +1,40 @@
+"""What a quorum session needs to know about its broker and the quorum."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address under which clients or other brokers reach this broker."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSessionConfig:
+    """The broker's identity, the quorum's addresses and the timing of heartbeats."""
+
+    broker_id: int
+    cluster_id: str
+    secret: bytes
+    #: every quorum node: id -> (host, port)
+    voters: Mapping[int, tuple[str, int]]
+    #: 16 bytes, drawn anew by every process
+    incarnation: bytes
+    listeners: tuple[Listener, ...]
+    #: from the clean-shutdown file; -1 if the last stop was not a clean one
+    previous_broker_epoch: int = -1
+    rack: str | None = None
+    log_dirs: tuple[bytes, ...] = ()
+    #: the local address of the UDP socket that sends heartbeats and answers probes
+    heartbeat_host: str = "0.0.0.0"
+    heartbeat_interval_ms: int = 500
+    session_timeout_ms: int = 3000
+    reconnect_ms: tuple[int, int] = (100, 200)
+    connect_timeout_ms: int = 2000
+    #: how long a command may take before its caller is told REQUEST_TIMED_OUT
+    command_timeout_ms: int = 15_000

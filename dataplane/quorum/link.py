@@ -1,0 +1,204 @@
+"""The broker's connection to one quorum node: dials, proves itself, exchanges frames, dials again.
+
+It never gives up: a quorum node may start after the broker, or come back at any time.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from ...protocol.frames import Channel, FrameError
+from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from .config import QuorumSessionConfig
+
+logger = logging.getLogger(__name__)
+
+_SEND_BUFFER_BYTES_MAX = 64 << 20
+
+
+class LinkUser(Protocol):
+    """Who the links report to, on the event loop."""
+
+    def link_opened(self, link: "QuorumLink") -> None:
+        """Both ends have proved themselves."""
+
+    def payload_received(self, link: "QuorumLink", payload: bytes) -> None:
+        """One frame arrived. An exception cuts the link."""
+
+    def link_lost(self, link: "QuorumLink") -> None:
+        """An open link is gone; another attempt follows by itself."""
+
+
+class QuorumLink:
+    """One quorum node, connected or not."""
+
+    def __init__(self, config: QuorumSessionConfig, node_id: int, user: LinkUser) -> None:
+        self.node_id = node_id
+        self._config = config
+        self._user = user
+        self._connection: _Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._last_problem = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether payloads can be sent now."""
+        return self._connection is not None
+
+    @property
+    def local_host(self) -> str | None:
+        """The local address that this node is reached from, while open."""
+        return None if self._connection is None else self._connection.local_host
+
+    def start(self) -> None:
+        """Dials now and, whenever the connection is lost, again."""
+        self._task = asyncio.create_task(self._stay_connected(), name=f"link to quorum node {self.node_id}")
+
+    async def stop(self) -> None:
+        """Closes the connection for good."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def send(self, payload: bytes) -> bool:
+        """False when there is no connection, or one that does not drain: it is cut then."""
+        return self._connection is not None and self._connection.send(payload)
+
+    def cut(self, reason: str) -> None:
+        """Drops the present connection."""
+        if self._connection is not None:
+            self._connection.cut(reason)
+
+    async def _stay_connected(self) -> None:
+        host, port = self._config.voters[self.node_id]
+        low, high = self._config.reconnect_ms
+        while True:
+            try:
+                await self._one_connection(host, port)
+            except (OSError, TimeoutError) as error:
+                self._note_problem(f"quorum node {self.node_id} at {host}:{port}: {error or 'no answer'}")
+            await asyncio.sleep(random.uniform(low, high) / 1000)
+
+    async def _one_connection(self, host: str, port: int) -> None:
+        """Raises OSError or TimeoutError when it does not come about; returns when it has ended."""
+        config = self._config
+        connection = _Connection(
+            ClientHandshake(
+                config.secret,
+                Identity(config.broker_id, config.incarnation, config.cluster_id),
+                Role.BROKER,
+                os.urandom(NONCE_BYTES),
+            ),
+            lambda payload: self._user.payload_received(self, payload),
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
+                await loop.create_connection(lambda: connection, host, port)
+                await connection.opened
+            if connection.peer_id != self.node_id:
+                raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")
+            self._connection = connection
+            self._last_problem = ""
+            connection.deliver_waiting(lambda: self._user.link_opened(self))
+            await connection.closed.wait()
+        finally:
+            connection.cut("closing")
+            if self._connection is not None:
+                self._connection = None
+                self._user.link_lost(self)
+
+    def _note_problem(self, problem: str) -> None:
+        """Said once, not at every attempt."""
+        if problem != self._last_problem:
+            self._last_problem = problem
+            logger.info("%s", problem)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, handshake: ClientHandshake, deliver: Callable[[bytes], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.closed = asyncio.Event()
+        self._handshake = handshake
+        self._deliver = deliver
+        self._channel: Channel | None = None
+        self._transport: asyncio.Transport | None = None
+        self._delivering = False
+        self._waiting: list[bytes] = []
+
+    @property
+    def peer_id(self) -> int:
+        return self._handshake.peer.node_id
+
+    @property
+    def local_host(self) -> str:
+        assert self._transport is not None
+        host: str = self._transport.get_extra_info("sockname")[0]
+        return host
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        if self._transport.is_closing():
+            return
+        try:
+            if self._channel is None:
+                self._transport.write(self._handshake.receive(data))
+                if not self._handshake.done:
+                    return
+                self._channel, data = self._handshake.channel, self._handshake.leftover
+                if not self.opened.done():
+                    self.opened.set_result(None)
+            payloads = self._channel.feed(data)
+        except (HandshakeError, FrameError) as error:
+            self.cut(str(error))
+            return
+        if self._delivering:
+            self._deliver_all(payloads)
+        else:
+            self._waiting += payloads
+
+    def deliver_waiting(self, announce: Callable[[], None]) -> None:
+        """From now on payloads are handed on, first those that came along with the handshake."""
+        self._delivering = True
+        announce()
+        waiting, self._waiting = self._waiting, []
+        self._deliver_all(waiting)
+
+    def _deliver_all(self, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            try:
+                self._deliver(payload)
+            except Exception as error:
+                logger.exception("a message from quorum node %d could not be handled", self.peer_id)
+                self.cut(f"{type(error).__name__}: {error}")
+                return
+
+    def send(self, payload: bytes) -> bool:
+        if self._transport is None or self._channel is None or self._transport.is_closing():
+            return False
+        if self._transport.get_write_buffer_size() > _SEND_BUFFER_BYTES_MAX:
+            self.cut(f"{_SEND_BUFFER_BYTES_MAX} bytes are waiting to be sent")
+            return False
+        self._transport.writelines(self._channel.seal(payload))
+        return True
+
+    def cut(self, reason: str) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ConnectionError(reason))
+            self.opened.exception()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ConnectionError(str(error or "it closed the connection")))
+            self.opened.exception()
+        self.closed.set()
