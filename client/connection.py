@@ -8,6 +8,7 @@ follows it on this connection would wait for the same stalled broker.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -247,7 +248,8 @@ async def connect(
     except TimeoutError:
         raise RequestTimedOut(f"{address} did not accept a connection in time") from None
     except OSError as error:
-        raise ConnectionLost(f"cannot connect to {address}: {error.strerror or error}") from None
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConnectionLost(f"cannot connect to {address}: {reason}") from None
     try:
         await _negotiate(connection, timeout_ms)
     except BaseException:

@@ -1,0 +1,229 @@
+"""Brokers inside the test's own loop that do what the protocol says, and misbehave when a script tells them
+to.
+
+They keep produced batches in lists and check producer ids, epochs and sequences as a real broker does, so
+that a client that loses order, repeats or skips is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ottla.protocol.codec import decode, encode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.headers import decode_request_header, response_header
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.record import decode_records
+from ottla.protocol.record_batch import BatchHeader, walk_batches
+from ottla.protocol.schema import Message, Request
+
+WINDOW = 5
+
+
+class Fault(Enum):
+    """What may happen to one produce request."""
+
+    NONE = auto()
+    DROP_BEFORE = auto()
+    """The connection breaks and nothing was appended."""
+    DROP_AFTER = auto()
+    """The batches are appended and the answer is lost."""
+    NOT_LEADER = auto()
+    MOVE_LEADER = auto()
+    """Refused, and from now on another broker leads every partition."""
+    TIMED_OUT_AFTER = auto()
+    """Appended; the answer says that replicas were too slow."""
+
+
+@dataclass
+class PartitionLog:
+    """One partition: its values in order, and what a broker remembers of producers."""
+
+    values: list[bytes] = field(default_factory=list)
+    leader: int = 0
+    leader_epoch: int = 0
+    producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = field(default_factory=dict)
+
+    def append(self, header: BatchHeader, values: list[bytes]) -> tuple[ErrorCode, int]:
+        """Append as a broker would; returns the error and the base offset."""
+        if header.producer_id >= 0:
+            epoch, window = self.producers.get(header.producer_id, (-1, []))
+            if header.producer_epoch < epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+            if header.producer_epoch > epoch:
+                if header.base_sequence != 0:
+                    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+                window = []
+            for first, last, offset in window:
+                if (first, last) == (header.base_sequence, header.last_sequence):
+                    return ErrorCode.NONE, offset
+            if window and header.base_sequence != window[-1][1] + 1:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            entry = (header.base_sequence, header.last_sequence, len(self.values))
+            self.producers[header.producer_id] = (header.producer_epoch, [*window, entry][-WINDOW:])
+        offset = len(self.values)
+        self.values += values
+        return ErrorCode.NONE, offset
+
+
+class FakeCluster:
+    """Some brokers on free ports. `fault` is asked before every produce request."""
+
+    def __init__(self, topic: str, partitions: int, fault: Callable[[], Fault]) -> None:
+        self.topic = topic
+        self.logs = [PartitionLog() for _ in range(partitions)]
+        self.fault = fault
+        self.produce_requests = 0
+        self.ports: list[int] = []
+        self._servers: list[asyncio.Server] = []
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._next_producer_id = 1000
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    async def start(self, brokers: int) -> None:
+        for broker in range(brokers):
+            server = await asyncio.start_server(self._serving(broker), "127.0.0.1", 0)
+            self._servers.append(server)
+            self.ports.append(server.sockets[0].getsockname()[1])
+        for index, log in enumerate(self.logs):
+            log.leader = index % brokers
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*(server.wait_closed() for server in self._servers))
+
+    def move_leaders(self) -> None:
+        for log in self.logs:
+            log.leader = (log.leader + 1) % len(self.ports)
+            log.leader_epoch += 1
+
+    def _serving(self, broker: int) -> Callable[..., object]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while True:
+                    size = struct.unpack(">i", await reader.readexactly(4))[0]
+                    frame = memoryview(await reader.readexactly(size))
+                    answer = self._answer(broker, frame)
+                    if answer is None:
+                        break
+                    writer.write(struct.pack(">i", len(answer)) + answer)
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+        return serve
+
+    def _answer(self, broker: int, frame: memoryview) -> bytes | None:
+        header, position = decode_request_header(frame)
+        served: dict[int, type[Request[Message]]] = {
+            request.api_key: request
+            for request in (ApiVersionsRequest, MetadataRequest, ProduceRequest, InitProducerIdRequest)
+        }
+        request = decode(served[header.api_key], frame, header.api_version, position)
+        response: Message | None
+        match request:
+            case ApiVersionsRequest():
+                response = ApiVersionsResponse(
+                    api_keys=[
+                        ApiVersion(api_key=key, min_version=one.min_version, max_version=one.max_version)
+                        for key, one in served.items()
+                    ]
+                )
+            case MetadataRequest():
+                response = self._metadata()
+            case InitProducerIdRequest():
+                self._next_producer_id += 1
+                response = InitProducerIdResponse(producer_id=self._next_producer_id, producer_epoch=0)
+            case ProduceRequest():
+                response = self._produce(broker, request)
+            case _:
+                raise AssertionError(header)
+        if response is None:
+            return None
+        return response_header(header.api_key, header.api_version, header.correlation_id) + encode(
+            response, header.api_version
+        )
+
+    def _metadata(self) -> MetadataResponse:
+        partitions = [
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=log.leader,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=[log.leader],
+            )
+            for index, log in enumerate(self.logs)
+        ]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
+                for number, port in enumerate(self.ports)
+            ],
+            cluster_id="fake",
+            controller_id=0,
+            topics=[MetadataResponseTopic(name=self.topic, topic_id=b"t" * 16, partitions=partitions)],
+        )
+
+    def _produce(self, broker: int, request: ProduceRequest) -> ProduceResponse | None:
+        self.produce_requests += 1
+        fault = self.fault()
+        if fault is Fault.DROP_BEFORE:
+            return None
+        if fault is Fault.MOVE_LEADER:
+            self.move_leaders()
+        answers = []
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                log = self.logs[data.index]
+                code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+                if log.leader == broker and fault is not Fault.NOT_LEADER:
+                    assert data.records is not None
+                    for position, header in walk_batches(data.records):
+                        batch = memoryview(data.records)[position:]
+                        code, offset = log.append(header, [one.value or b"" for one in decode_records(batch)])
+                    if fault is Fault.TIMED_OUT_AFTER and code == ErrorCode.NONE:
+                        code = ErrorCode.REQUEST_TIMED_OUT
+                answers.append(
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset)
+                )
+        if fault is Fault.DROP_AFTER:
+            return None
+        return ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=answers)])
+
+
+@asynccontextmanager
+async def fake_cluster(
+    *, brokers: int = 1, partitions: int = 1, fault: Callable[[], Fault] = lambda: Fault.NONE
+) -> AsyncIterator[FakeCluster]:
+    """Brokers that serve topic ``t`` until the block ends."""
+    cluster = FakeCluster("t", partitions, fault)
+    await cluster.start(brokers)
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
