@@ -161,8 +161,25 @@ class ClusterImage:
             if not settings:
                 del self.configs[key]
 
+    def copy(self) -> ClusterImage:
+        """An image that later records do not change."""
+        twin = ClusterImage()
+        twin.offset, twin.cluster_id, twin.next_producer_id = (
+            self.offset,
+            self.cluster_id,
+            self.next_producer_id,
+        )
+        twin.brokers = dict(self.brokers)
+        twin.topics = {n: TopicState(t.id, n, dict(t.partitions)) for n, t in self.topics.items()}
+        twin.topics_by_id = {t.id: t for t in twin.topics.values()}
+        twin.configs = {key: dict(settings) for key, settings in self.configs.items()}
+        return twin
+
     def records(self) -> Iterator[MetadataRecord]:
-        """Records from which an empty image becomes this one (but for the offset, which the caller sets)."""
+        """Records from which an empty image becomes this one as it is now (the caller sets the offset)."""
+        return self.copy()._records()
+
+    def _records(self) -> Iterator[MetadataRecord]:
         if self.cluster_id:
             yield ClusterRecord(cluster_id=self.cluster_id)
         for broker in self.brokers.values():
