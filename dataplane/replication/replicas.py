@@ -66,7 +66,7 @@ class Progress(NamedTuple):
     """How far a replica's log reaches: what an election of the member furthest along goes by."""
 
     topic_id: bytes
-    index: int
+    partition: int
     leader_epoch: int
     log_end_offset: int
 
@@ -221,25 +221,23 @@ class Replicas:
             for partition in self._by_key.values():
                 if partition.leader is not None:
                     partition.leader.brokers = image.brokers
+        for topic_id in delta.removed_topics:
+            for gone in [partition for key, partition in self._by_key.items() if key[0] == topic_id]:
+                self._remove(gone)
         follow: list[tuple[TopicState, int, PartitionState]] = []
-        gone: list[Partition] = []
         for topic_id, index in delta.partitions:
             topic = image.topics_by_id.get(topic_id)
             state = None if topic is None else topic.partitions.get(index)
             if topic is None or state is None or self.broker_id not in state.replicas:
-                partition = self._by_key.get((topic_id, index))
-                if partition is not None:
-                    gone.append(partition)
+                reassigned = self._by_key.get((topic_id, index))
+                if reassigned is not None:
+                    self._remove(reassigned)
             elif state.leader == self.broker_id:
                 self._lead(topic, index, state)
             else:
                 follow.append((topic, index, state))
         for topic, index, state in follow:
             self._follow(topic, index, state)
-        for topic_id in delta.removed_topics:
-            gone.extend(partition for key, partition in self._by_key.items() if key[0] == topic_id)
-        for partition in gone:
-            self._remove(partition)
         for broker_id in delta.brokers:
             self._broker_changed(broker_id)
         if delta.configs:

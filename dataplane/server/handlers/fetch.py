@@ -28,7 +28,7 @@ from ....protocol.messages.fetch import (
 )
 from ....protocol.record_batch import HEADER_SIZE, parse_header
 from ...log import LogSlice
-from ...replication.fetch_codec import fetch_of, response_of
+from ...replication.fetch_codec import fetch_of, response_of, to_send
 from ...replication.fetch_values import SessionAnswer
 from ...replication.follower import UNDEFINED_EPOCH, diverges
 from ...replication.partition import Partition
@@ -219,7 +219,7 @@ class FetchHandlers:
                 f"records compressed with zstd need Fetch version {_FIRST_WITH_ZSTD} or above",
             )
         found.size += records.size
-        data.records = records  # type: ignore[assignment]  # the codec sends slices from their files
+        data.records = to_send(records)
         return data
 
     def _failure(

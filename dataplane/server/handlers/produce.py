@@ -9,6 +9,7 @@ are not served yet.
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
@@ -193,7 +194,7 @@ class _Waiting:
         self._open = {id(answer): answer for _, _, answer in waiting}
         self._parked: Parked | None = handlers.expire_at(request, timeout_ms, self)
         for partition, end, answer in waiting:
-            partition.on_high_watermark(end, lambda error, answer=answer: self._settled(answer, error))
+            partition.on_high_watermark(end, partial(self._settled, answer))
 
     def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
         if self._answered:
