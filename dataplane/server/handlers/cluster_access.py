@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ....protocol.cluster_image import BrokerState, ClusterImage
+from ....protocol.messages.quorum_commands import Command
 from ....protocol.schema import Message
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -27,7 +28,7 @@ class Quorum(Protocol):
         """The cluster as this broker knows it; changed only between turns of the event loop."""
         ...
 
-    async def submit(self, command: Message, timeout_ms: int | None = None) -> Message:
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
         """Have a command applied exactly once and return its result, once the image contains its effects.
 
         Raises KafkaError, REQUEST_TIMED_OUT among them.

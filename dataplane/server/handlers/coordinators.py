@@ -18,7 +18,9 @@ _GROUP, _TRANSACTION = 0, 1
 
 def _error(message: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
     if message.coordinator_keys:
-        return FindCoordinatorResponse(coordinators=[_unknown(key, error) for key in message.coordinator_keys])
+        return FindCoordinatorResponse(
+            coordinators=[_unknown(key, error) for key in message.coordinator_keys]
+        )
     return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
 
 
@@ -62,7 +64,7 @@ class CoordinatorHandlers:
     def _find(self, group: str, listener: str) -> Endpoint | None:
         image = self._quorum.image
         topic = image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
+        if topic is None or not topic.partitions:
             return None
         partition = topic.partitions[partition_for(group, len(topic.partitions))]
         leader = image.brokers.get(partition.leader)

@@ -30,7 +30,7 @@ from .cluster_access import (
     endpoint,
     live_endpoints,
 )
-from .topic_creation import TopicCreator
+from .topic_creation import TopicCreator, is_valid_topic_name
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.quorum_commands import CreateTopics, NewTopic, NewTopicConfig
+from ....protocol.messages.quorum_commands import CreateTopics, CreateTopicsResult, NewTopic, NewTopicConfig
 from .cluster_access import OFFSETS_TOPIC, Quorum
 
 log = logging.getLogger(__name__)
+
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, but neither `.` nor `..`."""
+    return name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,7 @@ class TopicCreator:
         try:
             command = CreateTopics(topics=[self._topic(name)], seed=self._rng.getrandbits(63))
             result = await self._quorum.submit(command, timeout_ms=self._timeout_ms)
+            assert isinstance(result, CreateTopicsResult)
             outcome = result.topics[0]
             error, message = ErrorCode(outcome.error_code), outcome.error_message
         except KafkaError as refusal:

@@ -1,0 +1,268 @@
+"""Metadata, DescribeCluster and FindCoordinator against images of a cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.dataplane.server import Request
+from ottla.dataplane.server.handlers.cluster_access import OFFSETS_TOPIC
+from ottla.dataplane.server.handlers.coordinators import CoordinatorHandlers
+from ottla.dataplane.server.handlers.metadata import MetadataHandlers
+from ottla.dataplane.server.handlers.topic_creation import TopicCreator, TopicDefaults
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.codec import decode, encode
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.cluster import DescribeClusterRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.metadata_records import (
+    BrokerListener,
+    BrokerRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from ottla.protocol.messages.quorum_commands import CreateTopics, CreateTopicsResult, CreatedTopic
+from ottla.protocol.schema import Message
+
+from .conftest import until
+
+
+class StubQuorum:
+    """An image, and commands that change it or are refused."""
+
+    def __init__(self, *, refusal: ErrorCode | None = None) -> None:
+        self.image = ClusterImage()
+        self.image.cluster_id = "cluster"
+        self.refusal = refusal
+        self.submitted: list[Message] = []
+
+    async def submit(self, command: Message, timeout_ms: int | None = None) -> Message:
+        self.submitted.append(command)
+        if self.refusal is not None:
+            raise KafkaError(self.refusal)
+        assert isinstance(command, CreateTopics)
+        results = []
+        for topic in command.topics:
+            topic_id = topic.name.encode().ljust(16)[:16]
+            self.add_topic(topic.name, topic_id, [[1]] * topic.num_partitions)
+            results.append(CreatedTopic(topic_id=topic_id))
+        return CreateTopicsResult(topics=results)
+
+    def add_broker(self, broker_id: int, *, fenced: bool = False, listener: str = "CLIENTS") -> None:
+        address = BrokerListener(name=listener, host=f"host{broker_id}", port=9000 + broker_id)
+        self.image.apply(
+            BrokerRecord(broker_id=broker_id, broker_epoch=1, listeners=[address], rack=None, fenced=fenced)
+        )
+
+    def add_topic(
+        self, name: str, topic_id: bytes, partitions: list[list[int]], leader: int | None = None
+    ) -> None:
+        self.image.apply(TopicRecord(topic_id=topic_id, name=name))
+        for index, replicas in enumerate(partitions):
+            self.image.apply(
+                PartitionRecord(
+                    topic_id=topic_id,
+                    partition=index,
+                    replicas=replicas,
+                    isr=replicas,
+                    leader=replicas[0] if leader is None else leader,
+                    leader_epoch=5,
+                )
+            )
+
+
+class Replies:
+    """Stands in for a request and keeps what was replied."""
+
+    def __init__(self, version: int, listener: str = "CLIENTS") -> None:
+        self.api_version = version
+        self.listener = listener
+        self.replies: list[Message] = []
+
+    def reply(self, message: Message) -> None:
+        self.replies.append(message)
+
+
+TOPIC_ID = b"0123456789abcdef"
+
+
+@pytest.fixture
+def quorum() -> StubQuorum:
+    stub = StubQuorum()
+    for broker_id in (1, 2):
+        stub.add_broker(broker_id)
+    stub.add_broker(3, fenced=True)
+    stub.add_topic("orders", TOPIC_ID, [[1, 2, 3], [2, 3, 1]])
+    return stub
+
+
+def creator(quorum: StubQuorum, defaults: TopicDefaults | None = None) -> TopicCreator:
+    return TopicCreator(quorum, defaults or TopicDefaults(), random.Random(1))
+
+
+def metadata(quorum: StubQuorum, message: MetadataRequest, version: int) -> MetadataResponse:
+    """The answer to a request, once through the codec."""
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    response = handlers.metadata(cast(Request, Replies(version)), message)
+    assert response is not None
+    return decode(MetadataResponse, encode(response, version), version)
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_metadata_tells_brokers_leaders_and_offline_replicas(quorum: StubQuorum, version: int) -> None:
+    response = metadata(quorum, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), version)
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(1, "host1", 9001), (2, "host2", 9002)]
+    (topic,) = response.topics
+    assert (topic.error_code, topic.name) == (0, "orders")
+    first, second = topic.partitions
+    assert (first.leader_id, second.leader_id) == (1, 2)
+    if version == 0:
+        assert (first.error_code, first.replica_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1, 2])
+    else:
+        assert response.controller_id == 1
+        assert (first.error_code, first.replica_nodes) == (0, [1, 2, 3])
+    if version >= 2:
+        assert response.cluster_id == "cluster"
+    if version >= 5:
+        assert first.offline_replicas == [3]
+    if version >= 7:
+        assert first.leader_epoch == 5
+    if version >= 10:
+        assert topic.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
+def test_all_topics(quorum: StubQuorum, version: int, topics: list[MetadataRequestTopic] | None) -> None:
+    assert [t.name for t in metadata(quorum, MetadataRequest(topics=topics), version).topics] == ["orders"]
+
+
+def test_no_topics_from_version_1_on(quorum: StubQuorum) -> None:
+    assert metadata(quorum, MetadataRequest(topics=[]), 1).topics == []
+
+
+def test_topics_by_id(quorum: StubQuorum) -> None:
+    ids = [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in (TOPIC_ID, b"x" * 16)]
+    known, unknown = metadata(quorum, MetadataRequest(topics=ids), 12).topics
+    assert (known.error_code, known.name) == (0, "orders")
+    assert (unknown.error_code, unknown.name, unknown.topic_id) == (
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        None,
+        b"x" * 16,
+    )
+    with pytest.raises(KafkaError) as refused:
+        metadata(quorum, MetadataRequest(topics=ids), 10)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_topics_that_do_not_exist(quorum: StubQuorum, name: str, error: ErrorCode) -> None:
+    message = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    (topic,) = metadata(quorum, message, 9).topics
+    assert topic.error_code == error
+    assert not quorum.submitted
+
+
+@pytest.mark.parametrize(
+    ("leader", "listener", "version", "error"),
+    [
+        (-1, "CLIENTS", 9, ErrorCode.LEADER_NOT_AVAILABLE),
+        (3, "CLIENTS", 9, ErrorCode.LEADER_NOT_AVAILABLE),
+        (1, "OTHER", 9, ErrorCode.LISTENER_NOT_FOUND),
+        (1, "OTHER", 5, ErrorCode.LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_leaders_that_cannot_be_reached(
+    quorum: StubQuorum, leader: int, listener: str, version: int, error: ErrorCode
+) -> None:
+    quorum.add_topic("other", b"y" * 16, [[1, 2, 3]], leader=leader)
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="other")])
+    response = handlers.metadata(cast(Request, Replies(version, listener)), message)
+    assert response is not None
+    (partition,) = response.topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (error, -1)
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    await until(lambda: bool(condition()))
+
+
+async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum: StubQuorum) -> None:
+    handlers = MetadataHandlers(quorum, 1, creator(quorum, TopicDefaults(num_partitions=3)))
+    replies = [Replies(9), Replies(9)]
+    for request in replies:
+        message = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+        assert handlers.metadata(cast(Request, request), message) is None
+    await wait_for(lambda: all(request.replies for request in replies))
+    assert len(quorum.submitted) == 1, "two requests for one topic create it once"
+    for request in replies:
+        (topic,) = cast(MetadataResponse, request.replies[0]).topics
+        assert [partition.leader_id for partition in topic.partitions] == [1, 1, 1]
+
+
+async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
+    quorum = StubQuorum(refusal=ErrorCode.REQUEST_TIMED_OUT)
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    request = Replies(9)
+    handlers.metadata(cast(Request, request), MetadataRequest(topics=[MetadataRequestTopic(name="new")]))
+    await wait_for(lambda: request.replies)
+    (topic,) = cast(MetadataResponse, request.replies[0]).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_describe_cluster(quorum: StubQuorum) -> None:
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    request = cast(Request, SimpleNamespace(api_version=1, listener="CLIENTS"))
+    response = handlers.describe_cluster(request, DescribeClusterRequest())
+    assert [broker.broker_id for broker in response.brokers] == [1, 2]
+    assert (response.cluster_id, response.controller_id) == ("cluster", 1)
+    with pytest.raises(KafkaError) as refused:
+        handlers.describe_cluster(request, DescribeClusterRequest(endpoint_type=2))
+    assert refused.value.code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_find_coordinator_creates_the_offsets_topic_and_names_the_leader(
+    quorum: StubQuorum, version: int
+) -> None:
+    handlers = CoordinatorHandlers(quorum, creator(quorum))
+    message = FindCoordinatorRequest(key="group", coordinator_keys=[])
+    if version >= 4:
+        message = FindCoordinatorRequest(coordinator_keys=["group", "other"])
+    response = await handlers.find_coordinator(cast(Request, Replies(version)), message)
+    response = decode(FindCoordinatorResponse, encode(response, version), version)
+    assert len(quorum.image.topics[OFFSETS_TOPIC].partitions) == 50
+    if version < 4:
+        assert (response.error_code, response.node_id, response.host) == (0, 1, "host1")
+    else:
+        assert [(c.key, c.node_id, c.port) for c in response.coordinators] == [
+            ("group", 1, 9001),
+            ("other", 1, 9001),
+        ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 4])
+async def test_without_an_offsets_topic_the_coordinator_is_not_available(version: int) -> None:
+    quorum = StubQuorum(refusal=ErrorCode.INVALID_REPLICATION_FACTOR)
+    handlers = CoordinatorHandlers(quorum, creator(quorum))
+    message = FindCoordinatorRequest(key="group")
+    if version >= 4:
+        message = FindCoordinatorRequest(coordinator_keys=["group"])
+    response = await handlers.find_coordinator(cast(Request, Replies(version)), message)
+    response = decode(FindCoordinatorResponse, encode(response, version), version)
+    errors = [response.error_code] if version < 4 else [c.error_code for c in response.coordinators]
+    assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
