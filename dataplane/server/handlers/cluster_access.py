@@ -1,4 +1,6 @@
-"""What the metadata handlers need of the rest of the broker: its image of the cluster, and a way to change it."""
+"""What the metadata handlers need of the rest of the broker: its image of the cluster, and a way to change
+it.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def live_endpoints(image: ClusterImage, listener_name: str) -> Iterator[Endpoint
 
 
 def controller_id(endpoints: list[Endpoint], own_broker_id: int) -> int:
-    """Whom to name as controller: any live broker passes commands on, so this one if it is live; -1 if none is."""
+    """Whom to name as controller: any live broker passes commands on, so this one if it is live; -1 if none
+    is.
+    """
     if any(found.broker_id == own_broker_id for found in endpoints):
         return own_broker_id
     return endpoints[0].broker_id if endpoints else -1
