@@ -1,0 +1,30 @@
+"""Seeds through every kind of fault, and the library's faults put back to see that they are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.raft.mutants import MUTANTS
+from tests.simulation.raft.scenario import run_seed
+from tests.simulation.raft.world import InvariantBroken
+
+SEEDS = 150
+MUTANT_SEEDS = 60
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+def test_no_seed_breaks_an_invariant(first: int) -> None:
+    for seed in range(first, first + 10):
+        run_seed(seed)
+
+
+def test_a_seed_reproduces() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_simulation_finds(name: str) -> None:
+    with MUTANTS[name](), pytest.raises(InvariantBroken) as found:
+        for seed in range(MUTANT_SEEDS):
+            run_seed(seed)
+    assert "seed " in str(found.value)
