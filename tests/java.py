@@ -1,7 +1,8 @@
 """Kafka's own Java tools (kafka-tools from Maven Central), for tests that ask what Kafka thinks of us.
 
 The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on
-Maven Central (4.4.0 names artifacts that are not there).
+Maven Central (4.4.0 names artifacts that are not there). Its tools API is not; the interfaces in it that
+DumpLogSegments needs are those of 4.1.0, which is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 KAFKA_VERSION = "4.3.0"
+TOOLS_API_VERSION = "4.1.0"
 CACHE = Path("~/.cache/ottla-tests").expanduser() / f"kafka-tools-{KAFKA_VERSION}"
-_COMPLETE = CACHE / "complete"
+_COMPLETE = CACHE / f"complete-with-tools-api-{TOOLS_API_VERSION}"
 
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>org.ottla.tests</groupId><artifactId>kafka-tools-classpath</artifactId><version>1</version>
@@ -24,6 +26,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
   <exclusions><exclusion>
     <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
   </exclusion></exclusions>
+</dependency><dependency>
+  <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId><version>{TOOLS_API_VERSION}</version>
 </dependency></dependencies></project>
 """
 

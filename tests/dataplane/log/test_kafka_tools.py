@@ -1,0 +1,82 @@
+"""Kafka's DumpLogSegments reads what the log writes, and finds nothing wrong with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.protocol.compression import Compression
+from ottla.protocol.record import encode_batch
+from tests import java
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+BATCHES, RECORDS = 60, 3
+
+pytestmark = [pytest.mark.java, java.needs_java, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Several segments, every compression, two epochs, two producers; cut once and cleanly closed."""
+    folder = tmp_path / "flights-0"
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=300)
+    log = PartitionLog.open(folder, config, clean_shutdown=False, recovery_point=0, now_ms=0)
+    for number in range(BATCHES + 2):
+        records = [
+            (b"tail-%d" % number, b"%d-%d" % (number, i) * 9, 10_000 + number * 10 + i)
+            for i in range(RECORDS)
+        ]
+        batch = encode_batch(
+            records,
+            compression=list(Compression)[number % len(Compression)],
+            producer_id=70 + number % 2,
+            producer_epoch=4,
+            base_sequence=number // 2 * RECORDS,
+        )
+        log.append_as_leader(memoryview(bytearray(batch)), 3 if number < BATCHES // 2 else 5, now_ms=20_000)
+    log.truncate_to(BATCHES * RECORDS)
+    log.close(clean=True)
+    return folder
+
+
+def _dump(folder: Path, pattern: str, *flags: str) -> str:
+    files = ",".join(str(path) for path in sorted(folder.glob(pattern)))
+    return java.run(DUMP, "--files", files, *flags)
+
+
+def test_records(folder: Path) -> None:
+    assert len(list(folder.glob("*.log"))) > 2
+    text = _dump(folder, "*.log", "--deep-iteration", "--print-data-log")
+    assert [int(offset) for offset in re.findall(r"^\| offset: (\d+)", text, re.M)] == list(
+        range(BATCHES * RECORDS)
+    )
+    assert text.count("isvalid: true") == BATCHES
+    assert "isvalid: false" not in text
+    assert set(re.findall(r"partitionLeaderEpoch: (\d+)", text)) == {"3", "5"}
+    assert "payload: 7-27-2" in text
+
+
+def test_indexes(folder: Path) -> None:
+    for flag in ("--index-sanity-check", "--verify-index-only"):
+        text = _dump(folder, "*.index", flag)
+        assert not re.search("mismatch|corrupt|exception|Mismatches", text, re.I), text
+    text = _dump(folder, "*.index", "--verify-index-only") + _dump(
+        folder, "*.timeindex", "--verify-index-only"
+    )
+    assert not re.search("mismatch|out of order|larger timestamp|exception", text, re.I), text
+    assert _dump(folder, "*.index").count("position:") > 20
+    assert _dump(folder, "*.timeindex").count("timestamp:") > 20
+
+
+def test_producer_snapshots(folder: Path) -> None:
+    newest = sorted(folder.glob("*.snapshot"))[-1]
+    assert newest.name == f"{BATCHES * RECORDS:020d}.snapshot"
+    text = _dump(folder, newest.name)
+    rows = re.findall(r"producerId: (\d+) producerEpoch: (\d+).*lastSequence: (\d+)|", text)
+    found = {row for row in rows if row[0]}
+    last = BATCHES // 2 * RECORDS - 1
+    assert {(row[0], row[1]) for row in found} == {("70", "4"), ("71", "4")}, text
+    assert f"lastSequence: {last}" in text, text
