@@ -344,13 +344,15 @@ class _Writer(_Source):
         self.flush()
         self.depth -= 1
 
-    def is_set(self, field: Field) -> str:
-        """An expression: the field is not at its default."""
-        value, default = f"m.{field.name}", field.default
+    def is_set(self, field: Field, value: str) -> str:
+        """An expression: the value of the field is not its default."""
+        default = field.default
         if default is None:
             return f"{value} is not None"
         if isinstance(default, tuple) and field.struct is not None:
-            return f"{value} != {self.bind('new_', field.struct)}()"
+            # Spelled out, since an equality between messages costs more than the rest of a small message.
+            inner = [self.is_set(f, f"{value}.{f.name}") for f in field.struct.schema.fields]
+            return f"({' or '.join([f'{value} is None', *inner])})"
         if isinstance(default, tuple) or field.kind in ("bytes", "records"):
             return f"({value} is None or len({value}) > 0)"
         return f"{value} != {self.bind('default_', default)}"
@@ -360,7 +362,7 @@ class _Writer(_Source):
             if self.version in field.versions or field.ignorable:
                 continue
             reason = repr(f"{self.cls.__name__}.{field.name} is not in version {self.version}")
-            self.add(f"if {self.is_set(field)}: raise UnsupportedField({reason})")
+            self.add(f"if {self.is_set(field, f'm.{field.name}')}: raise UnsupportedField({reason})")
 
     def tags(self) -> None:
         if not self.flexible:
@@ -369,8 +371,10 @@ class _Writer(_Source):
         if not tagged:
             self.fixed("", "x")
             return
-        conditions = [self.is_set(f) for f in tagged]
-        self.add(f"tags = {' + '.join(f'({c})' for c in conditions)}")
+        conditions = [f"set_{f.tag}" for f in tagged]
+        for field, condition in zip(tagged, conditions, strict=True):
+            self.add(f"{condition} = {self.is_set(field, f'm.{field.name}')}")
+        self.add(f"tags = {' + '.join(conditions)}")
         self.add("out.append(tags)")
         self.add("if tags:")
         self.depth += 1

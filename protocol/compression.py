@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -86,7 +86,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
 def _snappy_xerial(data: Buffer) -> bytes:
-    """Blocks of raw snappy, each behind its length, after a fixed header: what Java's SnappyOutputStream writes."""
+    """A header, then blocks of raw snappy behind their lengths: what Java's SnappyOutputStream writes."""
     view = memoryview(data)
     pieces = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -97,7 +97,7 @@ def _snappy_xerial(data: Buffer) -> bytes:
 
 def _expand_snappy(data: Buffer, bytes_max: int) -> Iterator[bytes]:
     view = memoryview(data)
-    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _raw_snappy(view, bytes_max)
         return
     position = len(_XERIAL_HEADER)
@@ -158,7 +158,7 @@ def _expand_zstd(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
         yield piece
 
 
-_EXPANDERS: Final = {
+_EXPANDERS: Final[dict[int, Callable[[Buffer, int], Iterator[bytes]]]] = {
     Compression.GZIP: _expand_gzip,
     Compression.SNAPPY: _expand_snappy,
     Compression.LZ4: _expand_lz4,

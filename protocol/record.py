@@ -1,7 +1,7 @@
 """Records inside a batch of format v2: what producers write and consumers read. Brokers never come here.
 
-A record is a length, attributes, timestamp and offset deltas, key, value and headers, its integers as zigzag varints
-(Kafka's protocol guide, section "Record"). Small varints come from a table, since they are most of the work.
+A record is a length, attributes, timestamp and offset deltas, key, value and headers, its integers as zigzag
+varints (Kafka's protocol guide, section "Record"). Small varints come from a table, as they are most of it.
 """
 
 from __future__ import annotations

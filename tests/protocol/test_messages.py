@@ -1,0 +1,102 @@
+"""Every message in every version against kio: what we encode it reads, what it encodes we read."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.protocol.codec import decode_from, encode
+from ottla.protocol.messages.headers import FIRST_FLEXIBLE
+from ottla.protocol.schema import HIGHEST_VERSION, Message
+from tests.protocol.kio_bridge import kio_class, kio_decode, kio_encode, random_message, same
+
+MODULES = (
+    "api_versions",
+    "cluster",
+    "configs",
+    "consumer_protocol",
+    "delete_records",
+    "fetch",
+    "find_coordinator",
+    "groups",
+    "list_offsets",
+    "metadata",
+    "offset_for_leader_epoch",
+    "offsets",
+    "produce",
+    "producers",
+    "topics",
+)
+EXAMPLES = settings(max_examples=8, deadline=None, database=None)
+
+
+def declared() -> list[type[Message]]:
+    """Messages with versions of their own."""
+    found = []
+    for name in MODULES:
+        module = importlib.import_module(f"ottla.protocol.messages.{name}")
+        for cls in vars(module).values():
+            if not inspect.isclass(cls) or not issubclass(cls, Message) or cls.__module__ != module.__name__:
+                continue
+            if cls.schema.versions.last < HIGHEST_VERSION:
+                found.append(cls)
+    return found
+
+
+def versions() -> list[tuple[type[Message], int]]:
+    return [
+        (cls, version)
+        for cls in declared()
+        for version in range(cls.schema.versions.first, cls.schema.versions.last + 1)
+    ]
+
+
+def known_to_kio(cls: type[Message], version: int) -> bool:
+    try:
+        kio_class(cls, version)
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("cls", "version"), versions(), ids=lambda v: getattr(v, "__name__", v))
+def test_agrees_with_kio(cls: type[Message], version: int) -> None:
+    if not known_to_kio(cls, version):
+        pytest.skip("kio has no such version")
+    kio = kio_class(cls, version)
+
+    @EXAMPLES
+    @given(st.integers(0, 1 << 32))
+    def check(seed: int) -> None:
+        message = random_message(Random(seed), cls, version, kio)
+        encoded = encode(message, version)
+        entity = kio_decode(kio, encoded)
+        assert same(message, entity, version)
+        theirs = kio_encode(entity)
+        for buffer in (theirs, memoryview(encoded)):
+            decoded, end = decode_from(cls, buffer, version)
+            assert decoded == message
+            assert end == len(buffer)
+
+    check()
+
+
+def test_only_versions_that_kafka_removed_are_unchecked() -> None:
+    unchecked = {(cls.__name__, version) for cls, version in versions() if not known_to_kio(cls, version)}
+    assert unchecked <= {
+        *(("ProduceRequest", v) for v in range(3)),
+        *(("ProduceResponse", v) for v in range(3)),
+        ("OffsetCommitRequest", 1),
+        ("OffsetCommitResponse", 1),
+    }
+
+
+def test_headers_know_where_flexible_versions_begin() -> None:
+    for cls in declared():
+        if cls.schema.api_key >= 0:
+            assert FIRST_FLEXIBLE.get(cls.schema.api_key, HIGHEST_VERSION + 1) == cls.schema.flexible.first
