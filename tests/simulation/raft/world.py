@@ -95,6 +95,7 @@ class SimulatedNode:
         self._peers = peers
         self._pump_is_due = False
         self._lanes: dict[str, deque[Callable[[], None]]] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
 
     @property
     def running(self) -> Core:
@@ -106,6 +107,7 @@ class SimulatedNode:
         self.incarnation += 1
         self.alive = True
         self._pump_is_due = False
+        self._inbox = deque()
         self._lanes = {"sync": deque(), "aside": deque(), "child": deque()}
         self.machine = SimulatedMachine()
         formation = prepare(self.disk, "simulated", self.node_id, world.random.randbytes(16))
@@ -224,19 +226,20 @@ class SimulatedNode:
         self._world.at(self._world.now() + delay, act)
 
     def _event(self, action: Callable[[], None]) -> None:
-        """Run on this node's loop: later if it is stalled; then look at what it has become."""
-        world = self._world
-        if self.stalled_until > world.now():
-            incarnation = self.incarnation
+        """Run on this node's loop, in order; later if it is stalled."""
+        self._inbox.append(action)
+        if len(self._inbox) == 1:
+            self._drain(self.incarnation)
 
-            def act() -> None:
-                if self.alive and self.incarnation == incarnation:
-                    self._event(action)
-
-            world.at(self.stalled_until, act)
-            return
-        action()
-        world.observe(self)
+    def _drain(self, incarnation: int) -> None:
+        world, inbox = self._world, self._inbox
+        while inbox and self.alive and self.incarnation == incarnation:
+            if self.stalled_until > world.now():
+                world.at(self.stalled_until, lambda: self._drain(incarnation))
+                return
+            inbox[0]()
+            world.observe(self)
+            inbox.popleft()
 
 
 class World:
