@@ -2,7 +2,8 @@
 
 A queue decides which batch may leave next so that a partition's records keep their order through every retry:
     new batches     up to the limit are under way at once (one, without idempotence)
-    a retried batch leaves alone, oldest first: the broker would refuse a later sequence anyway
+    a retried batch leaves alone, oldest first, and nothing follows until it is answered: it may have been
+                    appended already, and is known as a duplicate only among the producer's last five batches
     a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0
 """
 
@@ -53,6 +54,8 @@ class Batch(Generic[Handle]):
     handles: list[Handle] = field(default_factory=list)
     size: int = BATCH_OVERHEAD
     attempts: int = 0
+    alone: bool = True
+    """Whether no other batch of the partition was under way when this one left."""
     identity: ProducerIdentity | None = None
     base_sequence: int = -1
     encoded: bytes | None = None
@@ -148,7 +151,9 @@ class PartitionQueue(Generic[Handle]):
             if self._under_way:
                 return None
         else:
-            if len(self._under_way) >= limit or (self.identity != identity and self._under_way):
+            if len(self._under_way) >= limit or any(one.attempts > 1 for one in self._under_way):
+                return None
+            if self.identity != identity and self._under_way:
                 return None
             if self.identity != identity:
                 self.identity, self._next_sequence = identity, 0
@@ -156,6 +161,7 @@ class PartitionQueue(Generic[Handle]):
             self._next_sequence = (self._next_sequence + len(head.records)) % SEQUENCES
         self._waiting.popleft()
         head.attempts += 1
+        head.alone = not self._under_way
         self._under_way.append(head)
         return head
 

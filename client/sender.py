@@ -330,8 +330,8 @@ class Sender:
         """One attempt failed: send again if that can help, give up otherwise."""
         code = error.code
         sequence_lost = self._options.idempotent and code in SEQUENCE_LOST
-        if sequence_lost and not queue.is_first(batch):
-            retry = True  # an older batch has not arrived yet, or the numbers are being given anew
+        if sequence_lost and not (batch.alone and queue.is_first(batch)):
+            retry = True  # an older batch had not arrived yet, or the numbers are being given anew
         elif sequence_lost:
             retry = batch.attempts == 1  # refused at its first attempt: certainly not appended
             self._start_new_sequence(queue)
