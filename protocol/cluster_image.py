@@ -1,9 +1,10 @@
-"""The cluster as the metadata records tell it: a pure fold, the same on quorum nodes and brokers."""
+"""The cluster's metadata as a pure fold of metadata records, the same on quorum nodes and brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from .messages.metadata_records import (
     BrokerListener,
@@ -11,81 +12,49 @@ from .messages.metadata_records import (
     BrokerRemovedRecord,
     ClusterRecord,
     ConfigRecord,
-    MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    Record,
     TopicRecord,
     TopicRemovedRecord,
 )
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
 NO_LEADER = -1
 
-PartitionKey = tuple[bytes, int]
-"""(topic id, partition index)."""
+_K = TypeVar("_K")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A registered broker; see `BrokerRecord`."""
+    """A registered broker."""
 
     broker_id: int
     broker_epoch: int
     incarnation: bytes
-    listeners: tuple[BrokerListener, ...]
-    rack: str | None
-    fenced: bool
-    shutting_down: bool
-    log_dirs: tuple[bytes, ...]
+    listeners: tuple[BrokerListener, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    shutting_down: bool = False
+    log_dirs: tuple[bytes, ...] = ()
 
     @property
-    def active(self) -> bool:
-        """May lead and may join an ISR."""
+    def usable(self) -> bool:
+        """Whether it may lead and take part in ISRs."""
         return not self.fenced and not self.shutting_down
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition; see `PartitionRecord`."""
+    """A partition's replicas and leadership."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
     leader: int = NO_LEADER
     leader_epoch: int = 0
     partition_epoch: int = 0
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
     unclean: bool = False
-
-    @classmethod
-    def of(cls, record: PartitionRecord) -> PartitionState:
-        """The state a record carries."""
-        return cls(
-            tuple(record.replicas),
-            tuple(record.isr),
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            tuple(record.elr),
-            tuple(record.last_known_elr),
-            record.unclean,
-        )
-
-    def record(self, topic_id: bytes, partition: int) -> PartitionRecord:
-        """The record that carries this state."""
-        return PartitionRecord(
-            topic_id=topic_id,
-            partition=partition,
-            replicas=list(self.replicas),
-            isr=list(self.isr),
-            elr=list(self.elr),
-            last_known_elr=list(self.last_known_elr),
-            leader=self.leader,
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-            unclean=self.unclean,
-        )
 
 
 @dataclass(slots=True)
@@ -97,8 +66,12 @@ class TopicState:
     partitions: dict[int, PartitionState] = field(default_factory=dict)
 
 
+class ImageInconsistent(Exception):
+    """A record does not fit the image, or an invariant is broken: the process must not go on."""
+
+
 class ClusterImage:
-    """Brokers, topics and settings at one metadata offset (the number of records folded)."""
+    """All cluster metadata. `offset` is the number of records applied since the cluster was formed."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -109,117 +82,147 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.next_producer_id = 0
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClusterImage) and self.offset == other.offset and self._same_as(other)
-
-    __hash__ = None  # type: ignore[assignment]  # images change
-
-    def _same_as(self, other: ClusterImage) -> bool:
-        return (
-            self.cluster_id == other.cluster_id
-            and self.brokers == other.brokers
-            and self.topics == other.topics
-            and self.configs == other.configs
-            and self.next_producer_id == other.next_producer_id
-        )
-
-    # ------------------------------------------------------------ folding
-
-    def apply(self, record: MetadataRecord) -> None:
-        """Fold one record. The stream is consistent: a record about an unknown topic breaks an invariant."""
+    def apply(self, record: Record) -> None:
+        """Fold one record; the offset rises by one. Raises ImageInconsistent."""
         match record:
             case PartitionRecord():
-                topic = self.topics_by_id[record.topic_id]
-                topic.partitions[record.partition] = PartitionState.of(record)
+                self._topic(record.topic_id).partitions[record.partition] = _partition_state(record)
             case BrokerRecord():
                 self.brokers[record.broker_id] = _broker_state(record)
             case BrokerRemovedRecord():
                 self.brokers.pop(record.broker_id, None)
             case TopicRecord():
-                self.topics_by_id[record.topic_id] = TopicState(record.topic_id, record.name)
-                self.topics[record.name] = self.topics_by_id[record.topic_id]
+                topic = TopicState(record.topic_id, record.name)
+                self.topics[topic.name] = self.topics_by_id[topic.id] = topic
             case TopicRemovedRecord():
-                removed = self.topics_by_id.pop(record.topic_id)
-                del self.topics[removed.name]
-                self.configs.pop((TOPIC_RESOURCE, removed.name), None)
+                topic = self._topic(record.topic_id)
+                del self.topics_by_id[topic.id], self.topics[topic.name]
             case ConfigRecord():
-                self._set_config(record)
+                self._configure(record)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
         self.offset += 1
 
-    def _set_config(self, record: ConfigRecord) -> None:
+    def _topic(self, topic_id: bytes) -> TopicState:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise ImageInconsistent(f"a record is about topic {topic_id.hex()}, which does not exist")
+        return topic
+
+    def _configure(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
-        if record.value is not None:
-            self.configs.setdefault(key, {})[record.config_name] = record.value
-            return
-        settings = self.configs.get(key)
-        if settings is not None:
-            settings.pop(record.config_name, None)
-            if not settings:
-                del self.configs[key]
+        values = self.configs.setdefault(key, {})
+        if record.value is None:
+            values.pop(record.config_name, None)
+        else:
+            values[record.config_name] = record.value
+        if not values:
+            del self.configs[key]
 
-    def copy(self) -> ClusterImage:
-        """An image that later records do not change."""
-        twin = ClusterImage()
-        twin.offset, twin.cluster_id, twin.next_producer_id = (
-            self.offset,
-            self.cluster_id,
-            self.next_producer_id,
-        )
-        twin.brokers = dict(self.brokers)
-        twin.topics = {n: TopicState(t.id, n, dict(t.partitions)) for n, t in self.topics.items()}
-        twin.topics_by_id = {t.id: t for t in twin.topics.values()}
-        twin.configs = {key: dict(settings) for key, settings in self.configs.items()}
-        return twin
-
-    def records(self) -> Iterator[MetadataRecord]:
-        """Records from which an empty image becomes this one as it is now (the caller sets the offset)."""
-        return self.copy()._records()
-
-    def _records(self) -> Iterator[MetadataRecord]:
+    def records(self) -> Iterator[Record]:
+        """Records that rebuild this image, in a fixed order; the offset is not among them."""
         if self.cluster_id:
             yield ClusterRecord(cluster_id=self.cluster_id)
-        for broker in self.brokers.values():
+        for _, broker in sorted(self.brokers.items()):
             yield broker_record(broker)
-        for topic in self.topics.values():
+        for _, topic in sorted(self.topics.items()):
             yield TopicRecord(topic_id=topic.id, name=topic.name)
-            for index, partition in topic.partitions.items():
-                yield partition.record(topic.id, index)
-        for (kind, name), settings in self.configs.items():
-            for key, value in settings.items():
+            for index, state in sorted(topic.partitions.items()):
+                yield partition_record(topic.id, index, state)
+        for (kind, name), values in sorted(self.configs.items()):
+            for key, value in sorted(values.items()):
                 yield ConfigRecord(resource_type=kind, resource_name=name, config_name=key, value=value)
         if self.next_producer_id:
             yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
 
-    # ------------------------------------------------------------ look-ups
-
-    def partition(self, topic_id: bytes, index: int) -> PartitionState | None:
-        """One partition, None if there is no such."""
-        topic = self.topics_by_id.get(topic_id)
-        return None if topic is None else topic.partitions.get(index)
-
-    def partitions(self) -> Iterator[tuple[TopicState, int, PartitionState]]:
-        """Every partition of every topic."""
-        for topic in self.topics.values():
-            for index, partition in topic.partitions.items():
-                yield topic, index, partition
-
     def check(self) -> None:
-        """Crash on a broken invariant."""
-        for topic, index, p in self.partitions():
-            name = f"{topic.name}-{index}"
-            assert p.replicas, f"{name} has no replicas"
-            assert len(set(p.replicas)) == len(p.replicas), f"{name} has a replica twice: {p.replicas}"
-            assert set(p.isr) <= set(p.replicas), f"{name}: ISR {p.isr} is not within {p.replicas}"
-            assert set(p.elr) <= set(p.replicas), f"{name}: ELR {p.elr} is not within {p.replicas}"
-            assert not set(p.isr) & set(p.elr), f"{name}: {p.isr} and ELR {p.elr} overlap"
-            assert p.leader == NO_LEADER or p.leader in p.isr, f"{name}: leader {p.leader} not in ISR {p.isr}"
-            if p.leader != NO_LEADER:
-                assert not self.brokers[p.leader].fenced, f"{name}: leader {p.leader} is fenced"
-        assert self.topics_by_id.keys() == {t.id for t in self.topics.values()}, "topic indexes differ"
+        """Raises ImageInconsistent if an invariant is broken."""
+        if self.topics.keys() != {topic.name for topic in self.topics_by_id.values()}:
+            raise ImageInconsistent("topics by name and by id differ")
+        for topic in self.topics.values():
+            if sorted(topic.partitions) != list(range(len(topic.partitions))):
+                raise ImageInconsistent(f"{topic.name}: partitions {sorted(topic.partitions)} have gaps")
+            for index, state in topic.partitions.items():
+                broken = self._broken(state)
+                if broken:
+                    raise ImageInconsistent(f"{topic.name}-{index}: {broken}: {state}")
+
+    def _broken(self, state: PartitionState) -> str:
+        if not state.replicas or len(set(state.replicas)) != len(state.replicas):
+            return "replicas are missing or repeat"
+        if not {*state.isr, *state.elr, *state.last_known_elr} <= {*state.replicas}:
+            return "ISR or ELR is not among the replicas"
+        if len(set(state.isr)) != len(state.isr) or {*state.isr} & {*state.elr}:
+            return "ISR repeats or overlaps the ELR"
+        if state.leader == NO_LEADER:
+            return ""
+        leader = self.brokers.get(state.leader)
+        if state.leader not in state.isr:
+            return "the leader is not in the ISR"
+        return "the leader is fenced" if leader is None or leader.fenced else ""
+
+
+@dataclass(slots=True)
+class ImageDelta:
+    """What changed between two states of an image."""
+
+    brokers: set[int] = field(default_factory=set)
+    topics: set[bytes] = field(default_factory=set)
+    removed_topics: set[bytes] = field(default_factory=set)
+    partitions: set[tuple[bytes, int]] = field(default_factory=set)
+    configs: set[tuple[int, str]] = field(default_factory=set)
+
+    def note(self, record: Record) -> None:
+        """Take a record into account that was just applied to the image."""
+        match record:
+            case PartitionRecord():
+                self.partitions.add((record.topic_id, record.partition))
+            case BrokerRecord() | BrokerRemovedRecord():
+                self.brokers.add(record.broker_id)
+            case TopicRecord():
+                self.topics.add(record.topic_id)
+            case TopicRemovedRecord():
+                self.topics.discard(record.topic_id)
+                self.removed_topics.add(record.topic_id)
+                self.partitions = {key for key in self.partitions if key[0] != record.topic_id}
+            case ConfigRecord():
+                self.configs.add((record.resource_type, record.resource_name))
+            case _:
+                return
+
+    @classmethod
+    def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:
+        """What a snapshot changed."""
+        delta = cls()
+        delta.brokers = _differing(before.brokers, after.brokers)
+        delta.configs = _differing(before.configs, after.configs)
+        delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
+        delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
+        for topic_id, topic in after.topics_by_id.items():
+            old = before.topics_by_id.get(topic_id)
+            changed = _differing(old.partitions if old else {}, topic.partitions)
+            delta.partitions.update((topic_id, index) for index in changed)
+        return delta
+
+
+def _differing(before: Mapping[_K, object], after: Mapping[_K, object]) -> set[_K]:
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def broker_record(state: BrokerState) -> BrokerRecord:
+    """The record that makes this state."""
+    return BrokerRecord(
+        broker_id=state.broker_id,
+        broker_epoch=state.broker_epoch,
+        incarnation=state.incarnation,
+        listeners=list(state.listeners),
+        rack=state.rack,
+        fenced=state.fenced,
+        shutting_down=state.shutting_down,
+        log_dirs=list(state.log_dirs),
+    )
 
 
 def _broker_state(record: BrokerRecord) -> BrokerState:
@@ -235,65 +238,30 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
     )
 
 
-def broker_record(state: BrokerState) -> BrokerRecord:
-    """The record that carries a broker's state."""
-    return BrokerRecord(
-        broker_id=state.broker_id,
-        broker_epoch=state.broker_epoch,
-        incarnation=state.incarnation,
-        listeners=list(state.listeners),
-        rack=state.rack,
-        fenced=state.fenced,
-        shutting_down=state.shutting_down,
-        log_dirs=list(state.log_dirs),
+def partition_record(topic_id: bytes, index: int, state: PartitionState) -> PartitionRecord:
+    """The record that makes this state."""
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition=index,
+        replicas=list(state.replicas),
+        isr=list(state.isr),
+        elr=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        unclean=state.unclean,
     )
 
 
-@dataclass(slots=True)
-class ImageDelta:
-    """What changed between two images: enough to know what to look at again."""
-
-    brokers: set[int] = field(default_factory=set)
-    topics: set[bytes] = field(default_factory=set)
-    removed_topics: dict[bytes, str] = field(default_factory=dict)
-    partitions: set[PartitionKey] = field(default_factory=set)
-    configs: set[tuple[int, str]] = field(default_factory=set)
-
-    def note(self, record: MetadataRecord, image: ClusterImage | None = None) -> None:
-        """Take in a record that is about to be folded; `image` (before it) tells a removed topic's name."""
-        match record:
-            case PartitionRecord():
-                self.partitions.add((record.topic_id, record.partition))
-            case BrokerRecord() | BrokerRemovedRecord():
-                self.brokers.add(record.broker_id)
-            case TopicRecord():
-                self.topics.add(record.topic_id)
-            case TopicRemovedRecord():
-                known = None if image is None else image.topics_by_id.get(record.topic_id)
-                self.removed_topics[record.topic_id] = known.name if known else ""
-            case ConfigRecord():
-                self.configs.add((record.resource_type, record.resource_name))
-            case _:
-                return
-
-    @classmethod
-    def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:
-        """What differs, for a snapshot that replaces an image."""
-        delta = cls()
-        delta.brokers = {
-            broker_id
-            for broker_id in before.brokers.keys() | after.brokers.keys()
-            if before.brokers.get(broker_id) != after.brokers.get(broker_id)
-        }
-        delta.topics = set(after.topics_by_id.keys() - before.topics_by_id.keys())
-        gone = before.topics_by_id.keys() - after.topics_by_id.keys()
-        delta.removed_topics = {topic_id: before.topics_by_id[topic_id].name for topic_id in gone}
-        for topic, index, partition in after.partitions():
-            if before.partition(topic.id, index) != partition:
-                delta.partitions.add((topic.id, index))
-        delta.configs = {
-            key
-            for key in before.configs.keys() | after.configs.keys()
-            if before.configs.get(key) != after.configs.get(key)
-        }
-        return delta
+def _partition_state(record: PartitionRecord) -> PartitionState:
+    return PartitionState(
+        tuple(record.replicas),
+        tuple(record.isr),
+        tuple(record.elr),
+        tuple(record.last_known_elr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.unclean,
+    )

@@ -1,45 +1,39 @@
-"""Records of the metadata stream: each is the full new state of one thing, so that folding is replacing.
-
-On the wire and in snapshots a record is a type number (one byte) and the message at version 0; all are
-flexible, so fields may be added as tagged ones. `docs/ARCHITECTURE.md` tells how they travel.
-"""
+"""Metadata records: what the controller writes and images fold. Each holds the full new state of one thing."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from ..codec import MalformedMessage, decode, encode_into
+from ..schema import Message, array, boolean, data, int8, int32, int64, string, uint16, uuid
 
-from ..codec import MalformedMessage, decode, encode
-from ..schema import ZERO_UUID, Message, array, boolean, data, int8, int32, int64, string, uint16, uuid
+
+@data()
+class BrokerListener(Message):
+    """Where clients of one listener reach a broker."""
+
+    name: str = string(about="Name of the listener.")
+    host: str = string(about="Host as advertised.")
+    port: int = uint16(about="TCP port.")
+    security_protocol: str = string(default="PLAINTEXT", about="Kafka's name of the security protocol.")
 
 
 @data()
 class ClusterRecord(Message):
     """The cluster was formed."""
 
-    cluster_id: str = string(about="Chosen when the cluster was set up.")
-
-
-@data()
-class BrokerListener(Message):
-    """One address of a broker."""
-
-    name: str = string(about="Name of the listener.")
-    host: str = string(about="Where it is reached.")
-    port: int = uint16(about="TCP port.")
-    security_protocol: str = string(default="PLAINTEXT", about="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
+    cluster_id: str = string(about="Chosen once, for ever.")
 
 
 @data()
 class BrokerRecord(Message):
     """A registered broker."""
 
-    broker_id: int = int32(about="Its node.id.")
-    broker_epoch: int = int64(default=-1, about="Epoch of this registration; rises with each.")
-    incarnation: bytes = uuid(default=ZERO_UUID, about="Chosen anew by each process.")
-    listeners: list[BrokerListener] = array(BrokerListener, about="Where it is reached.")
-    rack: str | None = string(nullable="0+", default=None, about="broker.rack; null without.")
-    fenced: bool = boolean(default=True, about="Registered, but may not lead nor join an ISR.")
-    shutting_down: bool = boolean(about="Leaving in good order: gets no new leaderships.")
+    broker_id: int = int32(about="node.id of the broker.")
+    broker_epoch: int = int64(about="Metadata offset of the registration, plus 1.")
+    incarnation: bytes = uuid(about="Chosen at each start of the process.")
+    listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
+    rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
+    fenced: bool = boolean(about="Whether it may not lead.")
+    shutting_down: bool = boolean(about="Whether it is in controlled shutdown.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
 
 
@@ -47,58 +41,58 @@ class BrokerRecord(Message):
 class BrokerRemovedRecord(Message):
     """A broker was unregistered."""
 
-    broker_id: int = int32(about="Its node.id.")
+    broker_id: int = int32(about="node.id of the broker.")
 
 
 @data()
 class TopicRecord(Message):
-    """A topic; its partitions follow in records of their own."""
+    """A topic exists. Its partitions follow."""
 
     topic_id: bytes = uuid(about="Never used again.")
-    name: str = string(about="Name, unique among the topics that exist.")
+    name: str = string(about="Name.")
 
 
 @data()
 class TopicRemovedRecord(Message):
-    """A topic was deleted, with its partitions and configuration."""
+    """A topic was deleted, with its partitions; its configuration is removed by its own records."""
 
     topic_id: bytes = uuid(about="Which.")
 
 
 @data()
 class PartitionRecord(Message):
-    """One partition's state."""
+    """A partition's replicas and leadership."""
 
     topic_id: bytes = uuid(about="Topic.")
-    partition: int = int32(about="Index in the topic.")
-    replicas: list[int] = array(int32, about="Assigned brokers, the preferred leader first.")
+    partition: int = int32(about="Partition index.")
+    replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")
     isr: list[int] = array(int32, about="In-sync replicas.")
-    elr: list[int] = array(int32, about="Eligible leader replicas: out of the ISR, yet complete (KIP-966).")
-    last_known_elr: list[int] = array(int32, about="Last leader before the ISR and the ELR ran empty.")
-    leader: int = int32(default=-1, about="-1 without one.")
-    leader_epoch: int = int32(about="Rises with each leadership.")
-    partition_epoch: int = int32(about="Rises with each change of this record.")
-    unclean: bool = boolean(about="This leadership came from an unclean election.")
+    elr: list[int] = array(int32, about="Replicas outside the ISR with all acknowledged records (KIP-966).")
+    last_known_elr: list[int] = array(int32, about="The last survivor, while ISR and ELR are empty of it.")
+    leader: int = int32(default=-1, about="Broker id, -1 for none.")
+    leader_epoch: int = int32(about="Rises with each change of leadership.")
+    partition_epoch: int = int32(about="Rises with each change.")
+    unclean: bool = boolean(about="Whether this leadership came from an unclean election.")
 
 
 @data()
 class ConfigRecord(Message):
-    """One dynamic setting."""
+    """A dynamic configuration value was set or, with null, removed."""
 
-    resource_type: int = int8(about="2 topic, 4 broker (Kafka's numbers).")
-    resource_name: str = string(about="Topic name or broker id; empty: all brokers.")
+    resource_type: int = int8(about="2 topic, 4 broker.")
+    resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
     config_name: str = string(about="Key.")
-    value: str | None = string(nullable="0+", default=None, about="Null removes the setting.")
+    value: str | None = string(nullable="0+", default=None, about="Null: removed.")
 
 
 @data()
 class ProducerIdsRecord(Message):
-    """Producer ids below this are taken."""
+    """Producer ids below were given out."""
 
-    next_producer_id: int = int64(about="The first free one.")
+    next_producer_id: int = int64(about="The first one that was not.")
 
 
-MetadataRecord: TypeAlias = (
+Record = (
     ClusterRecord
     | BrokerRecord
     | BrokerRemovedRecord
@@ -109,8 +103,7 @@ MetadataRecord: TypeAlias = (
     | ProducerIdsRecord
 )
 
-# Numbers are for ever: a new record gets a new one.
-_TYPES: dict[int, type[MetadataRecord]] = {
+_TYPES: dict[int, type[Record]] = {
     1: ClusterRecord,
     2: BrokerRecord,
     3: BrokerRemovedRecord,
@@ -120,17 +113,19 @@ _TYPES: dict[int, type[MetadataRecord]] = {
     7: ConfigRecord,
     8: ProducerIdsRecord,
 }
-_NUMBERS = {cls: bytes([number]) for number, cls in _TYPES.items()}
+_NUMBERS = {cls: number for number, cls in _TYPES.items()}
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """Type number and body."""
-    return _NUMBERS[type(record)] + encode(record, 0)
+def encode_record(record: Record) -> bytes:
+    """`u8 type | record`."""
+    out = bytearray((_NUMBERS[type(record)],))
+    encode_into(record, 0, out)
+    return bytes(out)
 
 
-def decode_record(data: bytes | memoryview) -> MetadataRecord:
-    """The record. Raises MalformedMessage, also for a type this build does not know."""
-    cls = _TYPES.get(data[0]) if len(data) else None
+def decode_record(encoded: bytes | memoryview) -> Record:
+    """Raises MalformedMessage for anything that is no metadata record."""
+    cls = _TYPES.get(encoded[0]) if len(encoded) else None
     if cls is None:
-        raise MalformedMessage(f"unknown metadata record type {data[0] if len(data) else 'of no bytes'}")
-    return decode(cls, data, 0, 1)
+        raise MalformedMessage(f"unknown metadata record type {bytes(encoded[:1]).hex() or '(empty)'}")
+    return decode(cls, encoded, 0, 1)

@@ -1,74 +1,65 @@
-"""Commands to the metadata quorum, and their results.
+"""Commands to the controller and their results.
 
-A command is proposed to the Raft log as `encode_command(session, command)`; the state machine applies it on
-every node after commit. A session (broker id, broker epoch, sequence) makes it exactly-once: it is applied iff
-its sequence follows the last one, answered with the kept result if it was applied before, refused otherwise.
-The Raft leader's own commands and RegisterBroker, which opens a session, carry none.
+An encoded command is `u8 type | envelope | command`; the envelope names the session that it belongs to, or
+none (the Raft leader's own commands and registrations). Within a session, (broker id, broker epoch),
+sequences rise by one from 1, and each command is applied exactly once.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from enum import IntEnum
+from typing import NamedTuple
 
-from ..codec import MalformedMessage, decode, encode
-from ..schema import (
-    ZERO_UUID,
-    Message,
-    array,
-    boolean,
-    data,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uuid,
-)
+from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
+from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .metadata_records import BrokerListener
 
-# ---------------------------------------------------------------- what several commands share
+
+class ElectionType(IntEnum):
+    """Kafka's election types."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ConfigOperation(IntEnum):
+    """Kafka's operations on one configuration key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ResourceType(IntEnum):
+    """Kafka's config resource types, as far as the controller keeps any."""
+
+    TOPIC = 2
+    BROKER = 4
 
 
 @data()
 class ReplicaLogEnd(Message):
-    """What a replica's broker last said about its log: elections take the member furthest along."""
+    """How far one replica's log reaches, as its heartbeats told."""
 
     topic_id: bytes = uuid(about="Topic.")
-    partition: int = int32(about="Index in the topic.")
-    broker_id: int = int32(about="Replica.")
-    leader_epoch: int = int32(default=-1, about="Latest leader epoch in its log.")
-    log_end_offset: int = int64(default=-1, about="Its log end offset.")
-
-
-@data()
-class CommandResult(Message):
-    """Outcome of a command that has nothing else to say."""
-
-    error_code: int = int16(about="0 if applied.")
-    error_message: str | None = string(nullable="0+", default=None, about="Why not.")
-
-
-# ---------------------------------------------------------------- brokers
-
-
-@data()
-class FormCluster(Message):
-    """The first leader's first command."""
-
-    cluster_id: str = string(about="From the nodes' configuration.")
+    partition: int = int32(about="Partition index.")
+    broker_id: int = int32(about="The replica.")
+    leader_epoch: int = int32(about="Leader epoch of its last batch.")
+    log_end_offset: int = int64(about="Its log end offset.")
 
 
 @data()
 class RegisterBroker(Message):
-    """A broker process joins; a new incarnation replaces the old one in the same entry."""
+    """A broker process has started. Idempotent by incarnation."""
 
-    broker_id: int = int32(default=-1, about="Its node.id.")
-    incarnation: bytes = uuid(default=ZERO_UUID, about="Chosen anew by each process.")
-    previous_broker_epoch: int = int64(default=-1, about="Of the last clean stop; -1 if it was not clean.")
-    listeners: list[BrokerListener] = array(BrokerListener, about="Where it is reached.")
-    rack: str | None = string(nullable="0+", default=None, about="broker.rack; null without.")
+    broker_id: int = int32(default=-1, about="node.id.")
+    incarnation: bytes = uuid(about="Chosen at each start of the process.")
+    previous_broker_epoch: int = int64(
+        default=-1, about="As the clean stop left it; -1 after an unclean one."
+    )
+    listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
+    rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
 
 
@@ -76,291 +67,335 @@ class RegisterBroker(Message):
 class RegisterBrokerResult(Message):
     """The registration."""
 
-    error_code: int = int16(about="0 if registered.")
-    error_message: str | None = string(nullable="0+", default=None, about="Why not.")
-    broker_epoch: int = int64(default=-1, about="Epoch of this registration.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    broker_epoch: int = int64(default=-1, about="Fences all earlier registrations of this broker id.")
 
 
 @data()
 class UnfenceBroker(Message):
-    """The broker has a live session and has caught up: it may lead again."""
+    """The broker is ready to serve."""
 
     broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(default=-1, about="Of which registration.")
+    broker_epoch: int = int64(about="Its registration.")
 
 
 @data()
 class FenceBroker(Message):
-    """The broker is gone or hangs: it leaves all ISRs, and its leaderships move."""
+    """The broker is gone: it leaves its ISRs, and others lead."""
 
     broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(default=-1, about="Of which registration.")
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For the partitions that need a new leader.")
+    broker_epoch: int = int64(about="Its registration.")
+    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
 
 
 @data()
 class BeginControlledShutdown(Message):
-    """The broker wants to stop: its leaderships move, and it leaves the ISRs that others can hold."""
+    """The broker wants to stop: others take over what it leads."""
 
     broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(default=-1, about="Of which registration.")
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For the partitions that need a new leader.")
+    broker_epoch: int = int64(about="Its registration.")
+    progress: list[ReplicaLogEnd] = array(
+        ReplicaLogEnd, "0+", tag=0, about="For choosing the member furthest along."
+    )
 
 
 @data()
 class UnregisterBroker(Message):
-    """Forget a fenced broker."""
+    """Forget a broker that will not come back."""
 
     broker_id: int = int32(about="Which.")
 
 
-# ---------------------------------------------------------------- topics
+@data()
+class CommandResult(Message):
+    """The result of commands that have nothing to tell but how they went."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+
+
+@data()
+class ControlledShutdownResult(Message):
+    """How far the shutdown is."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    remaining_leaderships: int = int32(about="Partitions that the broker still leads.")
 
 
 @data()
 class PartitionAssignment(Message):
-    """Replicas of one partition, chosen by hand."""
+    """Where one partition's replicas shall be."""
 
-    partition: int = int32(about="Index in the topic.")
-    replicas: list[int] = array(int32, about="Brokers, the preferred leader first.")
+    partition: int = int32(about="Partition index.")
+    replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")
 
 
 @data()
 class NewTopicConfig(Message):
-    """A setting that a new topic starts with."""
+    """One configuration value of a new topic."""
 
     name: str = string(about="Key.")
-    value: str | None = string(nullable="0+", default=None, about="Value; null: the broker's default.")
+    value: str | None = string(nullable="0+", default=None, about="Null is refused, as Kafka does.")
 
 
 @data()
 class NewTopic(Message):
-    """A topic to create."""
+    """A topic to be created."""
 
-    name: str = string(about="Its name.")
-    num_partitions: int = int32(default=-1, about="-1 with assignments.")
-    replication_factor: int = int16(default=-1, about="-1 with assignments.")
-    assignments: list[PartitionAssignment] = array(PartitionAssignment, about="Placement by hand.")
-    configs: list[NewTopicConfig] = array(NewTopicConfig, about="Settings.")
+    name: str = string(about="Name.")
+    num_partitions: int = int32(default=-1, about="-1 for the cluster's default, or with assignments.")
+    replication_factor: int = int16(default=-1, about="-1 for the cluster's default, or with assignments.")
+    assignments: list[PartitionAssignment] = array(
+        PartitionAssignment, about="Empty: the controller decides."
+    )
+    configs: list[NewTopicConfig] = array(NewTopicConfig, about="Configuration.")
 
 
 @data()
 class CreateTopics(Message):
-    """Create topics; each has its own outcome."""
+    """Create topics, each on its own."""
 
-    topics: list[NewTopic] = array(NewTopic, about="In the order of the results.")
-    validate_only: bool = boolean(about="Change nothing, only say whether it would work.")
-    seed: int = int64(about="Chance for placement and topic ids: the state machine has none of its own.")
+    topics: list[NewTopic] = array(NewTopic, about="Topics.")
+    validate_only: bool = boolean(about="Whether only to check.")
+    seed: int = int64(about="Random: topic ids and the start of the placement come from it.")
 
 
 @data()
 class CreatedTopic(Message):
-    """Outcome for one topic."""
+    """How the creation of one topic went."""
 
-    error_code: int = int16(about="0 if created.")
-    error_message: str | None = string(nullable="0+", default=None, about="Why not.")
-    topic_id: bytes = uuid(about="Zero if it was only validated.")
-    num_partitions: int = int32(default=-1, about="Partitions.")
-    replication_factor: int = int16(default=-1, about="Replicas of each.")
+    name: str = string(about="Name.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    topic_id: bytes = uuid(about="Id.")
+    num_partitions: int = int32(default=-1, about="Number of partitions.")
+    replication_factor: int = int16(default=-1, about="Number of replicas.")
 
 
 @data()
 class CreateTopicsResult(Message):
-    """Outcomes in the order of the command's topics."""
+    """One result per topic, in order."""
 
-    topics: list[CreatedTopic] = array(CreatedTopic, about="One for each.")
+    topics: list[CreatedTopic] = array(CreatedTopic, about="In the order of the command.")
 
 
 @data()
 class DeleteTopics(Message):
-    """Delete topics; each has its own outcome."""
+    """Delete topics, by id or by name."""
 
-    topic_ids: list[bytes] = array(uuid, about="In the order of the results.")
+    topic_ids: list[bytes] = array(uuid, about="By id.")
+    names: list[str] = array(string, about="By name; results follow those of the ids.")
+
+
+@data()
+class TopicResult(Message):
+    """How a change of one topic went."""
+
+    name: str = string(about="Name; empty if unknown.")
+    topic_id: bytes = uuid(about="Id; zero if unknown.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
 
 
 @data()
 class DeleteTopicsResult(Message):
-    """Outcomes in the order of the command's topics."""
+    """One result per topic, in order."""
 
-    topics: list[CommandResult] = array(CommandResult, about="One for each.")
+    topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
 
 
 @data()
 class Replicas(Message):
-    """Replicas of one added partition."""
+    """The replicas of one new partition."""
 
-    broker_ids: list[int] = array(int32, about="Brokers, the preferred leader first.")
+    broker_ids: list[int] = array(int32, about="Preferred leader first.")
 
 
 @data()
 class MorePartitions(Message):
-    """A topic to grow."""
+    """A topic that shall have more partitions."""
 
     name: str = string(about="Topic.")
-    count: int = int32(about="Partitions that it is to have in all.")
+    count: int = int32(about="The new number of partitions.")
     assignments: list[Replicas] | None = array(
-        Replicas, nullable="0+", default=None, about="Placement of the added ones by hand."
+        Replicas, nullable="0+", default=None, about="One per new partition; null: the controller decides."
     )
 
 
 @data()
 class CreatePartitions(Message):
-    """Add partitions to topics; each has its own outcome."""
+    """Raise the number of partitions of topics."""
 
-    topics: list[MorePartitions] = array(MorePartitions, about="In the order of the results.")
-    validate_only: bool = boolean(about="Change nothing, only say whether it would work.")
-    seed: int = int64(about="Chance for placement.")
+    topics: list[MorePartitions] = array(MorePartitions, about="Topics.")
+    validate_only: bool = boolean(about="Whether only to check.")
+    seed: int = int64(about="Random: the placement starts from it.")
 
 
 @data()
 class CreatePartitionsResult(Message):
-    """Outcomes in the order of the command's topics."""
+    """One result per topic, in order."""
 
-    topics: list[CommandResult] = array(CommandResult, about="One for each.")
-
-
-# ---------------------------------------------------------------- partitions
+    topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
 
 
 @data()
 class IsrMember(Message):
-    """A member of a proposed ISR."""
+    """A proposed member of an ISR (KIP-903)."""
 
-    broker_id: int = int32(about="Which broker.")
-    broker_epoch: int = int64(default=-1, about="The registration that fetched (KIP-903).")
+    broker_id: int = int32(about="Replica.")
+    broker_epoch: int = int64(default=-1, about="Registration that its fetches named; -1 if unknown.")
 
 
 @data()
-class PartitionChange(Message):
-    """A leader's proposal: compare-and-set on both epochs."""
+class AlterPartitionChange(Message):
+    """A leader's new ISR, valid only if nothing else has changed the partition."""
 
     topic_id: bytes = uuid(about="Topic.")
-    partition: int = int32(about="Index in the topic.")
-    leader_epoch: int = int32(about="In which the leader proposes.")
-    partition_epoch: int = int32(about="That it has seen.")
-    new_isr: list[IsrMember] = array(IsrMember, about="The ISR to be.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="The leader's.")
+    partition_epoch: int = int32(about="Of the state that is to be replaced.")
+    new_isr: list[IsrMember] = array(IsrMember, about="The whole new ISR.")
 
 
 @data()
 class AlterPartition(Message):
-    """A leader changes the ISR of partitions."""
+    """A leader changes ISRs, by compare-and-set."""
 
-    broker_id: int = int32(about="The leader.")
-    broker_epoch: int = int64(default=-1, about="Of which registration.")
-    partitions: list[PartitionChange] = array(PartitionChange, about="In the order of the results.")
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")
+    partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes.")
 
 
 @data()
-class ChangedPartition(Message):
-    """Outcome for one partition: the error, or the state as it is now."""
+class AlteredPartition(Message):
+    """How one change went, and the state there is now (if the partition is known)."""
 
-    error_code: int = int16(about="0 if changed.")
-    isr: list[int] = array(int32, about="As committed.")
-    leader: int = int32(default=-1, about="As committed.")
-    leader_epoch: int = int32(default=-1, about="As committed.")
-    partition_epoch: int = int32(default=-1, about="As committed.")
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Partition index.")
+    error_code: int = int16(about="0 for success.")
+    leader: int = int32(default=-1, about="Leader.")
+    leader_epoch: int = int32(default=-1, about="Leader epoch.")
+    isr: list[int] = array(int32, about="In-sync replicas.")
+    partition_epoch: int = int32(default=-1, about="Partition epoch.")
 
 
 @data()
 class AlterPartitionResult(Message):
-    """Outcomes in the order of the command's partitions."""
+    """One result per change, in order."""
 
-    error_code: int = int16(about="Of the whole: STALE_BROKER_EPOCH.")
-    partitions: list[ChangedPartition] = array(ChangedPartition, about="One for each.")
-
-
-PREFERRED_ELECTION: Final = 0
-UNCLEAN_ELECTION: Final = 1
-
-
-@data()
-class ElectionTarget(Message):
-    """A partition to elect a leader for."""
-
-    topic_id: bytes = uuid(about="Topic.")
-    partition: int = int32(about="Index in the topic.")
-
-
-@data()
-class ElectLeaders(Message):
-    """Elect leaders: the preferred ones, or unclean ones where there is none."""
-
-    election_type: int = int8(about="0 preferred, 1 unclean (Kafka's numbers).")
-    partitions: list[ElectionTarget] = array(ElectionTarget, about="In the order of the results.")
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For unclean elections.")
-
-
-@data()
-class ElectLeadersResult(Message):
-    """Outcomes in the order of the command's partitions."""
-
-    partitions: list[CommandResult] = array(CommandResult, about="One for each.")
-
-
-# ---------------------------------------------------------------- settings and ids
-
-SET_CONFIG: Final = 0
-DELETE_CONFIG: Final = 1
-APPEND_CONFIG: Final = 2
-SUBTRACT_CONFIG: Final = 3
+    error_code: int = int16(about="About the whole command: STALE_BROKER_EPOCH.")
+    error_message: str = string(about="For people.")
+    partitions: list[AlteredPartition] = array(AlteredPartition, about="In the order of the command.")
 
 
 @data()
 class ConfigChange(Message):
-    """One change of one setting."""
+    """One change of one key."""
 
     name: str = string(about="Key.")
-    operation: int = int8(about="0 set, 1 delete, 2 append, 3 subtract (Kafka's numbers).")
-    value: str | None = string(nullable="0+", default=None, about="Not for delete.")
+    operation: int = int8(about="A ConfigOperation.")
+    value: str | None = string(nullable="0+", default=None, about="Null for DELETE.")
 
 
 @data()
-class ResourceChanges(Message):
-    """Changes of one resource, all or none."""
+class ConfigResource(Message):
+    """What changes about one topic or broker: all or nothing."""
 
-    resource_type: int = int8(about="2 topic, 4 broker (Kafka's numbers).")
-    resource_name: str = string(about="Topic or broker id; empty: all brokers.")
-    changes: list[ConfigChange] = array(ConfigChange, about="Applied in this order.")
-    replace: bool = boolean(about="Remove every setting that is not named (the old AlterConfigs).")
+    resource_type: int = int8(about="A ResourceType.")
+    resource_name: str = string(about="Topic, broker id, or empty for all brokers.")
+    changes: list[ConfigChange] = array(ConfigChange, about="Changes.")
 
 
 @data()
 class AlterConfigs(Message):
-    """Change dynamic settings; each resource has its own outcome."""
+    """Change dynamic configurations, each resource on its own."""
 
-    resources: list[ResourceChanges] = array(ResourceChanges, about="In the order of the results.")
-    validate_only: bool = boolean(about="Change nothing, only say whether it would work.")
+    resources: list[ConfigResource] = array(ConfigResource, about="Resources.")
+    validate_only: bool = boolean(about="Whether only to check.")
+
+
+@data()
+class AlteredConfig(Message):
+    """How the change of one resource went."""
+
+    resource_type: int = int8(about="As in the command.")
+    resource_name: str = string(about="As in the command.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
 
 
 @data()
 class AlterConfigsResult(Message):
-    """Outcomes in the order of the command's resources."""
+    """One result per resource, in order."""
 
-    resources: list[CommandResult] = array(CommandResult, about="One for each.")
+    resources: list[AlteredConfig] = array(AlteredConfig, about="In the order of the command.")
 
 
 @data()
 class AllocateProducerIds(Message):
-    """A broker needs a block of producer ids."""
+    """A broker needs producer ids to give out."""
 
-    broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(default=-1, about="Of which registration.")
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")
 
 
 @data()
 class AllocateProducerIdsResult(Message):
-    """The block."""
+    """A block of producer ids, for this broker alone."""
 
-    error_code: int = int16(about="0 if allocated.")
-    first_producer_id: int = int64(default=-1, about="The first of the block.")
-    count: int = int32(about="Its length.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    first: int = int64(default=-1, about="First of the block.")
+    count: int = int32(about="Size of the block.")
 
 
-# ---------------------------------------------------------------- encoding
+@data()
+class ElectionPartition(Message):
+    """A partition to elect a leader for."""
 
-Command: TypeAlias = (
-    FormCluster
-    | RegisterBroker
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Partition index.")
+
+
+@data()
+class ElectLeaders(Message):
+    """Elect preferred leaders, or any leader where there is none."""
+
+    election_type: int = int8(about="An ElectionType.")
+    partitions: list[ElectionPartition] | None = array(
+        ElectionPartition, nullable="0+", default=None, about="Null: all partitions."
+    )
+    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
+
+
+@data()
+class ElectedPartition(Message):
+    """How one election went."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Partition index.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+
+
+@data()
+class ElectLeadersResult(Message):
+    """One result per partition; with null partitions, only of those that needed an election."""
+
+    partitions: list[ElectedPartition] = array(ElectedPartition, about="Results.")
+
+
+@data()
+class FormCluster(Message):
+    """Name the cluster, once."""
+
+    cluster_id: str = string(about="Chosen once, for ever.")
+
+
+Command = (
+    RegisterBroker
     | UnfenceBroker
     | FenceBroker
     | BeginControlledShutdown
@@ -369,78 +404,100 @@ Command: TypeAlias = (
     | DeleteTopics
     | CreatePartitions
     | AlterPartition
-    | ElectLeaders
     | AlterConfigs
     | AllocateProducerIds
+    | ElectLeaders
+    | FormCluster
 )
 
-# Numbers are for ever: a new command gets a new one.
-_COMMANDS: dict[int, type[Command]] = {
-    1: FormCluster,
-    2: RegisterBroker,
-    3: UnfenceBroker,
-    4: FenceBroker,
-    5: BeginControlledShutdown,
-    6: UnregisterBroker,
-    7: CreateTopics,
-    8: DeleteTopics,
-    9: CreatePartitions,
-    10: AlterPartition,
-    11: ElectLeaders,
-    12: AlterConfigs,
-    13: AllocateProducerIds,
+_TYPES: dict[int, tuple[type[Command], type[Message]]] = {
+    1: (RegisterBroker, RegisterBrokerResult),
+    2: (UnfenceBroker, CommandResult),
+    3: (FenceBroker, CommandResult),
+    4: (BeginControlledShutdown, ControlledShutdownResult),
+    5: (UnregisterBroker, CommandResult),
+    6: (CreateTopics, CreateTopicsResult),
+    7: (DeleteTopics, DeleteTopicsResult),
+    8: (CreatePartitions, CreatePartitionsResult),
+    9: (AlterPartition, AlterPartitionResult),
+    10: (AlterConfigs, AlterConfigsResult),
+    11: (AllocateProducerIds, AllocateProducerIdsResult),
+    12: (ElectLeaders, ElectLeadersResult),
+    13: (FormCluster, CommandResult),
 }
-_NUMBERS = {cls: number for number, cls in _COMMANDS.items()}
-_RESULTS: dict[type[Command], type[Message]] = {
-    RegisterBroker: RegisterBrokerResult,
-    CreateTopics: CreateTopicsResult,
-    DeleteTopics: DeleteTopicsResult,
-    CreatePartitions: CreatePartitionsResult,
-    AlterPartition: AlterPartitionResult,
-    ElectLeaders: ElectLeadersResult,
-    AlterConfigs: AlterConfigsResult,
-    AllocateProducerIds: AllocateProducerIdsResult,
-}
-
-_PREFIX = struct.Struct(">BiqqB")
-_NO_SESSION = (-1, -1, -1)
+_NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
+_RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Whose command, of which registration, and which in their order (from 0 on)."""
+class Session(NamedTuple):
+    """Whose command it is. `acknowledged`: results up to this sequence have arrived and need not be kept."""
 
     broker_id: int
     broker_epoch: int
     sequence: int
+    acknowledged: int = 0
 
 
-SessionKey: TypeAlias = tuple[int, int, int] | None
+@data()
+class _Envelope(Message):
+    broker_id: int = int32(default=-1, about="-1: outside of any session.")
+    broker_epoch: int = int64(default=-1, about="The session's registration.")
+    sequence: int = int64(about="Rises by one from 1.")
+    acknowledged: int = int64(about="Results up to here need not be kept.")
 
 
-def result_class(command: Command | type[Command]) -> type[Message]:
-    """The class of a command's result."""
-    cls = command if isinstance(command, type) else type(command)
-    return _RESULTS.get(cls, CommandResult)
+def encode_command(session: Session | tuple[int, int, int] | None, command: Command) -> bytes:
+    """One command as it goes into the log."""
+    envelope = _Envelope()
+    if session is not None:
+        whose = Session(*session)
+        envelope = _Envelope(**whose._asdict())
+    out = bytearray((_NUMBERS[type(command)],))
+    encode_into(envelope, 0, out)
+    encode_into(command, 0, out)
+    return bytes(out)
 
 
-def encode_command(session: SessionKey, command: Command) -> bytes:
-    """What is proposed: a format byte, the session (broker id, broker epoch, sequence), and the command."""
-    return _PREFIX.pack(0, *(session or _NO_SESSION), _NUMBERS[type(command)]) + encode(command, 0)
+def decode_session(encoded: bytes) -> Session | None:
+    """The session that an encoded command names. Raises MalformedMessage."""
+    if not encoded or encoded[0] not in _TYPES:
+        raise MalformedMessage(f"unknown command type {encoded[:1].hex() or '(empty)'}")
+    return _session(decode(_Envelope, encoded, 0, 1))
 
 
-def decode_command(data: bytes | memoryview) -> tuple[Session | None, Command]:
-    """Whose command, and the command. Raises MalformedMessage."""
-    if len(data) < _PREFIX.size:
-        raise MalformedMessage(f"a command of {len(data)} bytes")
-    version, broker_id, broker_epoch, sequence, number = _PREFIX.unpack_from(data)
-    cls = _COMMANDS.get(number)
-    if version != 0 or cls is None:
-        raise MalformedMessage(f"unknown command {number} in format {version}")
-    session = None if broker_id == -1 else Session(broker_id, broker_epoch, sequence)
-    return session, decode(cls, data, 0, _PREFIX.size)
+def acknowledging(encoded: bytes, acknowledged: int) -> bytes:
+    """The same command, telling also which results need not be kept any more. Raises MalformedMessage."""
+    session = decode_session(encoded)
+    if session is None:
+        return encoded
+    _, position = decode_from(_Envelope, encoded, 0, 1)
+    out = bytearray(encoded[:1])
+    encode_into(_Envelope(**session._replace(acknowledged=acknowledged)._asdict()), 0, out)
+    return bytes(out) + encoded[position:]
 
 
-def decode_result(command: Command, data: bytes | memoryview) -> Message:
-    """The result of a command. Raises MalformedMessage."""
-    return decode(result_class(command), data, 0)
+def decode_command(encoded: bytes) -> tuple[Session | None, Command]:
+    """Raises MalformedMessage for anything that is not one whole command."""
+    if not encoded or encoded[0] not in _TYPES:
+        raise MalformedMessage(f"unknown command type {encoded[:1].hex() or '(empty)'}")
+    envelope, position = decode_from(_Envelope, encoded, 0, 1)
+    command, end = decode_from(_TYPES[encoded[0]][0], encoded, 0, position)
+    if end != len(encoded):
+        raise MalformedMessage(f"{len(encoded) - end} bytes follow the {type(command).__name__} command")
+    return _session(envelope), command
+
+
+def _session(envelope: _Envelope) -> Session | None:
+    if envelope.broker_id < 0:
+        return None
+    return Session(envelope.broker_id, envelope.broker_epoch, envelope.sequence, envelope.acknowledged)
+
+
+def encode_result(result: Message) -> bytes:
+    """A result as it travels in a reply."""
+    return encode(result, 0)
+
+
+def decode_result(command: Command, encoded: bytes) -> Message:
+    """The result of this command. Raises MalformedMessage."""
+    return decode(_RESULTS[type(command)], encoded, 0)
