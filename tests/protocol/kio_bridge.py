@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import re
 from datetime import datetime, timedelta
-from functools import cache
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -41,7 +40,6 @@ def kio_class(cls: type[Message], version: int) -> type[Any]:
     return found
 
 
-@cache
 def kio_field(kio: type[Any], name: str) -> dataclasses.Field[Any]:
     """kio's field for one of ours; kio leaves the unit out of the names of durations and times."""
     fields = {f.name: f for f in dataclasses.fields(kio)}
@@ -49,7 +47,6 @@ def kio_field(kio: type[Any], name: str) -> dataclasses.Field[Any]:
     return next(fields[candidate] for candidate in candidates if candidate in fields)
 
 
-@cache
 def kio_nested(kio: type[Any], name: str) -> type[Any]:
     """The class of kio's nested struct, from its annotation."""
     module = importlib.import_module(kio.__module__)
@@ -125,7 +122,7 @@ def same(field_value: Any, kio_value: Any, version: int) -> bool:
     if kio_value is None and field_value == bytes(16):
         return True
     if isinstance(kio_value, tuple):
-        return field_value == b"".join(kio_value)
+        return bool(field_value == b"".join(kio_value))
     return bool(field_value == kio_value)
 
 

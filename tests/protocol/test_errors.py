@@ -1,0 +1,25 @@
+"""The error table against kio's."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from ottla.protocol.errors import ERRORS, ErrorCode, KafkaError
+
+
+def test_codes_names_and_retriability_are_those_of_kafka() -> None:
+    for theirs in KioErrorCode:
+        ours = ErrorCode(int(theirs))
+        assert ours.name == theirs.name.upper()
+        assert ours.retriable == theirs.retriable, ours
+        assert ERRORS[ours].message
+
+
+def test_an_unknown_code_is_an_unknown_server_error() -> None:
+    assert ErrorCode.of(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ErrorCode.of(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_error_explains_itself() -> None:
+    assert KafkaError(ErrorCode.NOT_COORDINATOR).message == ErrorCode.NOT_COORDINATOR.message
+    assert str(KafkaError(ErrorCode.INVALID_CONFIG, "x=1")) == "INVALID_CONFIG: x=1"
