@@ -1,0 +1,125 @@
+"""What consumers see of fetched batches: positions, partial tails, control records, aborted transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.fetched import ConsumerRecord, FetchedRecords, TopicPartition
+from ottla.protocol.compression import Compression
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
+from ottla.protocol.record_batch import patch_offset_and_epoch
+
+HERE = TopicPartition("t", 3)
+
+
+class LogBuilder:
+    """Batches at rising offsets, as a broker sends them."""
+
+    def __init__(self, first_offset: int = 0) -> None:
+        self.data = bytearray()
+        self.next_offset = first_offset
+
+    def add(self, *values: bytes, producer_id: int = -1, transactional: bool = False) -> LogBuilder:
+        records = [(b"k", value, 1000 + index) for index, value in enumerate(values)]
+        epoch, sequence = (0, 0) if producer_id >= 0 else (-1, -1)
+        batch = encode_batch(
+            records,
+            compression=Compression.LZ4,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        return self._place(batch, len(values))
+
+    def end(self, kind: ControlType, producer_id: int) -> LogBuilder:
+        marker = ControlRecord(kind, 0)
+        return self._place(
+            encode_control_batch(marker, timestamp_ms=1, producer_id=producer_id, producer_epoch=0), 1
+        )
+
+    def _place(self, batch: bytes, count: int) -> LogBuilder:
+        placed = bytearray(batch)
+        patch_offset_and_epoch(placed, 0, self.next_offset, 7)
+        self.data += placed
+        self.next_offset += count
+        return self
+
+
+def fetched(
+    log: LogBuilder, offset: int = 0, aborted: tuple[tuple[int, int], ...] = ()
+) -> tuple[FetchedRecords, list[ConsumerRecord]]:
+    chunk = FetchedRecords(HERE, memoryview(bytes(log.data)), offset, aborted)
+    return chunk, chunk.take(1000)
+
+
+def test_records_carry_where_they_stand() -> None:
+    _, records = fetched(LogBuilder(40).add(b"a", b"b"), 40)
+    assert records == [
+        ConsumerRecord("t", 3, 40, 1000, b"k", b"a", (), 7),
+        ConsumerRecord("t", 3, 41, 1001, b"k", b"b", (), 7),
+    ]
+
+
+def test_reading_begins_in_the_middle_of_a_batch() -> None:
+    chunk, records = fetched(LogBuilder().add(b"a", b"b", b"c").add(b"d"), 2)
+    assert [record.value for record in records] == [b"c", b"d"]
+    assert chunk.next_offset == chunk.end_offset == 4
+
+
+def test_records_are_taken_in_portions() -> None:
+    chunk = FetchedRecords(HERE, memoryview(bytes(LogBuilder().add(b"a", b"b", b"c").data)), 0)
+    assert [record.value for record in chunk.take(2)] == [b"a", b"b"]
+    assert chunk.next_offset == 2
+    assert [record.value for record in chunk.take(2)] == [b"c"]
+    assert chunk.take(2) == []
+
+
+def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
+    log = LogBuilder().add(b"a")
+    size = len(log.data)
+    log.add(b"b")
+    for end in range(size, len(log.data)):
+        chunk = FetchedRecords(HERE, memoryview(bytes(log.data[:end])), 0)
+        assert chunk.end_offset == 1
+        assert [record.value for record in chunk.take(10)] == [b"a"]
+
+
+def test_a_flipped_bit_is_an_error_and_never_a_record() -> None:
+    log = LogBuilder().add(b"a" * 100)
+    log.data[-3] ^= 1
+    chunk = FetchedRecords(HERE, memoryview(bytes(log.data)), 0)
+    with pytest.raises(KafkaError) as caught:
+        chunk.take(1)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_markers_are_skipped_and_the_position_passes_them() -> None:
+    log = LogBuilder().add(b"a", producer_id=5, transactional=True).end(ControlType.COMMIT, 5)
+    chunk, records = fetched(log)
+    assert [record.value for record in records] == [b"a"]
+    assert chunk.next_offset == 2
+
+
+def test_records_of_aborted_transactions_are_left_out() -> None:
+    log = (
+        LogBuilder()
+        .add(b"plain")
+        .add(b"lost 1", b"lost 2", producer_id=5, transactional=True)
+        .add(b"kept 1", producer_id=6, transactional=True)
+        .end(ControlType.ABORT, 5)
+        .add(b"kept 2", producer_id=5, transactional=True)
+        .end(ControlType.COMMIT, 6)
+        .end(ControlType.COMMIT, 5)
+        .add(b"lost 3", producer_id=6, transactional=True)
+        .end(ControlType.ABORT, 6)
+    )
+    _, records = fetched(log, aborted=((6, 8), (5, 1)))
+    assert [record.value for record in records] == [b"plain", b"kept 1", b"kept 2"]
+
+
+def test_read_uncommitted_sees_everything_but_markers() -> None:
+    log = LogBuilder().add(b"lost", producer_id=5, transactional=True).end(ControlType.ABORT, 5)
+    _, records = fetched(log)
+    assert [record.value for record in records] == [b"lost"]
