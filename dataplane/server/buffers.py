@@ -71,7 +71,7 @@ class BufferPool:
         return len(self._waiting)
 
     def trim(self) -> None:
-        """Free half of the kept buffers of every size; called now and then, it empties an idle server's pool."""
+        """Free half of the kept buffers of every size; it empties an idle server's pool over time."""
         for size, free in self._free.items():
             dropped = (len(free) + 1) // 2
             del free[:dropped]

@@ -192,7 +192,7 @@ class Connection:
         self._handle_frames()
 
     def _make_room(self) -> bool:
-        """Have a buffer with room for more of the frame at `_start`; False if the budget does not allow it."""
+        """Have room for more of the frame at `_start`; False if the budget does not allow it."""
         if self._buffer is None:
             buffer = self._pool.acquire(self._guess_bytes) or self._pool.acquire(SMALLEST_BYTES)
             assert buffer is not None, "the smallest buffers are always lent"

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from ....protocol.cluster_image import BROKER_RESOURCE, TOPIC_RESOURCE
-from .cluster_access import Quorum
+from .cluster_access import BROKER_RESOURCE, TOPIC_RESOURCE, Quorum
 
 
 class ConfigSource(IntEnum):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ....protocol.cluster_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import quorum_commands as commands
 from ....protocol.messages.configs import (
@@ -21,13 +20,14 @@ from ....protocol.messages.configs import (
     DescribeConfigsSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ReplaceConfigsResource,
     ReplaceConfigsResourceResponse,
 )
 from ..handler import Request, handles
-from .cluster_access import Quorum
+from .cluster_access import BROKER_RESOURCE, TOPIC_RESOURCE, Quorum
 from .config_view import ConfigEntry, ConfigView
 
-_OPERATIONS = range(commands.SET_CONFIG, commands.SUBTRACT_CONFIG + 1)
+_OPERATIONS = frozenset(commands.ConfigOperation)
 
 
 class _Resource(Protocol):
@@ -132,7 +132,8 @@ class ConfigHandlers:
             if name not in ("", str(self._own_broker_id)):
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {self._own_broker_id} or empty string, but received {name}",
+                    f"Unexpected broker id, expected {self._own_broker_id} or empty string, "
+                    f"but received {name}",
                 )
             return self._view.broker(name)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
@@ -143,7 +144,7 @@ class ConfigHandlers:
     ) -> IncrementalAlterConfigsResponse:
         """Set, delete, append to and subtract from single settings."""
         changes = [
-            commands.ResourceChanges(
+            commands.ConfigResource(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 changes=[
@@ -160,22 +161,35 @@ class ConfigHandlers:
     async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
         """Replace all dynamic settings of a resource by the given ones."""
         changes = [
-            commands.ResourceChanges(
+            commands.ConfigResource(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-                changes=[
-                    commands.ConfigChange(name=c.name, operation=commands.SET_CONFIG, value=c.value)
-                    for c in resource.configs
-                ],
-                replace=True,
+                changes=self._replacement(resource),
             )
             for resource in message.resources
         ]
         errors = await self._alter(changes, validate_only=message.validate_only)
         return _replace_response(message.resources, errors)
 
+    def _replacement(self, resource: ReplaceConfigsResource) -> list[commands.ConfigChange]:
+        """Set what is named, delete what is set now and not named."""
+        operations = commands.ConfigOperation
+        named = {config.name for config in resource.configs}
+        present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
+        return [
+            *(
+                commands.ConfigChange(name=c.name, operation=operations.SET, value=c.value)
+                for c in resource.configs
+            ),
+            *(
+                commands.ConfigChange(name=name, operation=operations.DELETE)
+                for name in present
+                if name not in named
+            ),
+        ]
+
     async def _alter(
-        self, changes: list[commands.ResourceChanges], *, validate_only: bool
+        self, changes: list[commands.ConfigResource], *, validate_only: bool
     ) -> list[KafkaError | None]:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((change.resource_type, change.resource_name) for change in changes)
@@ -196,11 +210,11 @@ class ConfigHandlers:
         return [error if error is not None else _failure(next(results)) for error in errors]
 
 
-def _failure(result: commands.CommandResult) -> KafkaError | None:
+def _failure(result: commands.AlteredConfig) -> KafkaError | None:
     return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
 
 
-def _mistake(resource: commands.ResourceChanges) -> KafkaError | None:
+def _mistake(resource: commands.ConfigResource) -> KafkaError | None:
     if resource.resource_type not in (TOPIC_RESOURCE, BROKER_RESOURCE):
         return KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
     names = Counter(change.name for change in resource.changes)
@@ -214,7 +228,7 @@ def _mistake(resource: commands.ResourceChanges) -> KafkaError | None:
             return KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{change.name}: unknown operation {change.operation}"
             )
-        if change.value is None and change.operation != commands.DELETE_CONFIG:
+        if change.value is None and change.operation != commands.ConfigOperation.DELETE:
             return KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
     return None
 

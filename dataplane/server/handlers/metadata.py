@@ -115,7 +115,8 @@ class MetadataHandlers:
         if message.endpoint_type == _CONTROLLERS:
             raise KafkaError(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+                "The request was sent to an endpoint of type BROKER, "
+                "but we wanted an endpoint of type CONTROLLER",
             )
         if message.endpoint_type != _BROKERS:
             raise KafkaError(

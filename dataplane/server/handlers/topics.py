@@ -186,7 +186,7 @@ class TopicHandlers:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     error_code=result.error_code,
-                    error_message=result.error_message,
+                    error_message=result.error_message or None,
                 )
                 for topic, result in zip(wanted, outcome.topics, strict=True)
             ]
@@ -211,7 +211,7 @@ class TopicHandlers:
             assert isinstance(outcome, commands.CreatePartitionsResult)
             results += [
                 CreatePartitionsTopicResult(
-                    name=topic.name, error_code=result.error_code, error_message=result.error_message
+                    name=topic.name, error_code=result.error_code, error_message=result.error_message or None
                 )
                 for topic, result in zip(wanted, outcome.topics, strict=True)
             ]

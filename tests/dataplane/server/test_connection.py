@@ -109,9 +109,8 @@ async def test_slices_are_sent_between_bytes_and_released_once(cleanup: ExitStac
 
 
 async def test_slices_are_released_when_the_client_goes_away(cleanup: ExitStack, tmp_path: Path) -> None:
-    with open(tmp_path / "segment", "wb") as file:
-        file.truncate(64_000_000)
-    fd = os.open(tmp_path / "segment", os.O_RDONLY)
+    fd = os.open(tmp_path / "segment", os.O_CREAT | os.O_RDWR)
+    os.ftruncate(fd, 64_000_000)
     cleanup.callback(os.close, fd)
     released: list[int] = []
     parked: list[Request] = []

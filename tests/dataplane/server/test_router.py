@@ -72,7 +72,7 @@ async def ask(port: int, *frames: bytes) -> list[bytes]:
     replies = []
     try:
         writer.write(b"".join(frames))
-        for _ in frames:
+        while len(replies) < len(frames):
             replies.append(await asyncio.wait_for(read_frame(reader), 5))
     except (asyncio.IncompleteReadError, ConnectionResetError):
         pass

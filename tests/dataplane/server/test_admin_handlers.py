@@ -1,0 +1,173 @@
+"""Topic and configuration requests: what is refused before the quorum is asked, and what it is asked."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+from ottla.dataplane.server import Request
+from ottla.dataplane.server.handlers.config_view import ConfigSource, ConfigView, DescribedKey
+from ottla.dataplane.server.handlers.configs import ConfigHandlers
+from ottla.dataplane.server.handlers.topic_creation import TopicDefaults
+from ottla.dataplane.server.handlers.topics import TopicHandlers
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.codec import encode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as commands
+from ottla.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.metadata_records import ConfigRecord, TopicRecord
+from ottla.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from ottla.protocol.schema import Message
+
+TOPIC_ID = b"0123456789abcdef"
+KEYS = {name: DescribedKey(name, 3, default) for name, default in (("a", "1"), ("b", "2"))}
+
+
+class RecordingQuorum:
+    """Says yes to every command and keeps it."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self.image.apply(TopicRecord(topic_id=TOPIC_ID, name="orders"))
+        self.commands: list[commands.Command] = []
+
+    async def submit(self, command: commands.Command, timeout_ms: int | None = None) -> Message:
+        self.commands.append(command)
+        if isinstance(command, commands.CreateTopics):
+            created = [commands.CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]
+            return commands.CreateTopicsResult(topics=created)
+        if isinstance(command, commands.DeleteTopics):
+            return commands.DeleteTopicsResult(topics=[commands.TopicResult() for _ in command.topic_ids])
+        assert isinstance(command, commands.AlterConfigs)
+        return commands.AlterConfigsResult(resources=[commands.AlteredConfig() for _ in command.resources])
+
+
+class AtVersion:
+    def __init__(self, api_version: int) -> None:
+        self.api_version = api_version
+
+
+def at_version(version: int) -> Request:
+    return cast(Request, AtVersion(version))
+
+
+def view(quorum: RecordingQuorum) -> ConfigView:
+    static = {"log.a": "10"}
+    return ConfigView(
+        quorum, 1, static, topic_keys=KEYS, broker_keys=KEYS, topic_default_of={"a": "log.a"}
+    )  # fmt: skip
+
+
+def topics(quorum: RecordingQuorum) -> TopicHandlers:
+    return TopicHandlers(quorum, TopicDefaults(num_partitions=4), view(quorum), random.Random(1))
+
+
+async def test_a_topic_that_is_asked_for_twice_is_refused_and_the_others_created() -> None:
+    quorum = RecordingQuorum()
+    wanted = [CreatableTopic(name=name, num_partitions=-1, replication_factor=2) for name in ("x", "y", "x")]
+    response = await topics(quorum).create_topics(at_version(7), CreateTopicsRequest(topics=wanted))
+    assert {(t.name, t.error_code) for t in response.topics} == {("x", ErrorCode.INVALID_REQUEST), ("y", 0)}
+    (command,) = quorum.commands
+    assert isinstance(command, commands.CreateTopics)
+    assert [(t.name, t.num_partitions, t.replication_factor) for t in command.topics] == [("y", 4, 2)]
+    for version in range(2, 8):
+        encode(response, version)
+
+
+async def test_topics_are_deleted_by_name_or_id_but_not_both() -> None:
+    quorum = RecordingQuorum()
+    wanted = [
+        DeleteTopicState(name="orders"),
+        DeleteTopicState(name="orders", topic_id=TOPIC_ID),
+        DeleteTopicState(name=None, topic_id=TOPIC_ID),
+        DeleteTopicState(name="missing"),
+        DeleteTopicState(name=None, topic_id=b"x" * 16),
+        DeleteTopicState(name=None),
+    ]
+    response = await topics(quorum).delete_topics(at_version(6), DeleteTopicsRequest(topics=wanted))
+    assert [r.error_code for r in response.responses] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+    ]
+    assert quorum.commands == [commands.DeleteTopics(topic_ids=[TOPIC_ID])]
+
+
+async def test_names_are_deleted_below_version_6() -> None:
+    quorum = RecordingQuorum()
+    response = await topics(quorum).delete_topics(at_version(3), DeleteTopicsRequest(topic_names=["orders"]))
+    assert [(r.name, r.error_code) for r in response.responses] == [("orders", 0)]
+    encode(response, 3)
+
+
+def test_settings_tell_where_they_come_from() -> None:
+    quorum = RecordingQuorum()
+    handlers = ConfigHandlers(quorum, 1, view(quorum))
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=2, resource_name="orders", configuration_keys=None)],
+        include_synonyms=True,
+    )
+
+    def described() -> list[tuple[str, str | None, int]]:
+        response = handlers.describe_configs(at_version(4), request)
+        for version in range(1, 5):
+            encode(response, version)
+        return [(c.name, c.value, c.config_source) for c in response.results[0].configs]
+
+    assert described() == [("a", "10", ConfigSource.STATIC_BROKER), ("b", "2", ConfigSource.DEFAULT)]
+    quorum.image.apply(ConfigRecord(resource_type=2, resource_name="orders", config_name="b", value="7"))
+    assert described()[1] == ("b", "7", ConfigSource.DYNAMIC_TOPIC)
+
+
+def test_unknown_resources_have_errors_of_their_own() -> None:
+    quorum = RecordingQuorum()
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name)
+        for kind, name in ((2, "missing"), (4, "9"), (99, "x"))
+    ]
+    response = ConfigHandlers(quorum, 1, view(quorum)).describe_configs(
+        at_version(1), DescribeConfigsRequest(resources=resources)
+    )
+    assert [r.error_code for r in response.results] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() -> None:
+    quorum = RecordingQuorum()
+
+    def resource(name: str, *configs: tuple[str, int, str | None]) -> AlterConfigsResource:
+        changes = [AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in configs]
+        return AlterConfigsResource(resource_type=2, resource_name=name, configs=changes)
+
+    resources = [
+        resource("good", ("a", 0, "5"), ("b", 1, None)),
+        resource("twice", ("a", 0, "5")),
+        resource("twice", ("b", 0, "5")),
+        resource("null", ("a", 0, None)),
+        resource("repeated", ("a", 0, "1"), ("a", 0, "2")),
+        resource("operation", ("a", 9, "1")),
+    ]
+    response = await ConfigHandlers(quorum, 1, view(quorum)).incremental_alter_configs(
+        at_version(1), IncrementalAlterConfigsRequest(resources=resources)
+    )
+    assert [r.error_code for r in response.responses] == [0] + [ErrorCode.INVALID_REQUEST] * 5
+    (command,) = quorum.commands
+    assert isinstance(command, commands.AlterConfigs)
+    assert [r.resource_name for r in command.resources] == ["good"]
