@@ -1,0 +1,90 @@
+"""The folder of a local cluster: the same cluster again on the same folder, and nobody else's."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.layout import Layout, known_layout, open_layout, write_atomically
+
+
+def opened(
+    folder: Path, quorum: int | None = None, brokers: int | None = None, base_port: int | None = None
+) -> Layout:
+    layout = open_layout(folder, quorum=quorum, brokers=brokers, base_port=base_port)
+    layout.write({member: {} for member in layout.members})
+    return layout
+
+
+def test_three_and_three_on_ports_that_are_free(tmp_path: Path) -> None:
+    layout = opened(tmp_path)
+    assert [member.name for member in layout.members] == [
+        "quorum-101", "quorum-102", "quorum-103", "broker-1", "broker-2", "broker-3",
+    ]  # fmt: skip
+    ports = [member.port for member in layout.members]
+    assert len(set(ports)) == 6
+    for port in ports:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+
+
+def test_the_same_folder_gives_the_same_cluster(tmp_path: Path) -> None:
+    first = opened(tmp_path, quorum=1, brokers=2)
+    secret = first.secret_file.read_bytes()
+    again = opened(tmp_path)
+    assert again == first
+    assert again.secret_file.read_bytes() == secret
+    assert known_layout(tmp_path) == first
+
+
+def test_brokers_can_be_added_and_nothing_taken_away(tmp_path: Path) -> None:
+    first = opened(tmp_path, quorum=1, brokers=1)
+    more = opened(tmp_path, brokers=3)
+    assert more.brokers[:1] == first.brokers
+    assert [member.id for member in more.brokers] == [1, 2, 3]
+    with pytest.raises(UsageError, match="holds 3 brokers"):
+        opened(tmp_path, brokers=2)
+    with pytest.raises(UsageError, match="holds 1 quorum nodes"):
+        opened(tmp_path, quorum=3)
+
+
+def test_ports_count_up_from_the_base(tmp_path: Path) -> None:
+    layout = opened(tmp_path, base_port=21000)
+    assert [member.port for member in layout.brokers] == [21000, 21001, 21002]
+    assert [member.port for member in layout.quorum] == [21100, 21101, 21102]
+    assert layout.bootstrap == "127.0.0.1:21000,127.0.0.1:21001,127.0.0.1:21002"
+    with pytest.raises(UsageError, match="leave --base-port out"):
+        opened(tmp_path, base_port=22000)
+
+
+def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:
+    secret = opened(tmp_path).secret_file
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert len(secret.read_text().strip()) == 64
+
+
+def test_settings_win_over_what_up_chooses(tmp_path: Path) -> None:
+    layout = open_layout(tmp_path, quorum=None, brokers=None, base_port=None)
+    layout.write({member: {"broker.rack": member.name} for member in layout.members})
+    for member in layout.members:
+        assert f"broker.rack={member.name}\n" in layout.settings_file(member).read_text()
+
+
+def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="holds no cluster"):
+        known_layout(tmp_path)
+    (tmp_path / "layout.json").write_text("{}")
+    with pytest.raises(CommandFailed, match=r"cannot use .*layout\.json"):
+        known_layout(tmp_path)
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_atomically(path, "one")
+    (tmp_path / "f.part").write_text("left over from a crash")
+    write_atomically(path, "two", mode=0o600)
+    assert path.read_text() == "two"
+    assert list(tmp_path.iterdir()) == [path]
