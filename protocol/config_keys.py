@@ -1,647 +1,264 @@
-"""Every configuration key, declared once: name, type, default, bounds, who reads it, and what it means.
-
-Names, defaults and meanings are Kafka's, where Kafka has the key; keys of our own are marked so. A topic key
-falls back to its broker synonyms (`retention.ms` to `log.retention.ms`, then `.minutes`, then `.hours`).
-Keys of an ordinary server.properties that mean nothing here are accepted and listed in `IGNORED` with why.
-"""
+"""Every configuration key: name, type, default, bounds, scope, synonyms, meaning. Names are mostly Kafka's."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from difflib import get_close_matches
+from enum import Enum, Flag, auto
 
-Value = bool | int | float | str | list[str] | None
-
-LONG_MAX: Final = 2**63 - 1
-INT_MAX: Final = 2**31 - 1
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
 
 
 class ConfigError(ValueError):
-    """A key or a value that cannot be used; the text names it and says what is allowed."""
+    """A key or value that cannot be used; the message says what is wrong and what is allowed."""
 
 
-class Type(Enum):
-    """Types as DescribeConfigs reports them; the value is Kafka's number."""
+class ConfigType(Enum):
+    """Kafka's types of values."""
 
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    PASSWORD = 9
+    BOOLEAN = "true or false"
+    INT = "a whole number of 32 bits"
+    LONG = "a whole number of 64 bits"
+    DOUBLE = "a number"
+    LIST = "a comma-separated list"
+    STRING = "a string"
+    PASSWORD = "a string kept secret"
 
 
-class Scope(Enum):
-    """Who reads a key, and whether it may change while the process runs."""
+class Scope(Flag):
+    """Where a key may be given."""
 
-    TOPIC = "topic"
-    BROKER = "broker"
-    DYNAMIC_BROKER = "broker, dynamic"
-    NODE = "broker and quorum node"
-    QUORUM = "quorum node"
+    TOPIC = auto()
+    BROKER = auto()  # in a broker's file
+    DYNAMIC = auto()  # changed while brokers run
+    QUORUM = auto()  # in a quorum node's file
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` is text as in a file, None if there is none; bounds are inclusive."""
+    """One key. `synonyms`: the broker keys that give a topic key its default, the first one set wins."""
 
     name: str
-    type: Type
+    type: ConfigType
     default: str | None
+    doc: str
     scope: Scope
-    about: str
-    low: int | None = None
-    high: int | None = None
+    least: float | None = None
+    most: float | None = None
     allowed: tuple[str, ...] = ()
-    synonyms: tuple[tuple[str, int], ...] = ()
-    """Of a topic key: broker keys it falls back to, each with the factor that turns its unit into ours."""
+    synonyms: tuple[str, ...] = ()
 
-    @property
-    def dynamic(self) -> bool:
-        """Whether it may be altered while the cluster runs."""
-        return self.scope in (Scope.TOPIC, Scope.DYNAMIC_BROKER)
+    def parse(self, text: str) -> bool | int | float | str | list[str]:
+        """The value of this key's type. Raises ConfigError."""
+        text = text.strip()
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise self._refused(text)
+                return text.lower() == "true"
+            case ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
+                return self._number(text)
+            case ConfigType.LIST:
+                items = [item.strip() for item in text.split(",") if item.strip()]
+                if self.allowed and not set(items) <= set(self.allowed):
+                    raise self._refused(text)
+                return items
+            case _:
+                if self.allowed and text not in self.allowed:
+                    raise self._refused(text)
+                return text
 
+    def _number(self, text: str) -> int | float:
+        limit = _INT_MAX if self.type is ConfigType.INT else _LONG_MAX
+        try:
+            value = float(text) if self.type is ConfigType.DOUBLE else int(text)
+        except ValueError:
+            raise self._refused(text) from None
+        least = -limit - 1 if self.least is None else self.least
+        if not least <= value <= (limit if self.most is None else self.most):
+            raise self._refused(text)
+        return value
 
-_NUMBERS = {
-    Type.INT: (-(2**31), INT_MAX),
-    Type.SHORT: (-(2**15), 2**15 - 1),
-    Type.LONG: (-(2**63), LONG_MAX),
-}
-
-
-def parse(key: ConfigKey, text: str) -> Value:
-    """The value that `text` means for `key`. Raises ConfigError."""
-    text = text.strip()
-    match key.type:
-        case Type.BOOLEAN:
-            if text.lower() not in ("true", "false"):
-                raise ConfigError(f"{key.name} must be true or false, not {text!r}")
-            return text.lower() == "true"
-        case Type.INT | Type.SHORT | Type.LONG:
-            return _parse_number(key, text)
-        case Type.DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise ConfigError(f"{key.name} must be a number, not {text!r}") from None
-        case Type.LIST:
-            items = [item.strip() for item in text.split(",") if item.strip()]
-            for item in items:
-                _check_allowed(key, item)
-            return items
-        case _:
-            _check_allowed(key, text)
-            return text
-
-
-def _parse_number(key: ConfigKey, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise ConfigError(f"{key.name} must be a whole number, not {text!r}") from None
-    least, most = _NUMBERS[key.type]
-    low = least if key.low is None else key.low
-    high = most if key.high is None else key.high
-    if not low <= number <= high:
-        raise ConfigError(f"{key.name} must be between {low} and {high}, not {number}")
-    return number
-
-
-def _check_allowed(key: ConfigKey, text: str) -> None:
-    if key.allowed and text not in key.allowed:
-        raise ConfigError(f"{key.name} must be one of {', '.join(key.allowed)}, not {text!r}")
-
-
-# ---------------------------------------------------------------- topics
-
-
-def _topic(
-    name: str,
-    kind: Type,
-    default: str,
-    about: str,
-    *synonyms: str | tuple[str, int],
-    low: int | None = None,
-    high: int | None = None,
-    allowed: tuple[str, ...] = (),
-) -> ConfigKey:
-    pairs = tuple((s, 1) if isinstance(s, str) else s for s in synonyms)
-    return ConfigKey(name, kind, default, Scope.TOPIC, about, low, high, allowed, pairs)
-
-
-_MINUTE, _HOUR = 60_000, 3_600_000
-_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-
-TOPIC_KEYS: Final[Mapping[str, ConfigKey]] = {
-    key.name: key
-    for key in (
-        _topic(
-            "cleanup.policy",
-            Type.LIST,
-            "delete",
-            "What happens to old records.",
-            "log.cleanup.policy",
-            allowed=("delete", "compact"),
-        ),
-        _topic(
-            "compression.type",
-            Type.STRING,
-            "producer",
-            "Only `producer` changes nothing: batches are stored as sent.",
-            "compression.type",
-            allowed=_CODECS,
-        ),
-        _topic(
-            "delete.retention.ms",
-            Type.LONG,
-            "86400000",
-            "How long tombstones stay.",
-            "log.cleaner.delete.retention.ms",
-            low=0,
-        ),
-        _topic(
-            "file.delete.delay.ms",
-            Type.LONG,
-            "60000",
-            "Before a deleted segment leaves the disk.",
-            "log.segment.delete.delay.ms",
-            low=0,
-        ),
-        _topic(
-            "flush.messages",
-            Type.LONG,
-            str(LONG_MAX),
-            "Records between flushes; 1: durable before acknowledged.",
-            "log.flush.interval.messages",
-            low=1,
-        ),
-        _topic("flush.ms", Type.LONG, str(LONG_MAX), "Time between flushes.", "log.flush.interval.ms", low=0),
-        _topic(
-            "index.interval.bytes",
-            Type.INT,
-            "4096",
-            "Bytes of log between index entries.",
-            "log.index.interval.bytes",
-            low=0,
-        ),
-        _topic(
-            "max.compaction.lag.ms",
-            Type.LONG,
-            str(LONG_MAX),
-            "A record is compacted at the latest after this.",
-            "log.cleaner.max.compaction.lag.ms",
-            low=1,
-        ),
-        _topic(
-            "max.message.bytes",
-            Type.INT,
-            "1048588",
-            "Largest record batch, compressed as it is.",
-            "message.max.bytes",
-            low=0,
-        ),
-        _topic(
-            "message.timestamp.after.max.ms",
-            Type.LONG,
-            "3600000",
-            "How far ahead of the clock a timestamp may be.",
-            "log.message.timestamp.after.max.ms",
-            low=0,
-        ),
-        _topic(
-            "message.timestamp.before.max.ms",
-            Type.LONG,
-            str(LONG_MAX),
-            "How far behind the clock a timestamp may be.",
-            "log.message.timestamp.before.max.ms",
-            low=0,
-        ),
-        _topic(
-            "message.timestamp.type",
-            Type.STRING,
-            "CreateTime",
-            "Whose timestamp a record has.",
-            "log.message.timestamp.type",
-            allowed=("CreateTime", "LogAppendTime"),
-        ),
-        _topic(
-            "min.cleanable.dirty.ratio",
-            Type.DOUBLE,
-            "0.5",
-            "Dirty share of the log at which compaction runs.",
-            "log.cleaner.min.cleanable.ratio",
-        ),
-        _topic(
-            "min.compaction.lag.ms",
-            Type.LONG,
-            "0",
-            "A record stays uncompacted at least so long.",
-            "log.cleaner.min.compaction.lag.ms",
-            low=0,
-        ),
-        _topic(
-            "min.insync.replicas",
-            Type.INT,
-            "1",
-            "In-sync replicas that acks=all needs.",
-            "min.insync.replicas",
-            low=1,
-        ),
-        _topic(
-            "preallocate",
-            Type.BOOLEAN,
-            "false",
-            "Accepted; segments are never preallocated.",
-            "log.preallocate",
-        ),
-        _topic(
-            "retention.bytes",
-            Type.LONG,
-            "-1",
-            "Size of a partition above which old segments go; -1: no limit.",
-            "log.retention.bytes",
-        ),
-        _topic(
-            "retention.ms",
-            Type.LONG,
-            "604800000",
-            "Age at which segments go; -1: never.",
-            "log.retention.ms",
-            ("log.retention.minutes", _MINUTE),
-            ("log.retention.hours", _HOUR),
-            low=-1,
-        ),
-        _topic(
-            "segment.bytes",
-            Type.INT,
-            "1073741824",
-            "Size at which a new segment begins.",
-            "log.segment.bytes",
-            low=1024,
-        ),
-        _topic(
-            "segment.index.bytes",
-            Type.INT,
-            "10485760",
-            "Size of an index at which a new segment begins.",
-            "log.index.size.max.bytes",
-            low=4,
-        ),
-        _topic(
-            "segment.jitter.ms",
-            Type.LONG,
-            "0",
-            "Random part of segment.ms.",
-            "log.roll.jitter.ms",
-            ("log.roll.jitter.hours", _HOUR),
-            low=0,
-        ),
-        _topic(
-            "segment.ms",
-            Type.LONG,
-            "604800000",
-            "Age at which a new segment begins.",
-            "log.roll.ms",
-            ("log.roll.hours", _HOUR),
-            low=1,
-        ),
-        _topic(
-            "unclean.leader.election.enable",
-            Type.BOOLEAN,
-            "false",
-            "Let a replica lead that may lack committed records.",
-            "unclean.leader.election.enable",
-        ),
-    )
-}
-
-# ---------------------------------------------------------------- brokers and quorum nodes
-
-
-def _key(
-    name: str,
-    kind: Type,
-    default: str | None,
-    scope: Scope,
-    about: str,
-    low: int | None = None,
-    high: int | None = None,
-    allowed: tuple[str, ...] = (),
-) -> ConfigKey:
-    return ConfigKey(name, kind, default, scope, about, low, high, allowed)
-
-
-_B, _D, _N, _Q = Scope.BROKER, Scope.DYNAMIC_BROKER, Scope.NODE, Scope.QUORUM
-
-_TOPIC_DEFAULTS = tuple(
-    ConfigKey(
-        synonym,
-        Type.LONG if key.type is Type.LONG else key.type,
-        key.default if position == 0 and len(key.synonyms) == 1 else None,
-        Scope.DYNAMIC_BROKER,
-        f"Default of the topics' {key.name}" + ("." if factor == 1 else f" (in units of {factor} ms)."),
-        key.low if factor == 1 else None,
-        key.high,
-        key.allowed,
-    )
-    for key in TOPIC_KEYS.values()
-    for position, (synonym, factor) in enumerate(key.synonyms)
-)
-
-BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
-    key.name: key
-    for key in (
-        *_TOPIC_DEFAULTS,
-        # identity and addresses
-        _key("node.id", Type.INT, None, _N, "Unique among brokers, and among quorum nodes.", 0),
-        _key("broker.id", Type.INT, None, _N, "The older name of node.id.", 0),
-        _key(
-            "process.roles",
-            Type.LIST,
-            None,
-            _N,
-            "broker or controller (a quorum node).",
-            allowed=("broker", "controller"),
-        ),
-        _key("cluster.id", Type.STRING, None, _N, "Ours. Names the cluster; a node refuses another's data."),
-        _key(
-            "cluster.secret.file",
-            Type.STRING,
-            None,
-            _N,
-            "Ours. File with the secret that nodes prove to know.",
-        ),
-        _key("broker.rack", Type.STRING, None, _B, "Replicas are spread over racks."),
-        _key("listeners", Type.LIST, None, _N, "Where to listen: NAME://host:port, ..."),
-        _key(
-            "advertised.listeners",
-            Type.LIST,
-            None,
-            _B,
-            "What clients are told, if it differs from listeners.",
-        ),
-        _key(
-            "inter.broker.listener.name", Type.STRING, None, _B, "Listener that brokers use among themselves."
-        ),
-        _key("controller.quorum.voters", Type.LIST, None, _N, "The quorum: id@host:port, ..."),
-        _key("controller.listener.names", Type.LIST, None, _N, "Accepted; a quorum node has one listener."),
-        _key(
-            "listener.security.protocol.map",
-            Type.LIST,
-            None,
-            _N,
-            "Protocol of each listener name; PLAINTEXT only so far.",
-        ),
-        # folders
-        _key("log.dirs", Type.LIST, None, _N, "Data folders."),
-        _key("log.dir", Type.STRING, "/tmp/kafka-logs", _N, "Data folder, if log.dirs is not given."),
-        _key(
-            "metadata.log.dir",
-            Type.STRING,
-            None,
-            _Q,
-            "A quorum node's folder; the first of log.dirs otherwise.",
-        ),
-        _key("num.recovery.threads.per.data.dir", Type.INT, "4", _B, "Threads that open logs at start.", 1),
-        _key(
-            "log.flush.offset.checkpoint.interval.ms",
-            Type.INT,
-            "60000",
-            _B,
-            "Between checkpoints of recovery points.",
-            1,
-        ),
-        # topics
-        _key("num.partitions", Type.INT, "1", _B, "Partitions of a topic whose creator does not say.", 1),
-        _key(
-            "default.replication.factor",
-            Type.INT,
-            "1",
-            _B,
-            "Replicas of a topic whose creator does not say.",
-            1,
-        ),
-        _key("auto.create.topics.enable", Type.BOOLEAN, "true", _B, "Create topics that clients ask for."),
-        _key("delete.topic.enable", Type.BOOLEAN, "true", _B, "Whether topics may be deleted."),
-        _key("offsets.topic.num.partitions", Type.INT, "50", _B, "Partitions of __consumer_offsets.", 1),
-        _key("offsets.topic.replication.factor", Type.SHORT, "3", _B, "Replicas of __consumer_offsets.", 1),
-        _key(
-            "offsets.topic.segment.bytes",
-            Type.INT,
-            "104857600",
-            _B,
-            "Segment size of __consumer_offsets.",
-            1024,
-        ),
-        # groups
-        _key(
-            "group.initial.rebalance.delay.ms",
-            Type.INT,
-            "3000",
-            _B,
-            "How long a new group waits for more members.",
-            0,
-        ),
-        _key("group.min.session.timeout.ms", Type.INT, "6000", _B, "Shortest session timeout allowed.", 0),
-        _key("group.max.session.timeout.ms", Type.INT, "1800000", _B, "Longest session timeout allowed.", 0),
-        _key("group.max.size", Type.INT, str(INT_MAX), _B, "Members that a group may have.", 1),
-        _key("offset.metadata.max.bytes", Type.INT, "4096", _B, "Largest text kept with an offset.", 0),
-        _key("offsets.commit.timeout.ms", Type.INT, "5000", _B, "How long a commit waits for replicas.", 1),
-        # network
-        _key("socket.request.max.bytes", Type.INT, "104857600", _B, "Largest request.", 1),
-        _key("max.connections", Type.INT, str(INT_MAX), _B, "Connections at a time.", 0),
-        _key(
-            "connections.max.idle.ms", Type.LONG, "600000", _B, "Idle connections are closed after this.", 1
-        ),
-        _key("socket.listen.backlog.size", Type.INT, "512", _B, "Connections that wait to be accepted.", 1),
-        _key(
-            "queued.max.request.bytes",
-            Type.LONG,
-            "268435456",
-            _B,
-            "Memory for requests that are arriving.",
-            1,
-        ),
-        _key("fetch.max.bytes", Type.INT, "57671680", _B, "Most that one fetch is answered with.", 1024),
-        # replication
-        _key(
-            "replica.lag.time.max.ms",
-            Type.LONG,
-            "30000",
-            _B,
-            "A follower that is behind so long leaves the ISR.",
-            1,
-        ),
-        _key(
-            "replica.fetch.max.bytes",
-            Type.INT,
-            "1048576",
-            _B,
-            "Most a follower asks of one partition at a time.",
-            0,
-        ),
-        _key(
-            "replica.fetch.response.max.bytes",
-            Type.INT,
-            "10485760",
-            _B,
-            "Most a follower asks for at a time.",
-            0,
-        ),
-        _key(
-            "replica.fetch.wait.max.ms",
-            Type.INT,
-            "500",
-            _B,
-            "How long a follower's fetch waits for records.",
-            1,
-        ),
-        _key(
-            "replica.high.watermark.checkpoint.interval.ms",
-            Type.LONG,
-            "5000",
-            _B,
-            "Between checkpoints of high watermarks.",
-            1,
-        ),
-        _key(
-            "producer.id.expiration.ms",
-            Type.INT,
-            "86400000",
-            _D,
-            "An idle producer id is forgotten after this.",
-            1,
-        ),
-        # liveness and shutdown
-        _key(
-            "broker.session.timeout.ms",
-            Type.INT,
-            "3000",
-            _N,
-            "A broker not heard of for so long is fenced.",
-            100,
-        ),
-        _key("broker.heartbeat.interval.ms", Type.INT, "500", _B, "Between a broker's heartbeats.", 10),
-        _key(
-            "controlled.shutdown.enable", Type.BOOLEAN, "true", _B, "Move leaderships away before stopping."
-        ),
-        _key("controlled.shutdown.timeout.ms", Type.INT, "30000", _B, "Ours. How long that may take.", 0),
-        _key(
-            "auto.leader.rebalance.enable",
-            Type.BOOLEAN,
-            "true",
-            _Q,
-            "Give preferred leaders their partitions back.",
-        ),
-        _key(
-            "leader.imbalance.check.interval.seconds", Type.LONG, "300", _Q, "How often to look for that.", 1
-        ),
-        _key(
-            "leader.imbalance.per.broker.percentage",
-            Type.INT,
-            "10",
-            _Q,
-            "Share of a broker's partitions that may be led elsewhere.",
-            0,
-            100,
-        ),
-        _key(
-            "controller.quorum.election.timeout.ms",
-            Type.INT,
-            "150",
-            _Q,
-            "Shortest time without a leader before an election.",
-            50,
-        ),
-    )
-}
-
-IGNORED: Final[Mapping[str, str]] = {
-    "num.network.threads": "one event loop serves the network",
-    "num.io.threads": "one event loop serves requests; disks have their own threads",
-    "num.replica.fetchers": "one connection to each leader's broker is enough",
-    "background.threads": "there are none",
-    "socket.send.buffer.bytes": "the kernel tunes socket buffers",
-    "socket.receive.buffer.bytes": "the kernel tunes socket buffers",
-    "queued.max.requests": "see queued.max.request.bytes",
-    "log.retention.check.interval.ms": "retention is not there yet",
-    "log.cleaner.enable": "compaction is not there yet",
-    "log.cleaner.threads": "compaction is not there yet",
-    "transaction.state.log.replication.factor": "the transaction log is the quorum's log",
-    "transaction.state.log.min.isr": "the transaction log is the quorum's log",
-    "transaction.state.log.num.partitions": "the transaction log is the quorum's log",
-    "share.coordinator.state.topic.replication.factor": "share groups are not there",
-    "share.coordinator.state.topic.min.isr": "share groups are not there",
-    "zookeeper.connect": "there is no ZooKeeper",
-    "zookeeper.connection.timeout.ms": "there is no ZooKeeper",
-    "group.coordinator.rebalance.protocols": "classic groups only so far",
-    "offsets.retention.minutes": "offsets do not expire yet",
-    "offsets.retention.check.interval.ms": "offsets do not expire yet",
-}
-
-# ---------------------------------------------------------------- questions
-
-
-def topic_key(name: str) -> ConfigKey:
-    """The topic key. Raises ConfigError that names the nearest one."""
-    key = TOPIC_KEYS.get(name)
-    if key is None:
-        raise ConfigError(unknown("topic configuration", name, TOPIC_KEYS))
-    return key
-
-
-def broker_key(name: str) -> ConfigKey:
-    """The broker or quorum node key. Raises ConfigError that names the nearest one."""
-    key = BROKER_KEYS.get(name)
-    if key is None:
-        raise ConfigError(unknown("configuration key", name, [*BROKER_KEYS, *IGNORED]))
-    return key
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The text of an error about a name that is not among `known`."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"unknown {what} {name!r}" + (f": did you mean {near[0]}?" if near else "")
-
-
-def check_properties(properties: Mapping[str, str]) -> list[str]:
-    """Check a whole file of a node; returns notes about keys that have no effect. Raises ConfigError.
-
-    Keys with the prefix of another component (`listener.name.`, `ssl.`, `sasl.`) are checked by it.
-    """
-    notes = []
-    for name, text in properties.items():
-        if name in IGNORED:
-            notes.append(f"{name} has no effect: {IGNORED[name]}")
+    def _refused(self, text: str) -> ConfigError:
+        if self.allowed:
+            what = f"{'any of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.allowed)}"
         else:
-            parse(broker_key(name), text)
-    return notes
+            what = self.type.value
+            what += f", at least {self.least}" if self.least is not None else ""
+            what += f", at most {self.most}" if self.most is not None else ""
+        return ConfigError(f"Invalid value {text!r} for configuration {self.name}: it must be {what}")
+
+
+_B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+_LIST, _S = ConfigType.LIST, ConfigType.STRING
+_COMPRESSION = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+_DYNAMIC = Scope.BROKER | Scope.DYNAMIC
+_NODE = Scope.BROKER | Scope.QUORUM
+# Topic key, the broker keys behind it, type, default, least, allowed values, meaning.
+_TOPIC_ROWS: tuple[tuple[str, tuple[str, ...], ConfigType, str, float | None, tuple[str, ...], str], ...] = (
+    ("cleanup.policy", ("log.cleanup.policy",), _LIST, "delete", None, ("delete", "compact"), "What becomes of old segments."),
+    ("compression.type", ("compression.type",), _S, "producer", None, _COMPRESSION, "Compression of stored batches."),
+    ("delete.retention.ms", ("log.cleaner.delete.retention.ms",), _L, "86400000", 0, (), "How long tombstones stay."),
+    ("file.delete.delay.ms", ("log.segment.delete.delay.ms",), _L, "60000", 0, (), "Wait before a file is removed."),
+    ("flush.messages", ("log.flush.interval.messages",), _L, str(_LONG_MAX), 1, (), "Records between forced flushes."),
+    ("flush.ms", ("log.flush.interval.ms",), _L, str(_LONG_MAX), 0, (), "Time between forced flushes, in ms."),
+    ("index.interval.bytes", ("log.index.interval.bytes",), _I, "4096", 0, (), "Log bytes per index entry."),
+    ("max.compaction.lag.ms", ("log.cleaner.max.compaction.lag.ms",), _L, str(_LONG_MAX), 1, (), "Compacted at the latest after."),
+    ("max.message.bytes", ("message.max.bytes",), _I, "1048588", 0, (), "Largest record batch."),
+    ("message.timestamp.type", ("log.message.timestamp.type",), _S, "CreateTime", None, ("CreateTime", "LogAppendTime"), "Whose clock stamps."),
+    ("message.timestamp.after.max.ms", ("log.message.timestamp.after.max.ms",), _L, "3600000", 0, (), "How far ahead a timestamp may be."),
+    ("message.timestamp.before.max.ms", ("log.message.timestamp.before.max.ms",), _L, str(_LONG_MAX), 0, (), "How old a timestamp may be."),
+    ("min.cleanable.dirty.ratio", ("log.cleaner.min.cleanable.ratio",), _D, "0.5", 0, (), "Dirty part before compaction."),
+    ("min.compaction.lag.ms", ("log.cleaner.min.compaction.lag.ms",), _L, "0", 0, (), "Not compacted before."),
+    ("min.insync.replicas", ("min.insync.replicas",), _I, "1", 1, (), "ISR size that acks=all needs."),
+    ("preallocate", ("log.preallocate",), _B, "false", None, (), "Whether segments are allocated in advance."),
+    ("retention.bytes", ("log.retention.bytes",), _L, "-1", -1, (), "Size of a partition kept; -1: all."),
+    ("retention.ms", ("log.retention.ms", "log.retention.minutes", "log.retention.hours"), _L, "604800000", -1, (), "Time records are kept; -1: for ever."),
+    ("segment.bytes", ("log.segment.bytes",), _I, "1073741824", 14, (), "Size at which a segment is closed."),
+    ("segment.index.bytes", ("log.index.size.max.bytes",), _I, "10485760", 4, (), "Largest index."),
+    ("segment.jitter.ms", ("log.roll.jitter.ms", "log.roll.jitter.hours"), _L, "0", 0, (), "Spread of segment.ms."),
+    ("segment.ms", ("log.roll.ms", "log.roll.hours"), _L, "604800000", 1, (), "Age at which a segment is closed."),
+    ("unclean.leader.election.enable", ("unclean.leader.election.enable",), _B, "false", None, (), "Whether a replica outside ISR and ELR may lead, losing records."),
+)  # fmt: skip
+# Broker or quorum key, scope, type, default (None: must be given or is optional), least, meaning.
+_NODE_ROWS: tuple[tuple[str, Scope, ConfigType, str | None, float | None, str], ...] = (
+    ("node.id", _NODE, _I, None, 0, "Id of this node."),
+    ("broker.id", _NODE, _I, None, 0, "Older name of node.id."),
+    ("process.roles", _NODE, _LIST, "broker", None, "broker, controller or both."),
+    ("listeners", _NODE, _LIST, "PLAINTEXT://:9092", None, "name://host:port, where this node listens."),
+    ("advertised.listeners", Scope.BROKER, _LIST, None, None, "name://host:port, as clients are told."),
+    ("listener.security.protocol.map", _NODE, _LIST, None, None, "name:protocol of each listener."),
+    ("inter.broker.listener.name", Scope.BROKER, _S, None, None, "The listener that brokers use among them."),
+    ("controller.listener.names", _NODE, _LIST, "CONTROLLER", None, "The quorum's listener."),
+    ("controller.quorum.voters", _NODE, _LIST, None, None, "id@host:port of each quorum node."),
+    ("cluster.id", _NODE, _S, None, None, "The cluster that this node belongs to."),
+    ("cluster.secret.file", _NODE, _S, None, None, "File with the secret that all nodes share."),
+    ("log.dirs", _NODE, _LIST, "/tmp/ottla-logs", None, "Data folders."),
+    ("log.dir", _NODE, _S, None, None, "One data folder, if log.dirs is not given."),
+    ("metadata.log.dir", Scope.QUORUM, _S, None, None, "Folder of the Raft log."),
+    ("broker.rack", Scope.BROKER, _S, None, None, "Rack, for placing replicas."),
+    ("broker.session.timeout.ms", _NODE, _I, "3000", 100, "Silence after which a broker is fenced."),
+    ("broker.heartbeat.interval.ms", Scope.BROKER, _I, "500", 1, "Time between heartbeats."),
+    ("num.partitions", Scope.BROKER, _I, "1", 1, "Partitions of a topic whose creator does not say."),
+    ("default.replication.factor", Scope.BROKER, _I, "1", 1, "Replicas of a topic whose creator does not say."),
+    ("auto.create.topics.enable", Scope.BROKER, _B, "true", None, "Whether asking for a topic creates it."),
+    ("delete.topic.enable", Scope.BROKER, _B, "true", None, "Whether topics may be deleted."),
+    ("offsets.topic.num.partitions", Scope.BROKER, _I, "50", 1, "Partitions of __consumer_offsets."),
+    ("offsets.topic.replication.factor", Scope.BROKER, _I, "3", 1, "Replicas of __consumer_offsets."),
+    ("offsets.topic.segment.bytes", Scope.BROKER, _I, "104857600", 1, "Segment size of __consumer_offsets."),
+    ("offsets.retention.minutes", Scope.BROKER, _I, "10080", 1, "How long offsets of empty groups stay."),
+    ("offsets.retention.check.interval.ms", Scope.BROKER, _L, "600000", 1, "Time between checks for them."),
+    ("offset.metadata.max.bytes", Scope.BROKER, _I, "4096", 0, "Largest metadata of a committed offset."),
+    ("group.initial.rebalance.delay.ms", Scope.BROKER, _I, "3000", 0, "Wait for more members of a new group."),
+    ("group.min.session.timeout.ms", Scope.BROKER, _I, "6000", 1, "Least session timeout of members."),
+    ("group.max.session.timeout.ms", Scope.BROKER, _I, "1800000", 1, "Greatest session timeout of members."),
+    ("group.max.size", Scope.BROKER, _I, str(_INT_MAX), 1, "Most members of a group."),
+    ("log.retention.minutes", Scope.BROKER, _I, None, None, "retention.ms in minutes."),
+    ("log.retention.hours", Scope.BROKER, _I, "168", None, "retention.ms in hours."),
+    ("log.roll.hours", Scope.BROKER, _I, "168", 1, "segment.ms in hours."),
+    ("log.roll.jitter.hours", Scope.BROKER, _I, "0", 0, "segment.jitter.ms in hours."),
+    ("log.retention.check.interval.ms", Scope.BROKER, _L, "300000", 1, "Time between retention checks."),
+    ("log.flush.scheduler.interval.ms", Scope.BROKER, _L, str(_LONG_MAX), 1, "Time between flush checks."),
+    ("log.flush.offset.checkpoint.interval.ms", Scope.BROKER, _I, "60000", 0, "Time between checkpoints."),
+    ("num.recovery.threads.per.data.dir", _DYNAMIC, _I, "2", 1, "Threads that open logs at start."),
+    ("producer.id.expiration.ms", _DYNAMIC, _I, "86400000", 1, "How long idle producer ids are kept."),
+    ("replica.lag.time.max.ms", Scope.BROKER, _L, "30000", 1, "Lag after which a follower leaves the ISR."),
+    ("replica.fetch.max.bytes", Scope.BROKER, _I, "1048576", 0, "Bytes per partition a follower fetches."),
+    ("replica.fetch.response.max.bytes", Scope.BROKER, _I, "10485760", 0, "Bytes per fetch of a follower."),
+    ("replica.fetch.wait.max.ms", Scope.BROKER, _I, "500", 0, "How long a follower's fetch is parked."),
+    ("replica.fetch.min.bytes", Scope.BROKER, _I, "1", 0, "What a follower's fetch waits for."),
+    ("replica.fetch.backoff.ms", Scope.BROKER, _I, "1000", 0, "Wait of a follower after an error."),
+    ("replica.high.watermark.checkpoint.interval.ms", Scope.BROKER, _L, "5000", 1, "Time between checkpoints."),
+    ("socket.request.max.bytes", Scope.BROKER, _I, "104857600", 1, "Largest request."),
+    ("socket.listen.backlog.size", Scope.BROKER, _I, "50", 1, "Connections waiting to be accepted."),
+    ("max.connections", _DYNAMIC, _I, str(_INT_MAX), 0, "Most connections of clients."),
+    ("max.connections.per.ip", _DYNAMIC, _I, str(_INT_MAX), 0, "Most connections of one address."),
+    ("connections.max.idle.ms", Scope.BROKER, _L, "600000", -1, "Silence after which a connection closes."),
+    ("fetch.max.bytes", Scope.BROKER, _I, "57671680", 1024, "Most bytes of one fetch."),
+    ("max.incremental.fetch.session.cache.slots", Scope.BROKER, _I, "1000", 0, "Fetch sessions kept."),
+    ("queued.max.request.bytes", Scope.BROKER, _L, "-1", -1, "Most bytes of requests in memory."),
+    ("controlled.shutdown.enable", Scope.BROKER, _B, "true", None, "Whether leaderships move before a stop."),
+    ("auto.leader.rebalance.enable", _NODE, _B, "true", None, "Whether preferred replicas get leadership back."),
+    ("leader.imbalance.check.interval.seconds", _NODE, _L, "300", 1, "Time between checks for that."),
+    ("leader.imbalance.per.broker.percentage", _NODE, _I, "10", 0, "Imbalance that is left alone."),
+    ("transaction.max.timeout.ms", Scope.BROKER, _I, "900000", 1, "Longest transaction."),
+)  # fmt: skip
+
+_SERVES_OTHERWISE = "requests are served on one event loop"
+_ONE_LOOP = ("num.network.threads", "num.io.threads", "background.threads", "queued.max.requests")
+IGNORED_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(_ONE_LOOP, _SERVES_OTHERWISE),
+    "num.replica.fetchers": "one connection per leader broker carries all partitions",
+    "socket.send.buffer.bytes": "the operating system sizes socket buffers",
+    "socket.receive.buffer.bytes": "the operating system sizes socket buffers",
+    "zookeeper.connect": "there is no ZooKeeper",
+    "controller.quorum.bootstrap.servers": "controller.quorum.voters names the quorum",
+    "offsets.topic.compression.codec": "offsets are stored uncompressed",
+    "transaction.state.log.replication.factor": "transactions are kept in the metadata quorum",
+    "transaction.state.log.min.isr": "transactions are kept in the metadata quorum",
+    "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
+    "share.coordinator.state.topic.replication.factor": "there are no share groups",
+    "share.coordinator.state.topic.min.isr": "there are no share groups",
+    "log.cleaner.enable": "compacted topics are always compacted",
+}
+"""Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
+
+
+def _declare() -> tuple[dict[str, ConfigKey], dict[str, ConfigKey]]:
+    topic: dict[str, ConfigKey] = {}
+    node: dict[str, ConfigKey] = {}
+    for name, scope, kind, default, least, doc in _NODE_ROWS:
+        node[name] = ConfigKey(name, kind, default, doc, scope, least)
+    for name, synonyms, kind, default, least, allowed, doc in _TOPIC_ROWS:
+        most = 1 if name == "min.cleanable.dirty.ratio" else None
+        topic[name] = ConfigKey(name, kind, default, doc, Scope.TOPIC, least, most, allowed, synonyms)
+        own = synonyms[0]
+        unset = None if len(synonyms) > 1 else default
+        node.setdefault(own, ConfigKey(own, kind, unset, doc, _DYNAMIC, least, most, allowed))
+    return topic, node
+
+
+TOPIC_KEYS, NODE_KEYS = _declare()
+
+
+def unknown_key(name: str, known: Iterable[str]) -> ConfigError:
+    """What to say about a key that is none, with the nearest one."""
+    nearest = get_close_matches(name, [*known], n=1)
+    hint = f": did you mean {nearest[0]}?" if nearest else ""
+    return ConfigError(f"Unknown configuration {name}{hint}")
 
 
 def check_topic_config(name: str, value: str) -> None:
-    """Check one topic setting. Raises ConfigError."""
-    parse(topic_key(name), value)
+    """Raises ConfigError for what no topic can be given."""
+    key = TOPIC_KEYS.get(name)
+    if key is None:
+        raise unknown_key(name, TOPIC_KEYS)
+    key.parse(value)
 
 
-def resolve_topic(name: str, *layers: Mapping[str, str]) -> tuple[str, int | None, str | None]:
-    """The text of a topic key for a topic that does not set it: from the first of `layers` (broker settings,
-    the strongest first) that has one of its synonyms; (text, index of the layer or None, synonym or None).
+def check_dynamic_broker_config(name: str, value: str) -> None:
+    """Raises ConfigError for what brokers cannot be given while they run."""
+    key = NODE_KEYS.get(name)
+    if key is None:
+        raise unknown_key(name, (other.name for other in NODE_KEYS.values() if Scope.DYNAMIC in other.scope))
+    if Scope.DYNAMIC not in key.scope:
+        raise ConfigError(f"Cannot update {name} while brokers run: give it in the configuration file")
+    key.parse(value)
 
-    Every synonym of a stronger layer wins over those of a weaker one.
-    """
-    key = topic_key(name)
-    for index, layer in enumerate(layers):
-        for synonym, factor in key.synonyms:
-            text = layer.get(synonym)
-            if text is not None:
-                if factor == 1:
-                    return text, index, synonym
-                number = int(text)
-                return str(number if number < 0 else number * factor), index, synonym
-    assert key.default is not None
-    return key.default, None, None
+
+def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
+    """Checks a node's file; returns a note for each key that has no effect. Raises ConfigError."""
+    notes = []
+    for name, value in properties.items():
+        if name in IGNORED_KEYS:
+            notes.append(f"{name} has no effect: {IGNORED_KEYS[name]}")
+            continue
+        key = NODE_KEYS.get(name)
+        if key is None:
+            raise unknown_key(name, NODE_KEYS)
+        key.parse(value)
+        if not key.scope & scope:
+            notes.append(f"{name} has no effect in this role")
+    return notes

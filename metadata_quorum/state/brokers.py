@@ -1,0 +1,109 @@
+"""Registration, fencing and shutdown of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...protocol.cluster_image import BrokerState, PartitionState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata_records import BrokerRemovedRecord
+from ...protocol.messages.quorum_commands import (
+    BeginControlledShutdown,
+    CommandResult,
+    ControlledShutdownResult,
+    FenceBroker,
+    RegisterBroker,
+    RegisterBrokerResult,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from . import election
+from .election import Electorate
+from .workspace import ProgressByPartition, Workspace, by_partition
+
+Leave = Callable[[PartitionState, int, Electorate], PartitionState]
+
+
+def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
+    """A new incarnation fences the old one; after an unclean stop it leaves the ISRs and ELRs as well."""
+    broker_id = command.broker_id
+    if broker_id < 0:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker id {broker_id} is negative")
+    old = work.image.brokers.get(broker_id)
+    if old is not None and old.incarnation == command.incarnation:
+        return RegisterBrokerResult(broker_epoch=old.broker_epoch)
+    epoch = work.image.offset + 1
+    work.set_broker(
+        BrokerState(
+            broker_id,
+            epoch,
+            command.incarnation,
+            tuple(command.listeners),
+            command.rack,
+            fenced=True,
+            log_dirs=tuple(command.log_dirs),
+        )
+    )
+    clean = old is not None and command.previous_broker_epoch == old.broker_epoch
+    _leave_partitions(work, broker_id, election.without if clean else election.after_unclean_stop, {})
+    return RegisterBrokerResult(broker_epoch=epoch)
+
+
+def current(work: Workspace, broker_id: int, broker_epoch: int) -> BrokerState:
+    """The registration that a command speaks of. Raises KafkaError if it is not the present one."""
+    broker = work.image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if broker.broker_epoch != broker_epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} is registered with epoch {broker.broker_epoch}, not {broker_epoch}",
+        )
+    return broker
+
+
+def fence(work: Workspace, command: FenceBroker) -> CommandResult:
+    """The broker leaves its ISRs; whom it led gets new leaders."""
+    broker = current(work, command.broker_id, command.broker_epoch)
+    if not broker.fenced:
+        work.set_broker(replace(broker, fenced=True))
+        _leave_partitions(work, broker.broker_id, election.without, by_partition(command.progress))
+    return CommandResult()
+
+
+def unfence(work: Workspace, command: UnfenceBroker) -> CommandResult:
+    """The broker may lead again, and does at once where nobody else can."""
+    broker = current(work, command.broker_id, command.broker_epoch)
+    if broker.fenced:
+        work.set_broker(replace(broker, fenced=False))
+        for topic_id, index, state in work.partitions():
+            if state.leader < 0 and broker.broker_id in state.replicas:
+                work.set_partition(topic_id, index, election.elect(state, work.electorate(topic_id)))
+    return CommandResult()
+
+
+def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown) -> ControlledShutdownResult:
+    """The broker leaves its ISRs and leaderships while it still serves. Repeating it tries again."""
+    broker = current(work, command.broker_id, command.broker_epoch)
+    if not broker.fenced:
+        work.set_broker(replace(broker, shutting_down=True))
+        _leave_partitions(work, broker.broker_id, election.without, by_partition(command.progress))
+    remaining = sum(state.leader == broker.broker_id for _, _, state in work.partitions())
+    return ControlledShutdownResult(remaining_leaderships=remaining)
+
+
+def unregister(work: Workspace, command: UnregisterBroker) -> CommandResult:
+    """Forget the broker; it stays in replica lists, as in Kafka."""
+    if command.broker_id not in work.image.brokers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
+    work.emit(BrokerRemovedRecord(broker_id=command.broker_id))
+    _leave_partitions(work, command.broker_id, election.without, {})
+    return CommandResult()
+
+
+def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: ProgressByPartition) -> None:
+    for topic_id, index, state in work.partitions():
+        if broker_id in state.isr or broker_id in state.elr:
+            electorate = work.electorate(topic_id, progress.get((topic_id, index)))
+            work.set_partition(topic_id, index, leave(state, broker_id, electorate))
