@@ -138,7 +138,13 @@ def _encode_records(records: Iterable[NewRecord]) -> tuple[list[bytes], int, int
     table, limit = _ZIGZAG, _TABLE_SIZE
     first_ms = last_ms = delta = 0
     for delta, record in enumerate(records):
-        key, value, timestamp_ms = record[:3]
+        headers = b"\0"
+        if len(record) == 3:
+            key, value, timestamp_ms = record
+        else:
+            key, value, timestamp_ms, named = record
+            if named:
+                headers = _encode_headers(named)
         if delta == 0:
             first_ms = last_ms = timestamp_ms
         elif timestamp_ms > last_ms:
@@ -156,7 +162,6 @@ def _encode_records(records: Iterable[NewRecord]) -> tuple[list[bytes], int, int
         else:
             size = len(value)
             value_size = table[size] if size < limit else zigzag(size)
-        headers = _encode_headers(record[3]) if len(record) == 4 and record[3] else b"\0"
         size = (
             1
             + len(time)
