@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from ..protocol.cluster_image import ClusterImage, TopicState
+from ..protocol.messages.metadata_records import encode_record
 from ..protocol.messages.quorum_session import (
     CommandReply,
     FeedRecords,
@@ -56,9 +58,9 @@ class SnapshotSource:
     A finished snapshot serves later comers too, as long as the ring continues from it.
     """
 
-    def __init__(self, feed: MetadataFeed, image_records: Callable[[], Iterator[bytes]]) -> None:
+    def __init__(self, feed: MetadataFeed, image: Callable[[], ClusterImage]) -> None:
         self._feed = feed
-        self._image_records = image_records
+        self._image = image
         self._build: asyncio.Task[FeedSnapshot] | None = None
 
     async def get(self) -> FeedSnapshot:
@@ -74,10 +76,25 @@ class SnapshotSource:
                 self._build = None
 
     async def _make(self) -> FeedSnapshot:
-        builder = SnapshotBuilder(self._feed.end_offset, self._image_records())
+        image = _frozen(self._image())
+        builder = SnapshotBuilder(image.offset, map(encode_record, image.records()))
         while (snapshot := builder.work(SNAPSHOT_RECORDS_PER_TURN)) is None:
             await asyncio.sleep(0)
         return snapshot
+
+
+def _frozen(image: ClusterImage) -> ClusterImage:
+    """The image as it is now, to be walked while the original moves on: only dictionaries are copied."""
+    copy = ClusterImage()
+    copy.offset = image.offset
+    copy.cluster_id = image.cluster_id
+    copy.brokers = dict(image.brokers)
+    copy.topics = {
+        name: TopicState(topic.id, topic.name, dict(topic.partitions)) for name, topic in image.topics.items()
+    }
+    copy.configs = {key: dict(settings) for key, settings in image.configs.items()}
+    copy.next_producer_id = image.next_producer_id
+    return copy
 
 
 class BrokerSession:
@@ -87,6 +104,8 @@ class BrokerSession:
         self.link = link
         self.broker_id = link.peer.node_id
         self.incarnation = link.peer.directory_id
+        #: the broker's IP address
+        self.host = _peer_host(link)
         #: where the broker answers probes; 0 until its first heartbeat has told
         self.heartbeat_port = 0
         self.commands_in_flight = 0
@@ -94,13 +113,6 @@ class BrokerSession:
         self._offset: int | None = None
         self._snapshot: asyncio.Task[None] | None = None
         self._chunks: Iterator[FeedSnapshotChunk] | None = None
-
-    @property
-    def host(self) -> str:
-        """The broker's IP address; empty once the connection is gone."""
-        transport = self.link.transport
-        name = transport.get_extra_info("peername") if transport is not None else None
-        return name[0] if name else ""
 
     def send(self, message: SessionMessage) -> None:
         """Sends one message; a link that is gone swallows it."""
@@ -244,7 +256,10 @@ class BrokerSessions:
         )
         payload = encode_session_message(
             FeedRecords(
-                first_offset=offset, end_offset=piece.end_offset, term=self._leader.term, records=piece.records
+                first_offset=offset,
+                end_offset=piece.end_offset,
+                term=self._leader.term,
+                records=piece.records,
             )
         )
         if not piece.scoped:
@@ -256,3 +271,8 @@ class BrokerSessions:
         """This node stops."""
         for session in list(self._sessions):
             session.link.close(reason)
+
+
+def _peer_host(link: Link) -> str:
+    name = link.transport.get_extra_info("peername") if link.transport is not None else None
+    return name[0] if name else ""

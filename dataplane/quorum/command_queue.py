@@ -28,6 +28,8 @@ class Departure(Generic[Ticket]):
 class CommandQueue(Generic[Ticket]):
     """Tickets (whatever stands for a command) in submission order.
 
+    The quorum never has to keep more than `in_flight_max` results.
+
     Invariant: the sequences of `_left` rise by one; all below the first are resolved or skipped over as
     resolved.
     """
@@ -71,7 +73,7 @@ class CommandQueue(Generic[Ticket]):
         for sequence in range(max(self._resume_at, self.acknowledged_sequence + 1), self._next_sequence):
             if sequence in self._left:
                 yield Departure(sequence, self.acknowledged_sequence, self._left[sequence])
-        while self._waiting and len(self._left) < self._in_flight_max:
+        while self._waiting and self._next_sequence - self.acknowledged_sequence <= self._in_flight_max:
             ticket = self._waiting.popleft()
             sequence = self._next_sequence
             self._next_sequence += 1

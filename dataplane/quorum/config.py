@@ -3,15 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One address under which clients or other brokers reach this broker."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str = "PLAINTEXT"
+from ...protocol.messages.metadata_records import BrokerListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +17,7 @@ class QuorumSessionConfig:
     voters: Mapping[int, tuple[str, int]]
     #: 16 bytes, drawn anew by every process
     incarnation: bytes
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerListener, ...]
     #: from the clean-shutdown file; -1 if the last stop was not a clean one
     previous_broker_epoch: int = -1
     rack: str | None = None

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
@@ -141,8 +141,7 @@ class _Connection(asyncio.Protocol):
         return host
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

@@ -1,0 +1,133 @@
+"""Submitting commands: each one is applied exactly once, whatever happens to links and leaders meanwhile.
+
+The caller is answered when two things are there, in either order: the outcome, and the record stream up to the
+command's effects. So whoever has an answer also sees it in the image.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.quorum_commands import Command, Session, decode_result, encode_command
+from ...protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
+from ...protocol.schema import Message
+from .command_queue import CommandQueue, Departure
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result", bound=Message)
+Send = Callable[[SubmitCommand], bool]
+
+
+class Ticket:
+    """One submitted command and who waits for it."""
+
+    __slots__ = ("command", "outcome")
+
+    def __init__(self, command: Command, outcome: asyncio.Future[Message]) -> None:
+        self.command = command
+        self.outcome = outcome
+
+
+class CommandSubmitter:
+    """The commands of one registration (broker id, broker epoch).
+
+    `send` passes one submission to the present leader and says whether it left.
+    """
+
+    def __init__(self, broker_id: int, send: Send, *, in_flight_max: int = 256) -> None:
+        self.broker_epoch = -1
+        self._broker_id = broker_id
+        self._send = send
+        self._queue: CommandQueue[Ticket] = CommandQueue(in_flight_max=in_flight_max)
+        self._offset = 0
+        self._behind: list[tuple[int, int, Ticket, Message]] = []
+        self._order = 0
+
+    async def submit(self, command: Command, timeout_s: float) -> Message:
+        """The command's result. Raises KafkaError(REQUEST_TIMED_OUT): the command may still be applied then."""
+        if self._queue.full:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many commands wait for the metadata quorum")
+        ticket = Ticket(command, asyncio.get_running_loop().create_future())
+        self._queue.add(ticket)
+        self.flush()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await ticket.outcome
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{type(command).__name__}: no answer from the metadata quorum within {timeout_s:g} s",
+            ) from None
+        finally:
+            if not ticket.outcome.done() or ticket.outcome.cancelled():
+                self._queue.withdraw(ticket)
+
+    def flush(self) -> None:
+        """Sends what may leave now; called when a leader is there, and after every change."""
+        if self.broker_epoch < 0:
+            return
+        for departure in self._queue.departures():
+            if not self._send(self._submission(departure)):
+                self._queue.send_again()
+                return
+
+    def new_leader(self) -> None:
+        """Everything without an outcome goes to the new leader, in order."""
+        self._queue.send_again()
+        self.flush()
+
+    def replied(self, reply: CommandReply) -> bool:
+        """Takes an answer. False if everything unresolved has to be sent again after a moment."""
+        status = CommandStatus(reply.status)
+        if status in (CommandStatus.NOT_LEADER, CommandStatus.UNKNOWN, CommandStatus.OUT_OF_ORDER):
+            self._queue.send_again()
+            return False
+        ticket = self._queue.resolve(reply.sequence)
+        if ticket is not None:
+            self._resolve(ticket, status, reply)
+            self.flush()
+        return True
+
+    def _resolve(self, ticket: Ticket, status: CommandStatus, reply: CommandReply) -> None:
+        if status is CommandStatus.STALE_SESSION:
+            self._fail(ticket, ErrorCode.STALE_BROKER_EPOCH, "this broker's registration was replaced")
+        elif status is CommandStatus.INVALID:
+            logger.error("the quorum refused %s as invalid", type(ticket.command).__name__)
+            self._fail(ticket, ErrorCode.UNKNOWN_SERVER_ERROR, "the metadata quorum refused the command")
+        else:
+            result = decode_result(ticket.command, reply.result)
+            self._order += 1
+            heapq.heappush(self._behind, (reply.metadata_offset, self._order, ticket, result))
+            self.image_at(self._offset)
+
+    def image_at(self, offset: int) -> None:
+        """The image stands here now: answers whoever waited for it."""
+        self._offset = offset
+        while self._behind and self._behind[0][0] <= offset:
+            _, _, ticket, result = heapq.heappop(self._behind)
+            if not ticket.outcome.done():
+                ticket.outcome.set_result(result)
+
+    def fail_all(self, code: ErrorCode, reason: str) -> None:
+        """The session has ended: nothing will be answered any more."""
+        for ticket in [*self._queue.drain(), *(entry[2] for entry in self._behind)]:
+            self._fail(ticket, code, reason)
+        self._behind.clear()
+
+    def _fail(self, ticket: Ticket, code: ErrorCode, reason: str) -> None:
+        if not ticket.outcome.done():
+            ticket.outcome.set_exception(KafkaError(code, reason))
+
+    def _submission(self, departure: Departure[Ticket]) -> SubmitCommand:
+        session = Session(
+            self._broker_id, self.broker_epoch, departure.sequence, departure.acknowledged_sequence
+        )
+        return SubmitCommand(
+            sequence=departure.sequence,
+            acknowledged_sequence=departure.acknowledged_sequence,
+            command=encode_command(session, departure.ticket.command),
+        )

@@ -1,0 +1,402 @@
+"""The broker's session with the metadata quorum, as the rest of the broker uses it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.liveness_datagrams import DatagramSeal
+from ...protocol.messages.quorum_commands import (
+    Command,
+    RegisterBroker,
+    RegisterBrokerResult,
+    decode_result,
+    encode_command,
+)
+from ...protocol.messages.quorum_session import (
+    CommandReply,
+    CommandStatus,
+    FeedRecords,
+    FeedSnapshotChunk,
+    LeaderChanged,
+    PartitionProgress,
+    SessionHeartbeat,
+    SessionMessage,
+    ShutdownAllowed,
+    SubmitCommand,
+    Subscribe,
+    Unsubscribe,
+    decode_session_message,
+    encode_session_message,
+)
+from ...protocol.schema import Message
+from .commands import CommandSubmitter
+from .config import QuorumSessionConfig
+from .heartbeats import HeartbeatThread
+from .image_follower import Fold, ImageFollower
+from .link import QuorumLink
+
+logger = logging.getLogger(__name__)
+
+OnDelta = Callable[[ClusterImage, ImageDelta], None]
+Progress = tuple[bytes, int, int, int]
+"""(topic id, partition, leader epoch, log end offset) of one log."""
+
+_LOOP_TURN_S_MAX = 0.1
+_RESEND_AFTER_S = 0.02
+_ECHO_AFTER_S = 0.02
+_SHUTDOWN_ASK_EVERY_S = 0.05
+
+
+class SessionLost(Exception):
+    """This process is no longer the broker it registered as; it has to stop."""
+
+
+class QuorumSession:
+    """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
+
+    `on_delta(image, delta)` is called in the loop turn in which the image changed. `progress()` lists how far this
+    broker's logs reach. `on_lost(error)` is called once if another process took over this broker's id.
+    """
+
+    def __init__(
+        self,
+        config: QuorumSessionConfig,
+        *,
+        on_delta: OnDelta,
+        progress: Callable[[], Iterable[Progress]] = tuple,
+        on_lost: Callable[[SessionLost], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._on_delta = on_delta
+        self._progress = progress
+        self._on_lost = on_lost
+        self._follower = ImageFollower()
+        self._commands = CommandSubmitter(config.broker_id, self._send_command)
+        self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
+        self._leader: QuorumLink | None = None
+        self._followed: QuorumLink | None = None
+        self._term = -1
+        self._heartbeats = HeartbeatThread(
+            DatagramSeal(config.secret, config.cluster_id),
+            config.broker_id,
+            config.incarnation,
+            config.heartbeat_host,
+            config.voters.values(),
+            config.heartbeat_interval_ms,
+        )
+        self._told: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self._registered_at: int | None = None
+        self._registered = asyncio.Event()
+        self._unfenced = asyncio.Event()
+        self._shutdown_allowed = asyncio.Event()
+        self._wants_unfence = False
+        self._wants_shutdown = False
+        self._echo: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._lost: SessionLost | None = None
+
+    # ------------------------------------------------------------ what the broker sees
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as far as this broker knows. Ask anew for each use: a snapshot replaces the object."""
+        return self._follower.image
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this registration; -1 before it."""
+        return self._commands.broker_epoch
+
+    @property
+    def fenced(self) -> bool:
+        """Whether this broker may not lead, as its own image says."""
+        broker = self._self_in_image()
+        return broker is None or broker.fenced
+
+    @property
+    def leader_id(self) -> int | None:
+        """The quorum node that takes commands now, as far as known."""
+        return None if self._leader is None else self._leader.node_id
+
+    @property
+    def heartbeat_port(self) -> int:
+        """The UDP port that answers probes."""
+        return self._heartbeats.port
+
+    async def start(self) -> None:
+        """Begins to connect; the quorum may come up later. Await `registered` and `unfenced` as needed."""
+        self._heartbeats.start()
+        self._ticker = asyncio.create_task(self._tick(), name="quorum session")
+        for link in self._links.values():
+            link.start()
+
+    async def registered(self) -> None:
+        """Waits until this broker is registered and its image shows it. Raises SessionLost."""
+        await self._registered.wait()
+        self._raise_if_lost()
+
+    async def unfenced(self) -> None:
+        """Waits until this broker is unfenced. Raises SessionLost."""
+        await self._unfenced.wait()
+        self._raise_if_lost()
+
+    def ask_to_unfence(self) -> None:
+        """The broker is ready to serve: from now on its heartbeats ask for it to be unfenced."""
+        self._wants_unfence = True
+        self._heartbeat()
+
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
+        """The command's result, once this broker's image has its effects.
+
+        Applied exactly once, in the order of the calls. Raises KafkaError: REQUEST_TIMED_OUT when the outcome
+        is not known in time (the command may still be applied), STALE_BROKER_EPOCH when another process has
+        taken over this broker's id.
+        """
+        if self._lost is not None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, str(self._lost))
+        timeout_ms = self._config.command_timeout_ms if timeout_ms is None else timeout_ms
+        return await self._commands.submit(command, timeout_ms / 1000)
+
+    async def shut_down_controlled(self, timeout_s: float) -> bool:
+        """Has this broker's leaderships moved away; True once that is done and the other brokers know.
+
+        False if it took longer than `timeout_s`: stopping now costs clients a failover.
+        """
+        self._wants_shutdown = True
+        if self._lost is not None:
+            return False
+        deadline = time.monotonic() + timeout_s
+        while not self._shutdown_allowed.is_set():
+            if time.monotonic() >= deadline:
+                return False
+            self._heartbeat()
+            try:
+                async with asyncio.timeout(_SHUTDOWN_ASK_EVERY_S):
+                    await self._shutdown_allowed.wait()
+            except TimeoutError:
+                continue
+        return True
+
+    async def stop(self) -> None:
+        """Closes all links and the heartbeat port. Commands without an outcome fail."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._echo is not None:
+            self._echo.cancel()
+        await asyncio.gather(*(link.stop() for link in self._links.values()))
+        self._heartbeats.stop()
+        self._commands.fail_all(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
+
+    # ------------------------------------------------------------ links
+
+    def link_opened(self, link: QuorumLink) -> None:
+        """The node says by itself whether it leads."""
+        self._heartbeat_to(link)
+
+    def link_lost(self, link: QuorumLink) -> None:
+        if link is self._leader:
+            self._leader = None
+        if link is self._followed:
+            self._followed = None
+
+    def payload_received(self, link: QuorumLink, payload: bytes) -> None:
+        message = decode_session_message(payload)
+        match message:
+            case LeaderChanged():
+                self._leader_changed(link, message)
+            case FeedRecords() if link is self._followed:
+                self._folded(self._follower.records(message))
+            case FeedSnapshotChunk() if link is self._followed:
+                self._folded(self._follower.snapshot(message))
+            case CommandReply():
+                self._replied(link, message)
+            case ShutdownAllowed() if link is self._leader:
+                self._shutdown_allowed.set()
+            case _:
+                return
+
+    def _leader_changed(self, link: QuorumLink, message: LeaderChanged) -> None:
+        """Only what a node says of itself counts, and the highest term wins."""
+        if message.leader_id != link.node_id:
+            if link is self._leader:
+                self._leader = None
+            return
+        if message.term < self._term or (link is self._leader and message.term == self._term):
+            return
+        self._term = message.term
+        self._leader = link
+        logger.info("quorum node %d leads in term %d", link.node_id, message.term)
+        if self._followed is not None and self._followed is not link:
+            self._send(self._followed, Unsubscribe())
+        self._followed = link
+        self._told.clear()
+        self._send(link, Subscribe(metadata_offset=self.image.offset))
+        if self.broker_epoch < 0:
+            self._register()
+        self._heartbeat_to(link)
+        self._commands.new_leader()
+
+    def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
+        return link is not None and link.send(encode_session_message(message))
+
+    # ------------------------------------------------------------ registration and commands
+
+    def _register(self) -> None:
+        config = self._config
+        command = RegisterBroker(
+            broker_id=config.broker_id,
+            incarnation=config.incarnation,
+            previous_broker_epoch=config.previous_broker_epoch,
+            listeners=list(config.listeners),
+            rack=config.rack,
+            log_dirs=list(config.log_dirs),
+        )
+        self._send(self._leader, SubmitCommand(sequence=0, command=encode_command(None, command)))
+
+    def _send_command(self, submission: SubmitCommand) -> bool:
+        return self._send(self._leader, submission)
+
+    def _replied(self, link: QuorumLink, reply: CommandReply) -> None:
+        if reply.sequence == 0:
+            known = self._take_registration(reply)
+        else:
+            known = self._commands.replied(reply)
+        if not known and link is self._leader:
+            asyncio.get_running_loop().call_later(_RESEND_AFTER_S, self._send_again)
+
+    def _send_again(self) -> None:
+        if self._lost is None and self._leader is not None:
+            if self.broker_epoch < 0:
+                self._register()
+            self._commands.flush()
+
+    def _take_registration(self, reply: CommandReply) -> bool:
+        """False if it has to be asked for again."""
+        if self.broker_epoch >= 0:
+            return True
+        if reply.status != CommandStatus.APPLIED:
+            return False
+        result = decode_result(RegisterBroker(), reply.result)
+        assert isinstance(result, RegisterBrokerResult)
+        if result.error_code != ErrorCode.NONE:
+            self._end(f"registration as broker {self._config.broker_id} was refused: {result.error_message}")
+            return True
+        self._commands.broker_epoch = self._heartbeats.broker_epoch = result.broker_epoch
+        self._registered_at = reply.metadata_offset
+        logger.info("registered as broker %d, epoch %d", self._config.broker_id, result.broker_epoch)
+        self._note_own_state()
+        self._commands.flush()
+        return True
+
+    # ------------------------------------------------------------ the image
+
+    def _folded(self, outcome: ImageDelta | Fold) -> None:
+        if outcome is Fold.RESUBSCRIBE:
+            self._send(self._followed, Subscribe(metadata_offset=self.image.offset))
+        if isinstance(outcome, Fold):
+            return
+        self._heartbeats.metadata_offset = self.image.offset
+        self._on_delta(self.image, outcome)
+        self._note_own_state()
+        self._commands.image_at(self.image.offset)
+        self._echo_soon()
+
+    def _self_in_image(self) -> BrokerState | None:
+        """This registration in the image, if it is there."""
+        broker = self.image.brokers.get(self._config.broker_id)
+        return broker if broker is not None and broker.incarnation == self._config.incarnation else None
+
+    def _note_own_state(self) -> None:
+        if self._registered_at is None or self.image.offset < self._registered_at:
+            return
+        broker = self._self_in_image()
+        if broker is None:
+            self._end(
+                f"broker id {self._config.broker_id} was taken over by another process, or was unregistered: "
+                "two brokers must not share one node.id"
+            )
+            return
+        self._registered.set()
+        if broker.fenced:
+            if self._unfenced.is_set():
+                logger.warning("this broker was fenced")
+            self._unfenced.clear()
+        else:
+            self._unfenced.set()
+
+    def _end(self, reason: str) -> None:
+        if self._lost is None:
+            self._lost = SessionLost(reason)
+            logger.error("%s", reason)
+            self._commands.fail_all(ErrorCode.STALE_BROKER_EPOCH, reason)
+            self._wants_unfence = False
+            self._registered.set()
+            self._unfenced.set()
+            if self._on_lost is not None:
+                self._on_lost(self._lost)
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    # ------------------------------------------------------------ heartbeats
+
+    async def _tick(self) -> None:
+        interval = self._config.heartbeat_interval_ms / 1000
+        turn = min(_LOOP_TURN_S_MAX, interval / 2)
+        next_beat = 0.0
+        while True:
+            now = self._heartbeats.loop_turned_at = time.monotonic()
+            if now >= next_beat:
+                next_beat = now + interval
+                self._heartbeat()
+            await asyncio.sleep(turn)
+
+    def _echo_soon(self) -> None:
+        """Tells the leader soon that the image moved on, once for many pushes."""
+        if self._echo is None:
+            self._echo = asyncio.get_running_loop().call_later(_ECHO_AFTER_S, self._echo_now)
+
+    def _echo_now(self) -> None:
+        self._echo = None
+        if self._leader is not None:
+            self._heartbeat_to(self._leader)
+
+    def _heartbeat(self) -> None:
+        for link in self._links.values():
+            self._heartbeat_to(link)
+
+    def _heartbeat_to(self, link: QuorumLink) -> None:
+        if not link.is_open or self._lost is not None:
+            return
+        self._send(
+            link,
+            SessionHeartbeat(
+                broker_epoch=self.broker_epoch,
+                metadata_offset=self.image.offset,
+                heartbeat_port=self._heartbeats.port,
+                wants_unfence=self._wants_unfence,
+                wants_shutdown=self._wants_shutdown,
+                progress=self._new_progress() if link is self._leader else [],
+            ),
+        )
+
+    def _new_progress(self) -> list[PartitionProgress]:
+        """The logs that moved since this leader was told last."""
+        told = self._told
+        news: list[PartitionProgress] = []
+        for topic_id, partition, leader_epoch, log_end_offset in self._progress():
+            if told.get((topic_id, partition)) != (leader_epoch, log_end_offset):
+                told[topic_id, partition] = (leader_epoch, log_end_offset)
+                news.append(
+                    PartitionProgress(
+                        topic_id=topic_id,
+                        partition=partition,
+                        leader_epoch=leader_epoch,
+                        log_end_offset=log_end_offset,
+                    )
+                )
+        return news

@@ -1,0 +1,142 @@
+"""A quorum node's configuration: Kafka's property names, as one frozen, typed object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from ..protocol.handshake import MIN_SECRET_BYTES
+
+QUORUM_SIZES = (1, 3, 5)
+
+
+class ConfigError(ValueError):
+    """A setting is missing or not allowed; the message names the key, the value and what is."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumNodeConfig:
+    """What a quorum node is told. Times are in ms unless the name says otherwise."""
+
+    node_id: int
+    cluster_id: str
+    secret: bytes
+    #: node id -> (host, port), this node included
+    voters: Mapping[int, tuple[str, int]]
+    directory: Path
+    #: where this node listens, TCP for Raft peers and brokers, UDP for heartbeats
+    listen_host: str
+    listen_port: int
+    broker_session_timeout_ms: int = 3000
+    leader_imbalance_check_interval_seconds: int = 300
+    auto_leader_rebalance_enable: bool = True
+    #: an operator says: this node's folder was lost and the node may join again with an empty one
+    replace_empty: bool = False
+    feed_records_max: int = 100_000
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
+        """Reads Kafka's properties.
+
+        Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
+        cluster.secret.file, metadata.log.dir or else the first of log.dirs, broker.session.timeout.ms,
+        leader.imbalance.check.interval.seconds, auto.leader.rebalance.enable. Others are left to whoever
+        they are for. Raises ConfigError naming the key, the value and what is allowed.
+        """
+        roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
+        if "controller" not in roles:
+            raise ConfigError(
+                f"process.roles is {','.join(roles)!r}: a quorum node needs the role controller"
+            )
+        node_id = _number(properties, "node.id", None, 0)
+        voters = parse_voters(_required(properties, "controller.quorum.voters"))
+        if node_id not in voters:
+            raise ConfigError(
+                f"node.id {node_id} is not in controller.quorum.voters, which has {sorted(voters)}"
+            )
+        host, port = _listen_address(properties, voters[node_id])
+        data_dir = properties.get("metadata.log.dir") or _required(properties, "log.dirs").split(",")[0]
+        return QuorumNodeConfig(
+            node_id=node_id,
+            cluster_id=_required(properties, "cluster.id"),
+            secret=read_secret(Path(_required(properties, "cluster.secret.file"))),
+            voters=voters,
+            directory=Path(data_dir.strip()),
+            listen_host=host,
+            listen_port=port,
+            broker_session_timeout_ms=_number(properties, "broker.session.timeout.ms", 3000, 100),
+            leader_imbalance_check_interval_seconds=_number(
+                properties, "leader.imbalance.check.interval.seconds", 300, 1
+            ),
+            auto_leader_rebalance_enable=_truth(properties, "auto.leader.rebalance.enable", default=True),
+        )
+
+
+def parse_voters(text: str) -> Mapping[int, tuple[str, int]]:
+    """`1@host:port,2@host:port,...` as id -> (host, port). Raises ConfigError."""
+    voters: dict[int, tuple[str, int]] = {}
+    for voter in text.split(","):
+        name, at, address = voter.strip().partition("@")
+        host, colon, port = address.rpartition(":")
+        if not (at and colon and host and name.isdecimal() and port.isdecimal() and 0 < int(port) < 65536):
+            raise ConfigError(f"controller.quorum.voters: {voter.strip()!r} is not of the form id@host:port")
+        if int(name) in voters:
+            raise ConfigError(f"controller.quorum.voters: node id {name} stands there twice")
+        voters[int(name)] = (host.strip("[]"), int(port))
+    if len(voters) not in QUORUM_SIZES:
+        raise ConfigError(f"controller.quorum.voters has {len(voters)} nodes: a quorum has 1, 3 or 5")
+    return MappingProxyType(voters)
+
+
+def read_secret(path: Path) -> bytes:
+    """The cluster secret: the file's content without surrounding white space. Raises ConfigError."""
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster.secret.file: cannot read {path}: {error.strerror}") from None
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ConfigError(
+            f"cluster.secret.file: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+        )
+    return secret
+
+
+def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tuple[str, int]:
+    """The CONTROLLER listener, else this node's entry among the voters."""
+    for listener in properties.get("listeners", "").split(","):
+        name, separator, address = listener.strip().partition("://")
+        if separator and name == properties.get("controller.listener.names", "CONTROLLER"):
+            host, colon, port = address.rpartition(":")
+            if not colon or not port.isdecimal() or int(port) > 65535:
+                raise ConfigError(
+                    f"listeners: {listener.strip()!r} is not of the form CONTROLLER://host:port"
+                )
+            return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - an empty host is every interface
+    return voter
+
+
+def _required(properties: Mapping[str, str], key: str) -> str:
+    value = properties.get(key, "").strip()
+    if not value:
+        raise ConfigError(f"{key} is missing")
+    return value
+
+
+def _number(properties: Mapping[str, str], key: str, default: int | None, least: int) -> int:
+    text = properties.get(key, "").strip() if default is not None else _required(properties, key)
+    if not text and default is not None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        raise ConfigError(f"{key} is {text!r}: it must be a whole number") from None
+    if value < least:
+        raise ConfigError(f"{key} is {value}: it must be at least {least}")
+    return value
+
+
+def _truth(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
+    text = properties.get(key, "").strip().lower()
+    if text not in ("", "true", "false"):
+        raise ConfigError(f"{key} is {text!r}: it must be true or false")
+    return default if not text else text == "true"

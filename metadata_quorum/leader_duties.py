@@ -1,0 +1,227 @@
+"""What the active Raft leader does on its own account: fence, unfence, let brokers stop, keep leaders
+preferred.
+
+It decides from the image, the session clocks and what heartbeats say, and acts only by proposing commands;
+each is checked again by the state machine when it is applied, so a decision that has been overtaken does no
+harm. Whatever it has proposed is not proposed again until the answer is there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ..protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.messages.quorum_commands import (
+    BeginControlledShutdown,
+    ElectionPartition,
+    ElectionType,
+    ElectLeaders,
+    FenceBroker,
+    FormCluster,
+    ReplicaLogEnd,
+    UnfenceBroker,
+)
+from .liveness import Heartbeat, ProgressTable, SessionTracker
+
+LeaderCommand = BeginControlledShutdown | ElectLeaders | FenceBroker | FormCluster | UnfenceBroker
+
+#: as many as Kafka moves per check
+PREFERRED_ELECTIONS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a broker asks for in its heartbeats."""
+
+    unfence: bool
+    shut_down: bool
+
+
+class LeaderDuties:
+    """The duties of this node while it is the active leader. The time, monotonic seconds, comes in as an
+    argument.
+
+    `propose(command, done)` puts a command of the leader's own into the log and calls `done` when its
+    outcome is known or it will never have one.
+    """
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        sessions: SessionTracker,
+        propose: Callable[[LeaderCommand, Callable[[], None]], None],
+        *,
+        cluster_id: str,
+        imbalance_check_interval_s: float,
+    ) -> None:
+        self.active = False
+        self.progress = ProgressTable()
+        self._image = image
+        self._sessions = sessions
+        self._propose = propose
+        self._cluster_id = cluster_id
+        self._imbalance_check_interval_s = imbalance_check_interval_s
+        self._next_imbalance_check = 0.0
+        self._proposed: set[tuple[str, int]] = set()
+        #: fenced brokers, and the end of the stream when that was noticed: their image has to pass it
+        self._fenced_at: dict[int, int] = {}
+        #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
+        self._moved_at: dict[int, int] = {}
+
+    def lead(self, now: float) -> None:
+        """This node is the active leader from now on: every clock starts anew."""
+        image = self._image()
+        self.active = True
+        self.progress.clear()
+        self._proposed.clear()
+        self._fenced_at.clear()
+        self._moved_at.clear()
+        self._next_imbalance_check = now + self._imbalance_check_interval_s
+        self._sessions.begin(_registrations(image), image.offset, now)
+        self.image_changed(now)
+        if not image.cluster_id:
+            self._once("form", -1, FormCluster(cluster_id=self._cluster_id))
+
+    def follow(self) -> None:
+        """This node no longer leads."""
+        self.active = False
+
+    def image_changed(self, now: float) -> None:
+        """Records were applied; called on every node, leader or not, so that replay counters are kept."""
+        image = self._image()
+        for broker_id, broker_epoch, incarnation in _registrations(image):
+            self._sessions.register(broker_id, broker_epoch, incarnation, image.offset, now)
+        for broker_id in self._sessions.brokers() - image.brokers.keys():
+            self._sessions.unregister(broker_id)
+        if self.active:
+            self._note_fences(image)
+
+    def _note_fences(self, image: ClusterImage) -> None:
+        for broker_id, broker in image.brokers.items():
+            if broker.fenced:
+                self._fenced_at.setdefault(broker_id, image.offset)
+            else:
+                self._fenced_at.pop(broker_id, None)
+            if not broker.shutting_down:
+                self._moved_at.pop(broker_id, None)
+            elif broker_id not in self._moved_at and not any(_led_by(image, broker_id)):
+                self._moved_at[broker_id] = image.offset
+
+    def heard(self, heartbeat: Heartbeat, now: float) -> bool:
+        """Notes a heartbeat; False if it is not one of a registered broker's present incarnation."""
+        return self._sessions.heard(heartbeat, self._image().offset, now)
+
+    def wishes(self, heartbeat: Heartbeat, wish: Wish, now: float) -> bool:
+        """What to do about an accepted heartbeat's wishes; True if the broker may stop now."""
+        broker = self._image().brokers.get(heartbeat.broker_id)
+        if not self.active or broker is None or broker.broker_epoch != heartbeat.broker_epoch:
+            return False
+        if wish.shut_down:
+            return self._shut_down(heartbeat.broker_id, broker, now)
+        if wish.unfence and broker.fenced and self._sessions.is_live(heartbeat.broker_id, now):
+            passed = heartbeat.metadata_offset >= self._fenced_at.get(heartbeat.broker_id, 0)
+            if passed:
+                self._once(
+                    "unfence",
+                    heartbeat.broker_id,
+                    UnfenceBroker(broker_id=heartbeat.broker_id, broker_epoch=broker.broker_epoch),
+                )
+        return False
+
+    def _shut_down(self, broker_id: int, broker: BrokerState, now: float) -> bool:
+        if broker.fenced:
+            return True
+        if not broker.shutting_down:
+            self._once(
+                "shutdown",
+                broker_id,
+                BeginControlledShutdown(
+                    broker_id=broker_id,
+                    broker_epoch=broker.broker_epoch,
+                    progress=self._progress_of(self._image(), broker_id),
+                ),
+            )
+            return False
+        moved_at = self._moved_at.get(broker_id)
+        if moved_at is None:
+            return False
+        return all(
+            self._sessions.metadata_offset(other) >= moved_at
+            for other, state in self._image().brokers.items()
+            if not state.fenced and self._sessions.is_live(other, now)
+        )
+
+    def fence(self, broker_id: int, broker_epoch: int) -> None:
+        """This broker is known to be gone: fence it, and elect from what is known of the other replicas."""
+        image = self._image()
+        broker = image.brokers.get(broker_id)
+        if not self.active or broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
+            return
+        self._once(
+            "fence",
+            broker_id,
+            FenceBroker(
+                broker_id=broker_id,
+                broker_epoch=broker_epoch,
+                progress=self._progress_of(image, broker_id),
+            ),
+        )
+
+    def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
+        """What is known about the replicas of the partitions that this broker leads."""
+        return [
+            ReplicaLogEnd(
+                topic_id=entry.topic_id,
+                partition=entry.partition,
+                broker_id=entry.broker_id,
+                leader_epoch=entry.leader_epoch,
+                log_end_offset=entry.log_end_offset,
+            )
+            for entry in self.progress.of(_led_by(image, broker_id))
+        ]
+
+    def tick(self, now: float) -> None:
+        """To be called several times per session timeout."""
+        if not self.active:
+            return
+        for expiry in self._sessions.expired(now):
+            self.fence(expiry.broker_id, expiry.broker_epoch)
+        if now >= self._next_imbalance_check:
+            self._next_imbalance_check = now + self._imbalance_check_interval_s
+            self._elect_preferred()
+
+    def _elect_preferred(self) -> None:
+        partitions = sorted(_not_preferred(self._image()))[:PREFERRED_ELECTIONS_MAX]
+        if partitions:
+            wanted = [ElectionPartition(topic_id=topic_id, partition=index) for topic_id, index in partitions]
+            self._once("preferred", -1, ElectLeaders(election_type=ElectionType.PREFERRED, partitions=wanted))
+
+    def _once(self, what: str, broker_id: int, command: LeaderCommand) -> None:
+        key = (what, broker_id)
+        if key not in self._proposed:
+            self._proposed.add(key)
+            self._propose(command, lambda: self._proposed.discard(key))
+
+
+def _registrations(image: ClusterImage) -> list[tuple[int, int, bytes]]:
+    return [(broker_id, state.broker_epoch, state.incarnation) for broker_id, state in image.brokers.items()]
+
+
+def _led_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[bytes, int]]:
+    for topic, index, partition in _partitions(image):
+        if partition.leader == broker_id:
+            yield topic.id, index
+
+
+def _not_preferred(image: ClusterImage) -> Iterable[tuple[bytes, int]]:
+    """Partitions whose first replica could lead and does not."""
+    able = {broker_id for broker_id, state in image.brokers.items() if state.usable}
+    for topic, index, partition in _partitions(image):
+        preferred = partition.replicas[0]
+        if partition.leader != preferred and preferred in able and preferred in partition.isr:
+            yield topic.id, index
+
+
+def _partitions(image: ClusterImage) -> Iterator[tuple[TopicState, int, PartitionState]]:
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            yield topic, index, partition

@@ -1,0 +1,254 @@
+"""A quorum node, put together from its parts."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..protocol.handshake import Role
+from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
+from ..protocol.messages.quorum_commands import decode_session, encode_command
+from ..protocol.messages.quorum_session import (
+    CommandReply,
+    CommandStatus,
+    SessionHeartbeat,
+    ShutdownAllowed,
+    SubmitCommand,
+)
+from .broker_sessions import BrokerSession, BrokerSessions, SnapshotSource
+from .config import QuorumNodeConfig
+from .feed import MetadataFeed
+from .feeding_machine import Applied, FeedingMachine
+from .leader_duties import LeaderCommand, LeaderDuties, Wish
+from .liveness import Heartbeat, ReplicaProgress, SessionTracker
+from .probe import ProbeResult, probe
+from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
+from .raft.node import RaftConfig, RaftNode
+from .server import QuorumServer
+
+logger = logging.getLogger(__name__)
+
+MACHINE_FACTORY = "ottla.metadata_quorum.feeding_machine:FeedingMachine"
+_TICKS_PER_TIMEOUT = 20
+
+
+class QuorumNode:
+    """One node of the metadata quorum: Raft, the controller, the feed, liveness, and the port they share.
+
+    Raises on construction `raft.formation.WrongFolder` for the folder of another node or cluster and
+    `raft.disk.CorruptFile`; on `start` `server.AddressInUse`.
+    """
+
+    def __init__(self, config: QuorumNodeConfig) -> None:
+        self.config = config
+        self.machine = FeedingMachine()
+        self.raft = RaftNode(
+            RaftConfig(
+                node_id=config.node_id,
+                peers=config.voters,
+                directory=config.directory,
+                secret=config.secret,
+                cluster_id=config.cluster_id,
+                machine_factory=MACHINE_FACTORY,
+                replace_empty=config.replace_empty,
+            ),
+            self.machine,
+            on_role=self._role_changed,
+            on_applied=self._applied,
+        )
+        self.feed = MetadataFeed(capacity_records=config.feed_records_max)
+        self.sessions = BrokerSessions(
+            self.feed,
+            SnapshotSource(self.feed, lambda: self.machine.image),
+            self,
+        )
+        self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
+        self.duties = LeaderDuties(
+            lambda: self.machine.image,
+            self.tracker,
+            self._propose_own,
+            cluster_id=config.cluster_id,
+            imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else float("inf"),
+        )
+        self.server = QuorumServer(
+            config.listen_host,
+            config.listen_port,
+            config.secret,
+            self.raft.identity,
+            {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept},
+            self._datagram,
+        )
+        self._seal = DatagramSeal(config.secret, config.cluster_id)
+        self._ticker: asyncio.Task[None] | None = None
+        self._probes: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node is the active Raft leader; advisory until a barrier."""
+        return self.raft.is_leader
+
+    async def start(self) -> None:
+        """Recovers, listens and takes part. The other nodes may start in any order, and later."""
+        await self.raft.start()
+        self._applied()
+        try:
+            await self.server.start()
+        except BaseException:
+            await self.raft.stop()
+            raise
+        self._ticker = asyncio.create_task(self._tick(), name="leader duties")
+        logger.info("quorum node %d listens on port %d", self.config.node_id, self.server.port)
+
+    async def stop(self) -> None:
+        """Leaves in order: another node leads at once."""
+        self.duties.follow()
+        for task in [*self._probes, *([self._ticker] if self._ticker else [])]:
+            task.cancel()
+        self.sessions.close_all("this quorum node is stopping")
+        await self.server.stop()
+        await self.raft.stop()
+
+    # ------------------------------------------------------------ what Raft says
+
+    def _role_changed(self, change: RoleChange) -> None:
+        if change.leads:
+            self._applied()
+            self.duties.lead(_now())
+        else:
+            self.duties.follow()
+        hint = change.leader_id
+        if hint is None or (hint == self.config.node_id and not change.leads):
+            hint = -1
+        self.sessions.announce(change.term, hint)
+
+    def _applied(self) -> None:
+        entries = self.machine.take_records()
+        offset = self.machine.image.offset
+        if self.feed.end_offset + len(entries) == offset:
+            self.feed.append(entries)
+        else:
+            self.feed.restart_at(offset)
+        if entries or self.feed.start_offset == offset:
+            self.duties.image_changed(_now())
+        self.sessions.push()
+
+    # ------------------------------------------------------------ what brokers say
+
+    def _datagram(self, datagram: DatagramHeartbeat) -> None:
+        self.duties.heard(
+            Heartbeat(
+                datagram.broker_id,
+                datagram.broker_epoch,
+                datagram.incarnation,
+                datagram.metadata_offset,
+                datagram.loop_age_ms / 1000,
+                datagram.counter,
+            ),
+            _now(),
+        )
+
+    def heartbeat(self, session: BrokerSession, message: SessionHeartbeat) -> None:
+        """A sign of life over TCP, with the broker's wishes."""
+        now = _now()
+        heartbeat = Heartbeat(
+            session.broker_id,
+            message.broker_epoch,
+            session.incarnation,
+            message.metadata_offset,
+            message.loop_age_ms / 1000,
+        )
+        if not self.duties.heard(heartbeat, now):
+            return
+        for entry in message.progress:
+            self.duties.progress.note(
+                ReplicaProgress(
+                    entry.topic_id,
+                    entry.partition,
+                    session.broker_id,
+                    entry.leader_epoch,
+                    entry.log_end_offset,
+                )
+            )
+        if self.duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
+            session.send(ShutdownAllowed())
+
+    def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
+        """A broker's command: into the log, if it speaks for itself and this node leads."""
+        sender = decode_session(message.command)
+        if sender is not None and sender.broker_id != session.broker_id:
+            session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
+            return
+        if not self.raft.is_leader:
+            session.reply(self._not_leader(message.sequence))
+            return
+        self.raft.propose(message.command).add_done_callback(
+            lambda outcome: session.reply(self._reply(message.sequence, outcome))
+        )
+
+    def _reply(self, sequence: int, outcome: asyncio.Future[object]) -> CommandReply:
+        error = None if outcome.cancelled() else outcome.exception()
+        if outcome.cancelled() or isinstance(error, OutcomeUnknown):
+            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
+        if isinstance(error, NotLeader | Overloaded):
+            return self._not_leader(sequence)
+        if error is not None:
+            raise error
+        applied = outcome.result()
+        assert isinstance(applied, Applied)
+        return CommandReply(
+            sequence=sequence,
+            status=applied.status,
+            leader_id=self.config.node_id,
+            metadata_offset=applied.metadata_offset,
+            result=applied.result,
+        )
+
+    def _not_leader(self, sequence: int) -> CommandReply:
+        leader_id = self.raft.leader_id
+        return CommandReply(
+            sequence=sequence,
+            status=CommandStatus.NOT_LEADER,
+            leader_id=-1 if leader_id is None else leader_id,
+        )
+
+    def session_ended(self, session: BrokerSession, closed_by_peer: bool) -> None:
+        """A session is gone; if the broker ended it, its heartbeat port knows whether the process lives."""
+        broker = self.machine.image.brokers.get(session.broker_id)
+        if not (closed_by_peer and self.duties.active and session.heartbeat_port and session.host):
+            return
+        if broker is None or broker.fenced or broker.incarnation != session.incarnation:
+            return
+        task = asyncio.create_task(self._probe(session, broker.broker_epoch), name="probe of a broker")
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _probe(self, session: BrokerSession, broker_epoch: int) -> None:
+        result = await probe(self._seal, session.host, session.heartbeat_port, session.incarnation)
+        logger.info("broker %d ended its session: %s", session.broker_id, result.value)
+        if result is ProbeResult.GONE:
+            self.duties.fence(session.broker_id, broker_epoch)
+
+    # ------------------------------------------------------------ the leader's own commands
+
+    def _propose_own(self, command: LeaderCommand, done: Callable[[], None]) -> None:
+        logger.info("%s", command)
+
+        def known(outcome: asyncio.Future[object]) -> None:
+            if not outcome.cancelled() and isinstance(
+                error := outcome.exception(), NotLeader | OutcomeUnknown | Overloaded
+            ):
+                logger.info("%s: %s", type(command).__name__, error)
+            done()
+
+        self.raft.propose(encode_command(None, command)).add_done_callback(known)
+
+    async def _tick(self) -> None:
+        pause = self.config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
+        while True:
+            await asyncio.sleep(pause)
+            self.duties.tick(_now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
