@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from ..protocol.config_keys import ConfigError
+from ..protocol.config_keys import ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
 from .groups.group import GroupLimits
 from .server import ConnectionLimits, ServerConfig
 from .server.handlers.topic_creation import TopicDefaults
+
+log = logging.getLogger(__name__)
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -101,6 +104,8 @@ class BrokerConfig:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Read Kafka's properties. Raises ConfigError that names the key, the value and what is allowed."""
+        for remark in check_properties(properties, Scope.BROKER):
+            log.warning("%s", remark)
         read = _Reader(properties)
         roles = [role.strip() for role in read.text("process.roles", "broker").split(",")]
         if "broker" not in roles:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from ....protocol.config_keys import ConfigKey, ConfigType, Scope
 from .cluster_access import BROKER_RESOURCE, TOPIC_RESOURCE, Quorum
 
 
@@ -31,6 +32,33 @@ class DescribedKey:
     documentation: str | None = None
     read_only: bool = False
     is_sensitive: bool = False
+
+
+# Kafka's numbers of types in DescribeConfigs.
+_TYPE_NUMBERS = {
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.INT: 3,
+    ConfigType.LONG: 5,
+    ConfigType.DOUBLE: 6,
+    ConfigType.LIST: 7,
+    ConfigType.PASSWORD: 9,
+}
+
+
+def described(keys: Mapping[str, ConfigKey]) -> dict[str, DescribedKey]:
+    """Declared keys as they are described."""
+    return {
+        name: DescribedKey(
+            name,
+            _TYPE_NUMBERS[key.type],
+            key.default,
+            key.doc,
+            read_only=not key.scope & (Scope.TOPIC | Scope.DYNAMIC),
+            is_sensitive=key.type is ConfigType.PASSWORD,
+        )
+        for name, key in keys.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""The broker's configuration from Kafka's property names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.config import BrokerConfig
+from ottla.protocol.config_keys import ConfigError
+
+
+def properties(folder: Path, **changes: str) -> dict[str, str]:
+    secret = folder / "secret"
+    secret.write_text("s" * 64)
+    return {
+        "node.id": "1",
+        "cluster.id": "c",
+        "cluster.secret.file": str(secret),
+        "controller.quorum.voters": "101@127.0.0.1:9193",
+        "log.dirs": str(folder),
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+    } | {name.replace("_", "."): value for name, value in changes.items()}
+
+
+def test_an_ordinary_file(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties(properties(tmp_path, log_retention_hours="2", num_partitions="6"))
+    assert (config.node_id, config.listeners[0].advertised_port, config.topics.num_partitions) == (1, 9092, 6)
+    assert config.topic_settings["retention.ms"] == "7200000"
+    assert config.quorum.voters == {101: ("127.0.0.1", 9193)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"num_partitions": "many"}, "num.partitions"),
+        ({"node_id": "-1"}, "node.id"),
+        ({"listeners": "127.0.0.1:9092"}, "listeners"),
+        ({"num_partition": "3"}, "num.partitions"),
+        ({"controller_quorum_voters": "x"}, "controller.quorum.voters"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        BrokerConfig.from_properties(properties(tmp_path, **changes))
