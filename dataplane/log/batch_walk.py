@@ -29,13 +29,15 @@ def walk_file(
     end: int,
     *,
     next_offset: int,
+    contiguous: bool = False,
     verify_from: int | None = None,
     chunk: int = LOOKUP_CHUNK,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches in bytes ``start`` to ``end`` of ``fd``.
 
     Sizes, magic and the order of offsets (from ``next_offset``) are checked for all; the CRC for batches from
-    offset ``verify_from`` (None: for none).
+    offset ``verify_from`` (None: for none). The CRC does not cover the base offset: with ``contiguous``,
+    right for logs that were never compacted, each batch must start where the one before ended.
 
     Raises:
         BrokenBatch: at the first that fails.
@@ -54,7 +56,7 @@ def walk_file(
                 raise BrokenBatch(position, "the file ends early")
         header = parse_header(held, within)
         size = header.batch_length + LOG_OVERHEAD
-        reason = _structural_fault(header, size, left, next_offset)
+        reason = _structural_fault(header, size, left, next_offset, contiguous=contiguous)
         if reason is not None:
             raise BrokenBatch(position, reason)
         if verify_from is not None and header.base_offset >= verify_from:
@@ -68,14 +70,17 @@ def walk_file(
         next_offset = header.base_offset + header.last_offset_delta + 1
 
 
-def _structural_fault(header: BatchHeader, size: int, left: int, next_offset: int) -> str | None:
+def _structural_fault(
+    header: BatchHeader, size: int, left: int, next_offset: int, *, contiguous: bool
+) -> str | None:
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if size < HEADER_SIZE:
         return f"a batch of {size} bytes is below the least {HEADER_SIZE}"
     if size > left:
         return f"a batch of {size} bytes where only {left} are left"
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
+    gap = header.base_offset - next_offset
+    if gap < 0 or (contiguous and gap) or header.last_offset_delta < 0:
         return f"offsets {header.base_offset} to {header.last_offset} do not continue {next_offset}"
     return None
 

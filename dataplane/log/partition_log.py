@@ -40,7 +40,7 @@ from .storage_errors import disk_error
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 
 _RELATIVE_OFFSET_MAX = 2**31 - 1
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,9 @@ class PartitionLog:
         self.recovery_point = request.recovery_point
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
-        self._truncations = 0
+        self._cuts = 0
+        # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
+        # must not raise the recovery point, since what it flushed may be gone.
         self._flushing = threading.Lock()
         self._guard = threading.Lock()
 
@@ -378,9 +380,10 @@ class PartitionLog:
 
     def _truncate(self, offset: int) -> None:
         segment, position, cut = self._segments.find_cut(offset)
-        self._lower_recovery_point(cut)
+        self._begin_cut(cut)
         self._segments.cut(segment, position, cut)
         self.log_end_offset = cut
+        self._end_cut()
         self.log_start_offset = min(self.log_start_offset, cut)
         self.leader_epochs.truncate_from_end(cut)
         self._drop_snapshots_above(cut)
@@ -402,7 +405,7 @@ class PartitionLog:
         self._check_usable()
         now_ms = self._segments.active.created_ms
         try:
-            self._lower_recovery_point(min(offset, self.log_start_offset))
+            self._begin_cut(min(offset, self.log_start_offset))
             self._segments.replace_all(offset, now_ms)
             self._drop_snapshots_above(-1)
         except KafkaError as error:
@@ -411,16 +414,20 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = offset
         self.leader_epochs.clear()
         self.producers.clear()
-        with self._guard:
-            self.recovery_point = offset
+        self.recovery_point = offset
+        self._end_cut()
 
-    def _lower_recovery_point(self, offset: int) -> None:
+    def _begin_cut(self, offset: int) -> None:
         with self._guard:
-            self._truncations += 1
+            self._cuts += 1
             falls = offset < self.recovery_point
             self.recovery_point = min(self.recovery_point, offset)
         if falls and self.before_recovery_point_falls is not None:
             self.before_recovery_point_falls(offset)
+
+    def _end_cut(self) -> None:
+        with self._guard:
+            self._cuts += 1
 
     def _drop_snapshots_above(self, offset: int) -> None:
         for snapshot in snapshot_offsets(self.directory):
@@ -472,7 +479,7 @@ class PartitionLog:
         """
         with self._flushing:
             self._check_usable()
-            truncations, target = self._truncations, self.log_end_offset
+            cuts, target = self._cuts, self.log_end_offset
             segments = self._segments.copy()
             try:
                 self._sync_segments(segments)
@@ -486,7 +493,7 @@ class PartitionLog:
                 self.failure = error
                 raise
             with self._guard:
-                if truncations == self._truncations:
+                if cuts == self._cuts and cuts % 2 == 0:
                     self.recovery_point = max(self.recovery_point, target)
                     for segment in segments[:-1]:
                         segment.synced = True

@@ -189,7 +189,13 @@ def _rebuild(
     descriptor = segment.descriptor()
     try:
         for position, header in walk_file(
-            descriptor.fd, 0, segment.size, next_offset=next_offset, verify_from=verify_from, chunk=SCAN_CHUNK
+            descriptor.fd,
+            0,
+            segment.size,
+            next_offset=next_offset,
+            contiguous=not config.compacted,
+            verify_from=verify_from,
+            chunk=SCAN_CHUNK,
         ):
             segment.note_batch(header, header.last_offset, position, config.index_interval_bytes)
             if epochs is not None and header.partition_leader_epoch > epochs.latest_epoch:

@@ -1,0 +1,182 @@
+"""A data folder: whose it is, who has it, what survives a stop, a crash and a deletion."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.dataplane.log.batches import make_batch
+
+CONFIG = LogConfig()
+TOPIC_ID = bytes(range(16))
+
+
+def _open(path: Path, cluster: str = "ottla-1", node: int = 2, *, load: bool = True) -> LogDirectory:
+    directory = LogDirectory.open(path, cluster, node, new_directory_id=b"d" * 16)
+    if load:
+        directory.load({}, CONFIG, now_ms=0)
+    return directory
+
+
+def _fill(directory: LogDirectory, partition: int, count: int) -> None:
+    log = directory.create("flights", partition, TOPIC_ID, CONFIG, now_ms=0)
+    for _ in range(count):
+        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+
+
+def test_a_clean_stop_is_remembered_once_with_its_broker_epoch(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    assert directory.last_clean_broker_epoch is None
+    _fill(directory, 0, 5)
+    _fill(directory, 11, 3)
+    directory.write_high_watermarks({("flights", 0): 4})
+    directory.close(clean=True, broker_epoch=77)
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 77}
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nflights 0 5\nflights 11 3\n"
+    again = _open(tmp_path)
+    assert again.last_clean_broker_epoch == 77
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert {key: log.log_end_offset for key, log in again.logs.items()} == {
+        ("flights", 0): 5,
+        ("flights", 11): 3,
+    }
+    assert again.topic_id("flights", 11) == TOPIC_ID
+    assert again.read_high_watermarks() == {("flights", 0): 4}
+    again.close(clean=False)
+    crashed = _open(tmp_path)
+    assert crashed.last_clean_broker_epoch is None
+    assert crashed.logs["flights", 0].log_end_offset == 5
+    crashed.close(clean=False)
+
+
+def test_files_look_as_kafka_writes_them(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 1)
+    directory.close(clean=True)
+    meta = (tmp_path / "meta.properties").read_text().splitlines()
+    assert {"version=1", "cluster.id=ottla-1", "node.id=2"} <= set(meta)
+    assert (tmp_path / "flights-0" / "partition.metadata").read_text() == (
+        "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    )
+    assert (tmp_path / "flights-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
+
+
+def test_a_folder_of_another_node_or_cluster_is_refused(tmp_path: Path) -> None:
+    _open(tmp_path, "X", 3).close(clean=True)
+    for cluster, node in (("Y", 3), ("X", 2)):
+        with pytest.raises(
+            KafkaError, match=f"belongs to node 3 of cluster X, not node {node} of cluster {cluster}"
+        ):
+            _open(tmp_path, cluster, node)
+    _open(tmp_path, "X", 3).close(clean=False)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    program = (
+        "import sys, pathlib; from ottla.dataplane.log import LogDirectory\n"
+        "LogDirectory.open(pathlib.Path(sys.argv[1]), 'ottla-1', 2, new_directory_id=bytes(16))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert "is in use by another process" in other.stderr
+    directory.close(clean=False)
+    _open(tmp_path).close(clean=False)
+
+
+def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KafkaError, match="cannot use data folder") as caught:
+        _open(tmp_path / "file")
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "version=1\ncluster.id=X\n", "version=7\n", "version=1\ncluster.id=X\nnode.id=a\ndirectory.id=b\n"],
+)
+def test_unreadable_meta_properties_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(KafkaError, match=r"meta\.properties"):
+        _open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0\n", "1\n0\n", "0\n2\nflights 0 5\n", "0\n1\nflights zero 5\n", "0\n1\na b\n"]
+)
+def test_an_unreadable_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
+    directory = _open(tmp_path, load=False)
+    with pytest.raises(KafkaError, match="recovery-point-offset-checkpoint is damaged"):
+        directory.load({}, CONFIG, now_ms=0)
+    directory.close(clean=False)
+
+
+def test_a_deleted_log_is_gone_at_once_and_stays_gone(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 2)
+    piece = directory.logs["flights", 0].read(0, 1 << 20, 2, at_least_one=True)
+    directory.delete("flights", 0)
+    assert directory.get("flights", 0) is None
+    renamed = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(renamed) == 1
+    assert renamed[0].endswith("-delete")
+    assert directory.create("flights", 0, b"n" * 16, CONFIG, now_ms=0).log_end_offset == 0
+    directory.remove_deleted()
+    assert len(piece.read()) == piece.size > 0, "a slice outlives the log"
+    piece.release()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["flights-0"]
+    directory.close(clean=False)
+
+
+def test_a_deletion_interrupted_by_a_crash_is_finished_later(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 2)
+    directory.delete("flights", 0)
+    directory.close(clean=False)
+    directory = _open(tmp_path)
+    assert not directory.logs
+    directory.remove_deleted()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    directory.close(clean=False)
+
+
+def test_one_damaged_log_does_not_keep_the_others_from_loading(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    for partition in (0, 1):
+        _fill(directory, partition, 3)
+    directory.close(clean=True)
+    (tmp_path / "flights-1" / f"{0:020d}.log").write_bytes(b"")
+    directory = _open(tmp_path)
+    assert list(directory.logs) == [("flights", 0)]
+    with pytest.raises(KafkaError) as caught:
+        directory.get("flights", 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "flights-1" in caught.value.message
+    directory.close(clean=False)
+
+
+def test_a_cut_below_the_recovery_point_is_checkpointed_before_it_happens(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 6)
+    log = directory.logs["flights", 0]
+    log.flush()
+    directory.checkpoint()
+    assert "flights 0 6\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    log.truncate_to(2)
+    assert "flights 0 2\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    directory.close(clean=False)
+    directory = _open(tmp_path)
+    assert directory.logs["flights", 0].log_end_offset == 2
+    directory.close(clean=False)
