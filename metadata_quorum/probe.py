@@ -71,9 +71,7 @@ async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) ->
         loop.remove_reader(asking.fileno())
 
 
-def _read(
-    asking: socket.socket, seal: DatagramSeal, nonce: bytes, incarnation: bytes
-) -> ProbeResult | None:
+def _read(asking: socket.socket, seal: DatagramSeal, nonce: bytes, incarnation: bytes) -> ProbeResult | None:
     try:
         answer = seal.decode(asking.recv(512))
     except ConnectionRefusedError:

@@ -1,7 +1,7 @@
 """What a quorum node offers on its one port: TCP for Raft peers and brokers, UDP for heartbeats.
 
-Nobody gets further than the handshake without the cluster secret: until then a connection costs a few hundred bytes
-and ends after three seconds, and only so many are open at a time.
+Nobody gets further than the handshake without the cluster secret: until then a connection costs a few
+hundred bytes and ends after three seconds, and only so many are open at a time.
 """
 
 import asyncio

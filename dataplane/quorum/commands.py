@@ -1,7 +1,7 @@
 """Submitting commands: each one is applied exactly once, whatever happens to links and leaders meanwhile.
 
-The caller is answered when two things are there, in either order: the outcome, and the record stream up to the
-command's effects. So whoever has an answer also sees it in the image.
+The caller is answered when two things are there, in either order: the outcome, and the record stream up to
+the command's effects. So whoever has an answer also sees it in the image.
 """
 
 import asyncio
@@ -48,7 +48,9 @@ class CommandSubmitter:
         self._order = 0
 
     async def submit(self, command: Command, timeout_s: float) -> Message:
-        """The command's result. Raises KafkaError(REQUEST_TIMED_OUT): the command may still be applied then."""
+        """The command's result. Raises KafkaError(REQUEST_TIMED_OUT): the command may still be applied
+        then.
+        """
         if self._queue.full:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many commands wait for the metadata quorum")
         ticket = Ticket(command, asyncio.get_running_loop().create_future())

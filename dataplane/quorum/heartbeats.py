@@ -63,14 +63,14 @@ class HeartbeatThread(threading.Thread):
         """Asks for a heartbeat ahead of the interval; callable from any thread."""
         try:
             self._waker.send(b"\0")
-        except BlockingIOError:
-            pass
+        except OSError:
+            return  # full: it wakes anyway; closed: the thread has ended
 
     def stop(self) -> None:
         """Ends the thread and closes its socket: from then on a probe is refused."""
         self._stopping = True
-        self.beat_now()
         if self.is_alive():
+            self.beat_now()
             self.join()
         else:
             self._close()

@@ -1,7 +1,7 @@
 """The broker's image: a pure fold of the record stream.
 
-Pushes are folded whole or not at all. A push that does not continue where the image stands is left alone (it was on
-its way when the broker moved to another node), and one that leaves a gap asks for a new subscription.
+Pushes are folded whole or not at all. A push that does not continue where the image stands is left alone (it
+was on its way when the broker moved to another node), and one that leaves a gap asks for a new subscription.
 """
 
 from enum import Enum

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, SnapshotBuilder
 
 scopes = st.none() | st.frozensets(st.integers(1, 3), min_size=1)

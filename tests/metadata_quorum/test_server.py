@@ -61,7 +61,12 @@ class Node:
 
     async def dial(self, role: Role, handler: Recorder, secret: bytes = SECRET) -> Link:
         return await dial(
-            "127.0.0.1", self.server.port, secret=secret, identity=CLIENT, role=role, choose_handler=lambda _: handler
+            "127.0.0.1",
+            self.server.port,
+            secret=secret,
+            identity=CLIENT,
+            role=role,
+            choose_handler=lambda _: handler,
         )
 
 
