@@ -25,6 +25,21 @@ from .failures import CommandFailed, UsageError
 HOST = "127.0.0.1"
 FIRST_BROKER_ID = 1
 FIRST_QUORUM_ID = 101
+OWN_KEYS = (
+    "node.id",
+    "broker.id",
+    "cluster.id",
+    "cluster.secret.file",
+    "controller.quorum.voters",
+    "log.dirs",
+    "log.dir",
+    "metadata.log.dir",
+    "process.roles",
+    "listeners",
+    "advertised.listeners",
+    "controller.listener.names",
+)
+"""What `ottla up` decides itself, node by node."""
 QUORUM_PORT_DISTANCE = 100
 """With a base port P brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ..."""
 
@@ -111,15 +126,15 @@ class Layout:
             settings |= {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{member.port}"}
         return {**settings, **overrides}
 
-    def write(self, overrides: Mapping[Member, Mapping[str, str]]) -> None:
-        """Write layout, secret (once) and every node's settings with its `overrides`."""
+    def write(self, overrides: Mapping[str, str]) -> None:
+        """Write layout, secret (once) and every node's settings with the `overrides`."""
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
         write_atomically(self.directory / "layout.json", json.dumps(_as_json(self), indent=1) + "\n")
         if not self.secret_file.exists():
             write_atomically(self.secret_file, secrets.token_hex(32) + "\n", mode=0o600)
         for member in self.members:
-            lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides[member]).items())
+            lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines))
 
 

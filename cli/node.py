@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ from typing import Protocol
 
 from . import logs
 from .failures import CommandFailed
-from .settings import load_settings
+from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +71,28 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal; 0 after a clean stop."""
-    settings = load_settings(arguments.config, os.environ, arguments.set)
+    from ..protocol.config_keys import IGNORED_KEYS, NODE_KEYS
+
     logs.configure(arguments.log_level, as_json=arguments.log_json)
-    with pid_file(arguments.pid_file), plain_failures():
+    environ = {}
+    for name, value in environment_settings(os.environ).items():
+        if name in NODE_KEYS or name in IGNORED_KEYS:
+            environ[name] = value
+        else:
+            log.warning("%s is no setting: ignored", variable_of(name))
+    settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
+    with plain_failures(), pid_file(arguments.pid_file):
         run_nodes([build(arguments.role, settings)])
     return 0
 
 
 def build(role: str, settings: Mapping[str, str]) -> Node:
     """The node of this role, not started. Raises CommandFailed for settings that it cannot use."""
-    from ..protocol.config_keys import ConfigError
+    from ..protocol.config_keys import ConfigError, Scope, check_properties
 
     try:
+        for note in check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER):
+            log.info("%s", note)
         if role == "quorum":
             from ..metadata_quorum.config import QuorumNodeConfig
             from ..metadata_quorum.node import QuorumNode
@@ -94,7 +103,7 @@ def build(role: str, settings: Mapping[str, str]) -> Node:
 
         return Broker(BrokerConfig.from_properties(settings))
     except ConfigError as error:
-        raise CommandFailed(str(error)) from None
+        raise CommandFailed(str(error)) from error
 
 
 def run_nodes(nodes: Sequence[Node], *, last: Node | None = None) -> None:
@@ -136,16 +145,25 @@ async def _run_nodes(nodes: Sequence[Node]) -> None:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a
-    traceback.
-    """
+    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a traceback."""
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise CommandFailed(f"the port is in use: {error.strerror or error}") from error
-        where = f" {error.filename}" if error.filename else ""
-        raise CommandFailed(f"cannot use{where}: {error.strerror or error}") from error
+        where = f"{error.filename}: " if error.filename else ""
+        raise CommandFailed(f"{where}{error.strerror or error}") from error
+    except Exception as error:
+        if not isinstance(error, _curable()):
+            raise
+        raise CommandFailed(str(error)) from error
+
+
+def _curable() -> tuple[type[Exception], ...]:
+    """What a quorum node says about its port and its folder; a broker's are OSErrors."""
+    from ..metadata_quorum.raft.disk import CorruptFile
+    from ..metadata_quorum.raft.formation import WrongFolder
+    from ..metadata_quorum.server import AddressInUse
+
+    return (CorruptFile, WrongFolder, AddressInUse)
 
 
 @contextmanager

@@ -1,6 +1,4 @@
-"""Settings of a node as flat ``key -> text``: a YAML or .properties file, KAFKA_ variables, --set, in that
-order.
-"""
+"""Settings of a node as flat ``key -> text``: from a YAML or .properties file, KAFKA_ variables, --set."""
 
 from __future__ import annotations
 
@@ -12,18 +10,6 @@ from .failures import CommandFailed, UsageError
 ENVIRONMENT_PREFIX = "KAFKA_"
 
 
-def load_settings(path: Path, environ: Mapping[str, str], overrides: Iterable[str]) -> dict[str, str]:
-    """The settings of `path`, overridden by `environ` (KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes), then by
-    `overrides` (``key=value``).
-
-    Raises CommandFailed for a file that cannot be read or parsed, UsageError for an override without ``=``.
-    """
-    settings = read_settings(path)
-    settings.update(environment_settings(environ))
-    settings.update(parse_overrides(overrides))
-    return settings
-
-
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """What KAFKA_ variables say, as property names; names that are no broker property are left to the
     caller.
@@ -33,6 +19,11 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith(ENVIRONMENT_PREFIX) and name != ENVIRONMENT_PREFIX
     }
+
+
+def variable_of(key: str) -> str:
+    """The environment variable of a property: log.segment.bytes is KAFKA_LOG_SEGMENT_BYTES."""
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,8 @@ from typing import Any
 
 from .. import __file__ as _package_file
 from .failures import CommandFailed
-from .layout import Layout, Member
+from .layout import OWN_KEYS, Layout, Member
+from .settings import variable_of
 
 STOP_GRACE_S = 30.0
 """How long a node may take to stop after SIGTERM before it is killed."""
@@ -47,10 +48,11 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._wake, self._signalled = socket.socketpair()
         self._stop_requests = 0
+        own_variables = {variable_of(key) for key in OWN_KEYS}
         self.environment = {
             name: value
             for name, value in os.environ.items()
-            if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+            if name in PASSED_ON or (name.startswith(PASSED_ON_PREFIXES) and name not in own_variables)
         }
         self.directory = str(Path(_package_file).resolve().parents[1])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .failures import CommandFailed, UsageError
-from .layout import Layout, Member, open_layout, write_atomically
+from .layout import OWN_KEYS, Layout, Member, open_layout, write_atomically
 from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Start the cluster and stay until told to stop; 0 after a clean stop."""
     _check(arguments)
     directory = (arguments.data or Path(DEFAULT_DIRECTORY)).absolute()
-    overrides = parse_overrides(arguments.set)
+    overrides = _overrides(arguments.set)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--combined is for --quorum 1 --brokers 1")
         layout.cluster_file.unlink(missing_ok=True)
         _say(f"data in {directory}")
-        layout.write(_split(layout, overrides))
+        layout.write(overrides)
         if arguments.combined:
             return _run_combined(layout, arguments)
         return _run_processes(layout)
@@ -186,9 +186,19 @@ def _check(arguments: argparse.Namespace) -> None:
         arguments.brokers = arguments.brokers or 1
 
 
-def _split(layout: Layout, overrides: dict[str, str]) -> dict[Member, dict[str, str]]:
-    """Which of the --set settings each node gets: those that its role knows."""
-    return {member: dict(overrides) for member in layout.members}
+def _overrides(words: list[str]) -> dict[str, str]:
+    """The --set settings. Raises UsageError for one that no node knows or that `ottla up` decides itself."""
+    from ..protocol.config_keys import ConfigError, Scope, check_properties
+
+    overrides = parse_overrides(words)
+    for key in OWN_KEYS:
+        if key in overrides:
+            raise UsageError(f"--set {key}: ottla up decides this itself")
+    try:
+        check_properties(overrides, Scope.BROKER | Scope.QUORUM)
+    except ConfigError as error:
+        raise UsageError(f"--set: {error}") from error
+    return overrides
 
 
 def _say(text: str) -> None:

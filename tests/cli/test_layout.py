@@ -15,7 +15,7 @@ def opened(
     folder: Path, quorum: int | None = None, brokers: int | None = None, base_port: int | None = None
 ) -> Layout:
     layout = open_layout(folder, quorum=quorum, brokers=brokers, base_port=base_port)
-    layout.write({member: {} for member in layout.members})
+    layout.write({})
     return layout
 
 
@@ -68,9 +68,9 @@ def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:
 
 def test_settings_win_over_what_up_chooses(tmp_path: Path) -> None:
     layout = open_layout(tmp_path, quorum=None, brokers=None, base_port=None)
-    layout.write({member: {"broker.rack": member.name} for member in layout.members})
+    layout.write({"log.dirs": "/elsewhere"})
     for member in layout.members:
-        assert f"broker.rack={member.name}\n" in layout.settings_file(member).read_text()
+        assert "log.dirs=/elsewhere\n" in layout.settings_file(member).read_text()
 
 
 def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:

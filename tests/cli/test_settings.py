@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.settings import environment_settings, load_settings, read_settings
+from ottla.cli.settings import environment_settings, parse_overrides, read_settings, variable_of
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -50,8 +50,8 @@ def test_yaml_and_properties_say_the_same(tmp_path: Path) -> None:
 def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: Path) -> None:
     path = written(tmp_path, "n.yaml", "log.segment.bytes: 1\nnode.id: 1\nbroker.rack: a\n")
     environ = {"KAFKA_LOG_SEGMENT_BYTES": "2", "KAFKA_NODE_ID": "2", "HOME": "/root", "KAFKA_": "x"}
-    settings = load_settings(path, environ, ["log.segment.bytes=3", "listeners=A://h:1=x"])
-    assert settings == {
+    overrides = parse_overrides(["log.segment.bytes=3", "listeners=A://h:1=x"])
+    assert read_settings(path) | environment_settings(environ) | overrides == {
         "log.segment.bytes": "3",
         "node.id": "2",
         "broker.rack": "a",
@@ -91,6 +91,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_settings(tmp_path / "b.yaml")
 
 
-def test_an_override_without_a_value_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_override_without_a_value_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--set takes key=value, not 'x'"):
-        load_settings(written(tmp_path, "n.yaml", ""), {}, ["x"])
+        parse_overrides(["x"])
+
+
+def test_variables_and_properties_have_one_name_each() -> None:
+    assert variable_of("log.segment.bytes") == "KAFKA_LOG_SEGMENT_BYTES"
+    assert environment_settings({variable_of("log.segment.bytes"): "1"}) == {"log.segment.bytes": "1"}
