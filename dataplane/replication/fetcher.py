@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
-_FRAME_OVERHEAD_BYTES = 1024 * 1024
+# Why a leader ends a session (our registration is not in its image yet) takes a moment to pass.
+_NEW_SESSION_AFTER_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class LeaderLink:
         self._disconnect("closed")
 
     def check_timeout(self) -> None:
-        """Disconnect if the oldest request has had no answer for too long: a parked fetch answers by itself."""
+        """Disconnect if the oldest request is not answered for too long; a parked one is, within its wait."""
         if self._sent and self._loop.time() - self._sent[0][1] > self._settings.socket_timeout_s:
             self._disconnect(f"no answer within {self._settings.socket_timeout_s} s")
 
@@ -292,12 +293,18 @@ class LeaderLink:
         expected, _ = self._sent.popleft()
         if correlation_id != expected:
             raise MalformedMessage(f"an answer to request {correlation_id}, {expected} is next")
-        self.session.answered(answer)
+        if self.session.answered(answer):
+            self._send()
+        else:
+            self._loop.call_later(_NEW_SESSION_AFTER_S, self._open_session)
+
+    def _open_session(self) -> None:
+        self.session.open_anew()
         self._send()
 
 
 class Fetchers:
-    """The links of this broker, one to each other broker, and which of them each partition is fetched over."""
+    """The links of this broker, one to each other broker, and over which each partition is fetched."""
 
     def __init__(
         self,

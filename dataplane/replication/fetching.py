@@ -90,6 +90,7 @@ class LeaderSession:
         self._outstanding: deque[_Outstanding] = deque()
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
+        self._paused = False
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -126,6 +127,7 @@ class LeaderSession:
     def disconnected(self) -> None:
         """The connection broke: a new session names everything again."""
         self._outstanding.clear()
+        self._paused = False
         self._new_session()
 
     def _fence(self, key: PartitionKey) -> None:
@@ -145,6 +147,8 @@ class LeaderSession:
     def next_fetch(self, broker_epoch: int) -> FollowerFetch | None:
         """The request to send now; None if there is nothing to say and one is parked already."""
         outstanding = len(self._outstanding)
+        if self._paused:
+            return None
         if outstanding and (
             not (self._changed or self._forgotten)
             or self._session_id == NO_SESSION
@@ -188,13 +192,21 @@ class LeaderSession:
         self._outstanding.append(_Outstanding(opens_session=self._session_id == NO_SESSION))
         return fetch
 
-    def answered(self, answer: SessionAnswer) -> None:
-        """Take the answer to the oldest outstanding request; the caller then asks for `next_fetch`."""
+    def open_anew(self) -> None:
+        """The wait after the end of a session is over."""
+        self._paused = False
+
+    def answered(self, answer: SessionAnswer) -> bool:
+        """Take the answer to the oldest outstanding request; the caller then asks for `next_fetch`.
+
+        False if the leader ended the session: the caller then waits a moment and calls `open_anew`.
+        """
         request = self._outstanding.popleft()
         if answer.error is not ErrorCode.NONE:
             log.info("the leader ended the fetch session: %s", answer.error.name)
             self._new_session()
-            return
+            self._paused = True
+            return False
         if request.opens_session and self._session_id == NO_SESSION and answer.session_id != NO_SESSION:
             self._session_id = answer.session_id
             self._epoch = next_epoch(FIRST_EPOCH)
@@ -207,6 +219,7 @@ class LeaderSession:
             except (KafkaError, OSError) as error:
                 self._on_failure(partition, error)
                 self._later(part.key)
+        return True
 
     def _take(self, partition: Partition, part: PartitionAnswer) -> None:
         key = part.key

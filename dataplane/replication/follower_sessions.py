@@ -113,6 +113,8 @@ class FollowerSession:
         self._answer_is_due = False
         self._watermark_timer: Timer | None = None
         self._last_fetch_ms = 0
+        # Watched partitions whose ISR lacks this follower: each fetch is an occasion to join.
+        self._outside: set[_Watch] = set()
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -130,6 +132,8 @@ class FollowerSession:
                 self._detach(watch)
         for position in fetch.positions:
             self._place(position)
+        for watch in tuple(self._outside):
+            self._offer(watch)
         self._parked = reply
         self._parked_max_bytes = fetch.max_bytes
         if self._ready or self._failed or fetch.session_epoch == FIRST_EPOCH or max_wait_s <= 0:
@@ -168,8 +172,8 @@ class FollowerSession:
         if position.fetch_offset < leader.log_end_offset:
             self._ready[watch] = None
         partition.fetched_by(self.broker_id, self.broker_epoch, position.fetch_offset)
-        if self.broker_id not in leader.in_sync.maximal:
-            self._followed.follower_advanced(partition, self.broker_id)
+        if self.broker_id not in leader.in_sync.committed:
+            self._outside.add(watch)
         if leader.high_watermark != watch.sent_watermark:
             self._watermarks[watch] = None
 
@@ -194,6 +198,22 @@ class FollowerSession:
         self._failed.append(answer)
         watch.awaiting = True
         return False
+
+    def _offer(self, watch: _Watch) -> None:
+        leader = watch.partition.leader
+        if leader is None or self.broker_id in leader.in_sync.committed:
+            self._outside.discard(watch)
+        elif not watch.awaiting:
+            self._followed.follower_advanced(watch.partition, self.broker_id)
+
+    def offer(self, key: PartitionKey) -> None:
+        """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here, or
+        with the next: one that fell silent is not let in by what it once acknowledged."""
+        watch = self._watches.get(key)
+        if watch is not None:
+            self._outside.add(watch)
+            if self._parked is not None:
+                self._offer(watch)
 
     # News from partitions
 
@@ -224,6 +244,7 @@ class FollowerSession:
     def _detach(self, watch: _Watch) -> None:
         self._ready.pop(watch, None)
         self._watermarks.pop(watch, None)
+        self._outside.discard(watch)
         if watch.partition.watchers.get(self.broker_id) is watch:
             del watch.partition.watchers[self.broker_id]
 
@@ -327,7 +348,7 @@ class FollowerSession:
 
 
 class FollowerSessions:
-    """All sessions, by following broker: a new one replaces the one before, so there is one for each at most."""
+    """All sessions, at most one for each following broker: a new one replaces the one before."""
 
     def __init__(
         self, followed: Followed, scheduler: Scheduler, randomness: random.Random | None = None
@@ -363,6 +384,12 @@ class FollowerSessions:
         else:
             session.expected_epoch = next_epoch(session.expected_epoch)
         session.fetch(fetch, max_wait_s, reply)
+
+    def offer(self, broker_id: int, key: PartitionKey) -> None:
+        """Let a follower join the ISR of a partition if it is here right now and may."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.offer(key)
 
     def drop(self, broker_id: int) -> None:
         """The broker was removed or restarted."""

@@ -42,7 +42,7 @@ class Refusal(Enum):
 
 
 class FollowerProgress:
-    """How far one follower got, as its fetches in this leader epoch tell (times in monotonic milliseconds)."""
+    """How far one follower got, as its fetches in this leader epoch tell; times in monotonic milliseconds."""
 
     __slots__ = (
         "broker_epoch",
@@ -226,7 +226,7 @@ class LeaderState:
         )
 
     def propose_expand(self, broker_id: int) -> Proposal | None:
-        """Propose that a follower which has caught up join. None if it may not, or a proposal is in flight."""
+        """Propose that a follower which has caught up joins. None if it may not, or one is in flight."""
         if not isinstance(self.in_sync, Committed):
             return None
         follower = self.followers.get(broker_id)

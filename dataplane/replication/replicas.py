@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -15,8 +15,7 @@ from .fetcher import Fetchers, LinkSettings
 from .fetching import FetchLimits
 from .flusher import Flusher
 from .follower_sessions import FollowerSessions
-from .in_sync import Proposal
-from .isr_updates import IsrUpdates, Outcome
+from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
 from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
 
@@ -78,9 +77,6 @@ class RoleListener(Protocol):
     def resigned(self, topic: str, index: int) -> None: ...
 
 
-SubmitIsr = Callable[[Sequence[tuple[Partition, Proposal]]], "asyncio.Future[Sequence[Outcome]]"]
-
-
 class Replicas:
     """The replicas, by topic id and index. One writer: the event loop. Roles change only in `apply`."""
 
@@ -90,7 +86,7 @@ class Replicas:
         logs: LogStore,
         image: ClusterImage,
         settings_of: Callable[[str], TopicSettings],
-        isr_updates: Callable[[Replicas], IsrUpdates],
+        submit_isr: Submit,
         broker_epoch: Callable[[], int],
     ) -> None:
         self.config = config
@@ -105,7 +101,7 @@ class Replicas:
         self._loop = asyncio.get_running_loop()
         self.sessions = FollowerSessions(self, self._loop)
         self._flusher = Flusher(self._flushed, self.failed)
-        self._isr_updates = isr_updates(self)
+        self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
         self._fetchers = Fetchers(
             config.broker_id, config.limits, config.link, self._endpoint_of, broker_epoch, self.failed
         )
@@ -215,7 +211,7 @@ class Replicas:
                 listener.elected(partition)
 
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the image (already applied to it). New leaders take records when this returns."""
+        """Follow a change that the image already contains. New leaders take records when this returns."""
         if image is not self.image:
             self.image = image
             for partition in self._by_key.values():
@@ -376,15 +372,12 @@ class Replicas:
             self._look_at_isr(partition)
 
     def _look_at_isr(self, partition: Partition) -> None:
+        """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
         leader = partition.leader
         if leader is not None:
             partition.advance()
             for broker_id in leader.followers.keys() - leader.in_sync.maximal:
-                self.follower_advanced(partition, broker_id)
-
-    def isr_settled(self, partition: Partition) -> None:
-        """A proposal was answered: others that had to wait for it may follow."""
-        self._look_at_isr(partition)
+                self.sessions.offer(broker_id, (partition.topic_id, partition.index))
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""

@@ -9,15 +9,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ....protocol.messages.quorum_commands import AllocateProducerIds, AllocateProducerIdsResult, Command
+from ....protocol.schema import Message
 from ..handler import Request, handles
 
 NextBlock = Callable[[], Awaitable[tuple[int, int]]]
 """Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
 
 _REFILL_BELOW = 0.1
+
+
+class QuorumCommands(Protocol):
+    """The session with the metadata quorum, as far as producer ids need it."""
+
+    @property
+    def broker_epoch(self) -> int: ...
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message: ...
+
+
+def blocks_from(quorum: QuorumCommands, broker_id: int) -> NextBlock:
+    """Blocks of ids that `quorum` allocates to this broker."""
+
+    async def next_block() -> tuple[int, int]:
+        command = AllocateProducerIds(broker_id=broker_id, broker_epoch=quorum.broker_epoch)
+        result = await quorum.submit(command)
+        if not isinstance(result, AllocateProducerIdsResult):
+            raise TypeError(f"AllocateProducerIds was answered by {type(result).__name__}")
+        if result.error_code:
+            raise KafkaError(ErrorCode.of(result.error_code))
+        return result.first, result.count
+
+    return next_block
 
 
 class ProducerIds:

@@ -215,7 +215,7 @@ ops = st.lists(
     watermark=st.integers(0, 10),
 )
 def test_the_four_invariants_of_a_leadership(ops, isr, min_in_sync, watermark) -> None:
-    """The brute force keeps what each follower acknowledged in this epoch and every ISR the quorum may hold."""
+    """Brute force keeps what each follower acknowledged in this epoch and what ISRs the quorum may hold."""
     brokers = {b: Broker(100 + b) for b in (1, 2, 3)}
     state = leader(isr=isr, watermark=watermark, min_in_sync=min_in_sync, brokers=brokers)
     now, end = 0, 10

@@ -109,7 +109,7 @@ def test_kip_101_second_case_logs_do_not_fork_after_both_crash(tmp_path: Path) -
 
 
 def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
-    """The leader answers with an epoch the follower never saw; it goes on cutting until an epoch is common."""
+    """The leader answers with an epoch the follower never saw; it cuts on until an epoch is common."""
     cluster = Cluster(tmp_path, brokers=(1, 2, 3))
     cluster.elect(1)
     cluster.sync(1, 2, 3)
