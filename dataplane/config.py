@@ -93,6 +93,7 @@ class BrokerConfig:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     groups: GroupLimits = field(default_factory=GroupLimits)
+    offset_metadata_max_bytes: int = 4096
     delete_topic_enable: bool = True
     transactional_id_timeout_max_ms: int = 900_000
     recovery_threads_per_data_dir: int = 1
@@ -135,6 +136,7 @@ class BrokerConfig:
                 max_size=read.number("group.max.size", _INT_MAX, 1, _INT_MAX),
                 initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms", 3000, 0, _INT_MAX),
             ),
+            offset_metadata_max_bytes=read.number("offset.metadata.max.bytes", 4096, 0, _INT_MAX),
             delete_topic_enable=read.truth("delete.topic.enable", default=True),
             transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms", 900_000, 1, _INT_MAX),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir", 1, 1, 1024),

@@ -18,7 +18,7 @@ TopicPartition = tuple[str, int]
 
 
 class LogStore:
-    """What `Replicas` needs of the disks. One writer, the event loop; blocking upkeep has a thread of its own."""
+    """What `Replicas` needs of the disks. Its one writer is the loop; blocking upkeep has its own thread."""
 
     def __init__(self, directories: Sequence[LogDirectory], wall_ms: Callable[[], int]) -> None:
         self._directories = list(directories)
@@ -56,7 +56,7 @@ class LogStore:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch of the registration that stopped cleanly here; -1 unless every folder was closed cleanly."""
+        """The epoch of the registration that stopped cleanly here; -1 if any folder was not closed so."""
         epochs = {directory.last_clean_broker_epoch for directory in self._directories}
         (epoch,) = epochs if len(epochs) == 1 else (None,)
         return -1 if epoch is None else epoch

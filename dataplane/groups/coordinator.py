@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .group import GroupLimits
@@ -58,10 +58,10 @@ class GroupCoordinator:
         if shard is not None:
             shard.close()
 
-    def topic_deleted(self, topic: str) -> None:
-        """Offsets in a deleted topic go with it."""
-        for shard in self._shards.values():
-            if shard.loaded:
+    def topics_removed(self, existing: Container[str]) -> None:
+        """Topics were deleted: offsets in those that no longer exist go with them."""
+        for shard in self.shards():
+            for topic in {topic for topic in shard.offsets.topics() if topic not in existing}:
                 shard.forget_topic(topic)
 
     def shard_for(self, group_id: str) -> Shard:

@@ -1,4 +1,4 @@
-"""One classic consumer group as a pure state machine (the group protocol of Kafka 0.9 to 4.x, KIP-62, KIP-345, KIP-394).
+"""One classic consumer group as a pure state machine (Kafka's group protocol, KIP-62, KIP-345, KIP-394).
 
 The caller passes the time in milliseconds and a *ticket* for every request that may have to wait; methods
 return the replies that are due (`JoinReply`, `SyncReply`) and whether the group must be stored
@@ -76,7 +76,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a JoinGroup says; `require_known_id` is KIP-394 (version 4 and up), `skip_assignment` version 9."""
+    """What a JoinGroup says; `require_known_id` from version 4 on (KIP-394), `can_skip_assignment` from 9 on."""
 
     member_id: str
     instance_id: str | None
@@ -128,7 +128,7 @@ Effect = JoinReply | SyncReply | StoreGroup
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """Broker configuration: `group.min/max.session.timeout.ms`, `group.max.size`, `group.initial.rebalance.delay.ms`."""
+    """Settings of the broker: session timeouts, `group.max.size` and `group.initial.rebalance.delay.ms`."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -231,9 +231,7 @@ class Group:
         self._become(GroupState.STABLE, now_ms)
         return self._answer_syncs(now_ms)
 
-    def heartbeat(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         """Keep the session alive; the code tells the client to rejoin or that it is fenced."""
         error = self._check_member(member_id, instance_id, generation)
         if error is not None:
@@ -243,9 +241,7 @@ class Group:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def leave(
-        self, member_id: str, instance_id: str | None, now_ms: int
-    ) -> tuple[ErrorCode, list[Effect]]:
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
         """A member goes; a static one may be named by its instance id alone."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -303,7 +299,11 @@ class Group:
                 del self.pending_ids[member_id]
                 effects += self._maybe_complete_join(now_ms)
         for member in list(self.members.values()):
-            if member.member_id in self.members and self._expires(member) and member.session_deadline_ms <= now_ms:
+            if (
+                member.member_id in self.members
+                and self._expires(member)
+                and member.session_deadline_ms <= now_ms
+            ):
                 effects += self._remove(member.member_id, now_ms)
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self.sync_deadline_ms = None
@@ -347,9 +347,7 @@ class Group:
             return [JoinReply(ticket, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
         return self._add_member(request, member_id, ticket, now_ms)
 
-    def _add_member(
-        self, request: JoinRequest, member_id: str, ticket: object, now_ms: int
-    ) -> list[Effect]:
+    def _add_member(self, request: JoinRequest, member_id: str, ticket: object, now_ms: int) -> list[Effect]:
         first = self.state is GroupState.EMPTY
         member = Member(
             member_id,
@@ -377,9 +375,7 @@ class Group:
             return self._maybe_complete_join(now_ms)
         return self._prepare_rebalance(now_ms, initial=first)
 
-    def _rejoin(
-        self, member: Member, request: JoinRequest, ticket: object, now_ms: int
-    ) -> list[Effect]:
+    def _rejoin(self, member: Member, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
         changed = member.protocols != request.protocols
         effects: list[Effect] = []
         if self.state is GroupState.COMPLETING_REBALANCE and not changed:
@@ -420,7 +416,12 @@ class Group:
             reply = self._join_reply(old, ticket, skip=leads and request.can_skip_assignment)
             if leads and not request.can_skip_assignment:
                 reply = JoinReply(
-                    ticket, ErrorCode.NONE, new_id, self.generation, self.protocol_type, self.protocol,
+                    ticket,
+                    ErrorCode.NONE,
+                    new_id,
+                    self.generation,
+                    self.protocol_type,
+                    self.protocol,
                     leader=old_leader or "",
                 )
             return [*effects, reply, StoreGroup(self.generation)]
@@ -578,18 +579,31 @@ class Group:
             else ()
         )
         return JoinReply(
-            ticket, ErrorCode.NONE, member.member_id, self.generation, self.protocol_type, self.protocol,
-            self.leader or "", listed, skip,
+            ticket,
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader or "",
+            listed,
+            skip,
         )
 
     def _sync_reply(self, member: Member, ticket: object) -> SyncReply:
         return SyncReply(ticket, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
 
     def _become(self, state: GroupState, now_ms: int) -> None:
-        if state is self.state and state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.DEAD):
+        if state is self.state and state in (
+            GroupState.PREPARING_REBALANCE,
+            GroupState.EMPTY,
+            GroupState.DEAD,
+        ):
             return
         if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"group {self.group_id}: {self.state.name} -> {state.name} is not a transition")
+            raise AssertionError(
+                f"group {self.group_id}: {self.state.name} -> {state.name} is not a transition"
+            )
         self.state = state
         self.state_changed_ms = now_ms
 
@@ -598,4 +612,6 @@ class Group:
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} does not exist")
         if self.state is not GroupState.EMPTY:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members")
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members"
+            )

@@ -1,4 +1,4 @@
-"""Committed offsets of the groups of one shard: what OffsetFetch answers, in the order the log committed it."""
+"""Committed offsets of the groups of one shard: what OffsetFetch answers, in the order of the log."""
 
 from __future__ import annotations
 
@@ -50,6 +50,10 @@ class OffsetStore:
             for partition in offsets:
                 if partition[0] == topic:
                     yield group_id, partition
+
+    def topics(self) -> Iterator[str]:
+        """Names of topics that offsets are committed for, with repetitions."""
+        return (topic for offsets in self._groups.values() for topic, _ in offsets)
 
     def groups(self) -> Iterator[str]:
         """Ids of all groups that have committed something."""

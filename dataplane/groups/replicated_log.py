@@ -1,4 +1,4 @@
-"""A partition of `__consumer_offsets` as the shards use it: replicated appends, and a replay from the start."""
+"""A partition of `__consumer_offsets` as the shards use it: replicated appends, replay from the start."""
 
 from __future__ import annotations
 
@@ -44,4 +44,3 @@ class ReplicatedOffsetsLog:
             yield memoryview(data)
             offset = max(header.next_offset for _, header in walk_batches(data))
             await asyncio.sleep(0)
-

@@ -126,9 +126,7 @@ class Shard:
         )
         self._perform(group, effects)
 
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat; cheap: the timer is only moved when it fires."""
         group = self.groups.get(group_id)
         if group is None:
@@ -226,7 +224,7 @@ class Shard:
         done: Callable[[ErrorCode], None],
         show: Callable[[], None] = lambda: None,
     ) -> None:
-        """Append records: `show` once they are committed, however late; `done` with the outcome or a timeout."""
+        """Append records: `show` once they are committed, however late; `done` with outcome or timeout."""
         late = False
 
         def time_out() -> None:

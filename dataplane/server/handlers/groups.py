@@ -7,6 +7,7 @@ Classic groups only; the KIP-848 protocol is not offered (docs/SUPPORT.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
@@ -268,7 +269,7 @@ class GroupHandlers:
         return OffsetFetchResponse(groups=groups)
 
     def _fetch_one(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Versions 1 to 7 ask for one group; version 1 has no error of its own, so each partition bears it."""
+        """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
             found_by_topic = _committed(
@@ -371,7 +372,7 @@ class GroupHandlers:
             except KafkaError as error:
                 done(group_id, error.code)
             else:
-                shard.delete_group(group_id, lambda code, group_id=group_id: done(group_id, code))
+                shard.delete_group(group_id, partial(done, group_id))
 
 
 def _committed(

@@ -1,0 +1,219 @@
+"""A broker, put together from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import uuid
+
+from ..protocol.cluster_image import ClusterImage, ImageDelta
+from ..protocol.config_keys import NODE_KEYS, TOPIC_KEYS
+from ..protocol.errors import KafkaError
+from ..protocol.messages.metadata_records import BrokerListener
+from .config import TOPIC_DEFAULT_OF, BrokerConfig
+from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .groups.replicated_log import ReplicatedOffsetsLog
+from .log_store import LogStore
+from .quorum.config import QuorumSessionConfig
+from .quorum.session import QuorumSession, SessionLost
+from .replication.fetcher import LinkSettings
+from .replication.fetching import FetchLimits
+from .replication.isr_submission import submit_to
+from .replication.partition import Partition, wall_ms
+from .replication.replicas import Replicas, ReplicasConfig
+from .server import HandlerTable, Server
+from .server.handlers.api_versions import ApiVersionsHandlers
+from .server.handlers.config_view import ConfigView, described
+from .server.handlers.configs import ConfigHandlers
+from .server.handlers.coordinators import CoordinatorHandlers
+from .server.handlers.fetch import FetchHandlers
+from .server.handlers.groups import GroupHandlers
+from .server.handlers.metadata import MetadataHandlers
+from .server.handlers.offsets import OffsetHandlers
+from .server.handlers.produce import ProduceHandlers
+from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
+from .server.handlers.topic_creation import TopicCreator
+from .server.handlers.topics import TopicHandlers
+from .topic_settings import TopicSettingsView
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_INTERVAL_S = 60.0
+
+
+class StorageUnusable(OSError):
+    """The data folders cannot be used: locked, another node's, unreadable."""
+
+
+class Broker:
+    """One broker: its logs, its session with the quorum, its replicas, its groups, its server.
+
+    `start` raises `StorageUnusable`, `server.PortInUse` and `quorum.session.SessionLost`.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+
+    async def start(self) -> None:
+        """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
+        config = self.config
+        self.table = HandlerTable()
+        self.server = Server(self.table, config.server)
+        try:
+            for listener in config.listeners:
+                self.server.listen(listener.name, listener.host, listener.port)
+            self.logs = await asyncio.to_thread(self._open_logs)
+        except BaseException:
+            self.server.close()
+            raise
+        self.settings = TopicSettingsView(config)
+        self.session = QuorumSession(
+            self._session_config(),
+            on_delta=self._image_changed,
+            progress=lambda: self.replicas.progress(),
+            on_lost=self._lost,
+        )
+        self.replicas = self._replicas()
+        self.groups = GroupCoordinator(config.groups, wall_ms, self._offsets_partitions)
+        self.replicas.listen(self)
+        self._register_handlers()
+        self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
+        self.server.start()
+        self.replicas.start()
+        await self.session.start()
+        await self.session.registered()
+        self.session.ask_to_unfence()
+        await self.session.unfenced()
+        log.info("broker %d serves", config.node_id)
+
+    async def stop(self) -> None:
+        """Move leaderships away, stop serving, and leave the logs closed cleanly."""
+        if not hasattr(self, "session"):
+            return
+        clean_epoch = self.session.broker_epoch
+        if clean_epoch >= 0 and not self.session.fenced:
+            timeout_s = self.config.quorum.controlled_shutdown_timeout_ms / 1000
+            if not await self.session.shut_down_controlled(timeout_s):
+                log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
+        self._upkeep.cancel()
+        self.server.close()
+        self.groups.close()
+        await self.replicas.close()
+        await self.session.stop()
+        await asyncio.to_thread(self.logs.close, clean=True, broker_epoch=clean_epoch)
+
+    # ------------------------------------------------------------ parts
+
+    def _open_logs(self) -> LogStore:
+        config = self.config
+        try:
+            return LogStore.open(config.log_dirs, config.cluster_id, config.node_id, wall_ms)
+        except KafkaError as error:
+            raise StorageUnusable(0, error.message) from error
+
+    def _session_config(self) -> QuorumSessionConfig:
+        config, quorum = self.config, self.config.quorum
+        bound = {listener.name: listener.port for listener in self.server.listeners}
+        return QuorumSessionConfig(
+            broker_id=config.node_id,
+            cluster_id=config.cluster_id,
+            secret=quorum.secret,
+            voters=quorum.voters,
+            incarnation=uuid.uuid4().bytes,
+            listeners=tuple(
+                BrokerListener(
+                    name=told.name,
+                    host=told.advertised_host,
+                    port=told.advertised_port or bound[told.name],
+                )
+                for told in config.listeners
+            ),
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+            rack=config.rack,
+            log_dirs=self.logs.directory_ids,
+            heartbeat_interval_ms=quorum.heartbeat_interval_ms,
+            session_timeout_ms=quorum.session_timeout_ms,
+        )
+
+    def _replicas(self) -> Replicas:
+        config, replication, session = self.config, self.config.replication, self.session
+        return Replicas(
+            ReplicasConfig(
+                broker_id=config.node_id,
+                inter_broker_listener=config.inter_broker_listener,
+                lag_time_max_ms=replication.lag_time_max_ms,
+                watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
+                limits=FetchLimits(replication.fetch_max_bytes, replication.fetch_response_max_bytes),
+                link=LinkSettings(replication.fetch_wait_ms_max, replication.socket_timeout_ms / 1000),
+            ),
+            self.logs,
+            session.image,
+            lambda topic: self.settings.of(session.image, topic),
+            submit_to(session, config.node_id),
+            lambda: session.broker_epoch,
+        )
+
+    def _register_handlers(self) -> None:
+        config, session, replicas = self.config, self.session, self.replicas
+        chance = random.Random(os.urandom(16))
+        purgatory = self.server.purgatory
+        creator = TopicCreator(session, config.topics, chance)
+        view = ConfigView(
+            session,
+            config.node_id,
+            config.properties,
+            topic_keys=described(TOPIC_KEYS),
+            broker_keys=described(NODE_KEYS),
+            topic_default_of=TOPIC_DEFAULT_OF,
+        )
+        for handlers in (
+            ApiVersionsHandlers(self.table),
+            MetadataHandlers(session, config.node_id, creator),
+            CoordinatorHandlers(session, creator),
+            ProduceHandlers(replicas, purgatory),
+            FetchHandlers(replicas, purgatory),
+            OffsetHandlers(replicas),
+            ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
+            GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
+            TopicHandlers(
+                session, config.topics, view, chance, delete_topic_enable=config.delete_topic_enable
+            ),
+            ConfigHandlers(session, config.node_id, view),
+        ):
+            self.table.add(handlers)
+
+    # ------------------------------------------------------------ what happens
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if delta.configs:
+            self.settings.forget()
+        self.replicas.apply(image, delta)
+        if delta.removed_topics:
+            self.groups.topics_removed(image.topics)
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition now."""
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
+
+    def resigned(self, topic: str, index: int) -> None:
+        """This broker does not lead a partition any more."""
+        if topic == OFFSETS_TOPIC:
+            self.groups.resigned(index)
+
+    def _offsets_partitions(self) -> int | None:
+        topic = self.session.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    def _lost(self, reason: SessionLost) -> None:
+        """Another process has this broker's id: leave, in good order, as if told to."""
+        log.error("stopping: %s", reason)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def _checkpoint_logs(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
+            await asyncio.wrap_future(self.logs.checkpoint())
