@@ -70,7 +70,7 @@ class Workspace:
         return Electorate(
             self.usable,
             int(self.topic_config(name, "min.insync.replicas", "1")),
-            self.topic_config(name, "unclean.leader.election.enable", "false") == "true",
+            self.topic_config(name, "unclean.leader.election.enable", "false").lower() == "true",
             progress or {},
         )
 

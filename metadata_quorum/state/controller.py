@@ -1,0 +1,212 @@
+"""The controller: a pure, total, deterministic state machine over encoded commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.cluster_image import ClusterImage, ImageInconsistent
+from ...protocol.codec import MalformedMessage, decode, encode
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata_records import (
+    ClusterRecord,
+    ProducerIdsRecord,
+    Record,
+    decode_record,
+    encode_record,
+)
+from ...protocol.messages.quorum_commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsResult,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionResult,
+    BeginControlledShutdown,
+    Command,
+    CommandResult,
+    ControlledShutdownResult,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    ElectLeadersResult,
+    FenceBroker,
+    FormCluster,
+    RegisterBroker,
+    RegisterBrokerResult,
+    Session,
+    UnfenceBroker,
+    UnregisterBroker,
+    decode_command,
+    encode_result,
+)
+from ...protocol.messages.quorum_session import CommandStatus
+from ...protocol.schema import Message, array, bytes_, data, int32, int64
+from . import brokers, configs, partitions, topics
+from .sessions import CommandSession, SessionTable
+from .workspace import Scope, Workspace
+
+PRODUCER_ID_BLOCK = 1000
+SNAPSHOT_VERSION = 1
+_CHUNK_BYTES = 200 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a command: `result` is empty unless it was applied, now or earlier."""
+
+    status: CommandStatus
+    metadata_offset: int
+    result: bytes
+    records: tuple[tuple[Scope, Record], ...] = ()
+
+
+@data()
+class _KeptResult(Message):
+    sequence: int = int64(about="Of the command.")
+    metadata_offset: int = int64(about="After it.")
+    result: bytes = bytes_(about="Its result.")
+
+
+@data()
+class _SessionState(Message):
+    broker_id: int = int32(about="Whose.")
+    broker_epoch: int = int64(about="Registration.")
+    last: int = int64(about="Last sequence applied.")
+
+
+@data()
+class _SnapshotChunk(Message):
+    version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
+    offset: int = int64(about="Metadata offset of the whole snapshot.")
+    records: list[bytes] = array(bytes_, about="Metadata records.")
+    sessions: list[_SessionState] = array(_SessionState, about="Sessions.")
+    kept_for: int = int32(default=-1, about="Whose results are kept.")
+    kept: list[_KeptResult] = array(_KeptResult, about="Results not acknowledged.")
+
+
+class Controller:
+    """`apply` never raises on any bytes; the same bytes in the same order give the same records everywhere."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self._sessions = SessionTable()
+
+    def apply(self, encoded: bytes) -> Applied:
+        """Apply one committed command."""
+        try:
+            session, command = decode_command(encoded)
+        except MalformedMessage:
+            return Applied(CommandStatus.INVALID, self.image.offset, b"")
+        if session is None:
+            return self._execute(command)
+        found = self._sessions.find(session)
+        if found is None:
+            return Applied(CommandStatus.STALE_SESSION, self.image.offset, b"")
+        if session.sequence <= found.last:
+            return self._repeated(found, session)
+        if session.sequence != found.last + 1:
+            return Applied(CommandStatus.OUT_OF_ORDER, self.image.offset, b"")
+        applied = self._execute(command)
+        found.last = session.sequence
+        found.kept[session.sequence] = (applied.metadata_offset, applied.result)
+        return applied
+
+    def _repeated(self, found: CommandSession, session: Session) -> Applied:
+        kept = found.kept.get(session.sequence)
+        if kept is None:
+            return Applied(CommandStatus.INVALID, self.image.offset, b"")
+        return Applied(CommandStatus.APPLIED, *kept)
+
+    def _execute(self, command: Command) -> Applied:
+        work = Workspace(self.image)
+        execute, refused = _COMMANDS[type(command)]
+        try:
+            result = execute(work, command)
+        except KafkaError as error:
+            result = refused(error_code=error.code, error_message=error.message)
+        if isinstance(result, RegisterBrokerResult) and result.error_code == ErrorCode.NONE:
+            assert isinstance(command, RegisterBroker)
+            self._sessions.begin(command.broker_id, result.broker_epoch)
+        elif isinstance(command, UnregisterBroker) and command.broker_id not in self.image.brokers:
+            self._sessions.end(command.broker_id)
+        return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.records))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The whole state, in chunks; nothing may be applied until it is exhausted."""
+        chunk, size = _SnapshotChunk(offset=self.image.offset), 0
+        for record in self.image.records():
+            encoded = encode_record(record)
+            if size + len(encoded) > _CHUNK_BYTES:
+                yield encode(chunk, 0)
+                chunk, size = _SnapshotChunk(offset=self.image.offset), 0
+            chunk.records.append(encoded)
+            size += len(encoded) + 4
+        yield encode(chunk, 0)
+        for broker_id, session in sorted(self._sessions.sessions.items()):
+            head = _SessionState(broker_id=broker_id, broker_epoch=session.broker_epoch, last=session.last)
+            yield encode(_SnapshotChunk(offset=self.image.offset, sessions=[head]), 0)
+            for sequence, (offset, result) in session.kept.items():
+                kept = _KeptResult(sequence=sequence, metadata_offset=offset, result=result)
+                yield encode(_SnapshotChunk(offset=self.image.offset, kept_for=broker_id, kept=[kept]), 0)
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Become what `snapshot` described. Raises MalformedMessage or ImageInconsistent."""
+        image, table = ClusterImage(), SessionTable()
+        offset = 0
+        for encoded in chunks:
+            chunk = decode(_SnapshotChunk, encoded, 0)
+            if chunk.version != SNAPSHOT_VERSION:
+                raise ImageInconsistent(
+                    f"snapshot version {chunk.version}: this is version {SNAPSHOT_VERSION}"
+                )
+            offset = chunk.offset
+            for record in chunk.records:
+                image.apply(decode_record(record))
+            for head in chunk.sessions:
+                table.sessions[head.broker_id] = CommandSession(head.broker_epoch, head.last)
+            for kept in chunk.kept:
+                table.sessions[chunk.kept_for].kept[kept.sequence] = (kept.metadata_offset, kept.result)
+        image.offset = offset
+        self.image, self._sessions = image, table
+
+
+def _form(work: Workspace, command: FormCluster) -> CommandResult:
+    present = work.image.cluster_id
+    if not command.cluster_id or present not in ("", command.cluster_id):
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this cluster is {present!r}")
+    if not present:
+        work.emit(ClusterRecord(cluster_id=command.cluster_id))
+    return CommandResult()
+
+
+def _allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducerIdsResult:
+    brokers.current(work, command.broker_id, command.broker_epoch)
+    first = work.image.next_producer_id
+    if first > 2**63 - 1 - PRODUCER_ID_BLOCK:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
+    work.emit(ProducerIdsRecord(next_producer_id=first + PRODUCER_ID_BLOCK))
+    return AllocateProducerIdsResult(first=first, count=PRODUCER_ID_BLOCK)
+
+
+def _not_elected(error_code: int, error_message: str) -> ElectLeadersResult:
+    return ElectLeadersResult()
+
+
+# What applies a command, and what makes its result if that raises KafkaError.
+_COMMANDS: dict[type[Message], tuple[Callable[[Workspace, Any], Message], Callable[..., Message]]] = {
+    RegisterBroker: (brokers.register, RegisterBrokerResult),
+    UnfenceBroker: (brokers.unfence, CommandResult),
+    FenceBroker: (brokers.fence, CommandResult),
+    BeginControlledShutdown: (brokers.begin_controlled_shutdown, ControlledShutdownResult),
+    UnregisterBroker: (brokers.unregister, CommandResult),
+    CreateTopics: (topics.create_topics, CommandResult),
+    DeleteTopics: (topics.delete_topics, CommandResult),
+    CreatePartitions: (topics.create_partitions, CommandResult),
+    AlterPartition: (partitions.alter_partition, AlterPartitionResult),
+    AlterConfigs: (configs.alter_configs, CommandResult),
+    AllocateProducerIds: (_allocate, AllocateProducerIdsResult),
+    ElectLeaders: (partitions.elect_leaders, _not_elected),
+    FormCluster: (_form, CommandResult),
+}

@@ -1,0 +1,49 @@
+"""The controller as Raft's replicated state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.messages.metadata_records import Record
+from .controller import Applied, Controller
+from .workspace import Scope
+
+OnRecords = Callable[[Sequence[tuple[Scope, Record]]], None]
+
+
+class ControllerMachine:
+    """Calls `on_records` with each command's records, in order, after they are in the image."""
+
+    def __init__(self, on_records: OnRecords | None = None) -> None:
+        self.controller = Controller()
+        self.on_records = on_records
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image. Ask anew for each use: restoring replaces the object."""
+        return self.controller.image
+
+    def apply(self, index: int, term: int, command: bytes) -> Applied:
+        """Apply one committed command."""
+        applied = self.controller.apply(command)
+        if applied.records and self.on_records is not None:
+            self.on_records(applied.records)
+        return applied
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The whole state, in chunks."""
+        return self.controller.snapshot()
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Become what `snapshot` described."""
+        self.controller.restore(chunks)
+
+    def adopt(self, other: ControllerMachine) -> None:
+        """Become `other`, which is not used afterwards."""
+        self.controller = other.controller
+
+
+def new_machine() -> ControllerMachine:
+    """A fresh machine without a listener, for child processes too."""
+    return ControllerMachine()

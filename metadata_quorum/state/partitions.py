@@ -1,0 +1,121 @@
+"""Changes of single partitions: ISRs by compare-and-set, and elections that were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.cluster_image import PartitionState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.quorum_commands import (
+    AlteredPartition,
+    AlterPartition,
+    AlterPartitionChange,
+    AlterPartitionResult,
+    ElectedPartition,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    IsrMember,
+)
+from . import election
+from .brokers import current
+from .workspace import Workspace, by_partition
+
+
+def alter_partition(work: Workspace, command: AlterPartition) -> AlterPartitionResult:
+    """Each change is applied if it builds on the present state and its members are eligible (KIP-903)."""
+    current(work, command.broker_id, command.broker_epoch)
+    return AlterPartitionResult(
+        partitions=[_alter(work, command.broker_id, change) for change in command.partitions]
+    )
+
+
+def _alter(work: Workspace, broker_id: int, change: AlterPartitionChange) -> AlteredPartition:
+    outcome = AlteredPartition(topic_id=change.topic_id, partition=change.partition)
+    topic = work.image.topics_by_id.get(change.topic_id)
+    state = topic.partitions.get(change.partition) if topic is not None else None
+    if state is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        outcome.error_code = unknown
+        return outcome
+    error = _refusal(work, broker_id, state, change)
+    if error is ErrorCode.NONE:
+        isr = [member.broker_id for member in change.new_isr]
+        state = election.with_isr(state, isr, work.electorate(change.topic_id).min_isr)
+        work.set_partition(change.topic_id, change.partition, state)
+    outcome.error_code = error
+    outcome.leader, outcome.leader_epoch = state.leader, state.leader_epoch
+    outcome.isr, outcome.partition_epoch = list(state.isr), state.partition_epoch
+    return outcome
+
+
+def _refusal(
+    work: Workspace, broker_id: int, state: PartitionState, change: AlterPartitionChange
+) -> ErrorCode:
+    """Kafka's checks in Kafka's order."""
+    members = [member.broker_id for member in change.new_isr]
+    if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if change.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != state.leader:
+        return ErrorCode.INVALID_REQUEST
+    if change.partition_epoch < state.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if broker_id not in members:
+        return ErrorCode.INVALID_REQUEST
+    if not all(_eligible(work, member) for member in change.new_isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _eligible(work: Workspace, member: IsrMember) -> bool:
+    broker = work.image.brokers.get(member.broker_id)
+    return broker is not None and broker.usable and member.broker_epoch in (-1, broker.broker_epoch)
+
+
+def elect_leaders(work: Workspace, command: ElectLeaders) -> ElectLeadersResult:
+    """Preferred leaders, or any leader where there is none, each partition on its own."""
+    if command.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {command.election_type}")
+    progress = by_partition(command.progress)
+    if command.partitions is None:
+        wanted = [(topic_id, index) for topic_id, index, _ in work.partitions()]
+    else:
+        wanted = [(entry.topic_id, entry.partition) for entry in command.partitions]
+    results: list[ElectedPartition] = []
+    for key in wanted:
+        error = _elect(work, key, ElectionType(command.election_type), progress.get(key, {}))
+        if error is not ErrorCode.ELECTION_NOT_NEEDED or command.partitions is not None:
+            results.append(
+                ElectedPartition(
+                    topic_id=key[0], partition=key[1], error_code=error, error_message=error.message
+                )
+            )
+    return ElectLeadersResult(partitions=results)
+
+
+def _elect(
+    work: Workspace, key: tuple[bytes, int], kind: ElectionType, progress: dict[int, election.LogEnd]
+) -> ErrorCode:
+    topic = work.image.topics_by_id.get(key[0])
+    state = topic.partitions.get(key[1]) if topic is not None else None
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    electorate = work.electorate(key[0], progress)
+    if kind is ElectionType.PREFERRED:
+        if state.leader == state.replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        new = election.elect_preferred(state, electorate)
+        refused = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    else:
+        if state.leader >= 0:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        new = election.elect(state, replace(electorate, unclean_allowed=True))
+        refused = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    if new.leader == state.leader:
+        return refused
+    work.set_partition(*key, new)
+    return ErrorCode.NONE

@@ -1,0 +1,289 @@
+"""Creating and deleting topics, and adding partitions, by Kafka's rules."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from ...protocol.cluster_image import PartitionState, TopicState
+from ...protocol.config_keys import ConfigError, check_topic_config
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata_records import ConfigRecord, TopicRecord, TopicRemovedRecord
+from ...protocol.messages.quorum_commands import (
+    CreatedTopic,
+    CreatePartitions,
+    CreatePartitionsResult,
+    CreateTopics,
+    CreateTopicsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
+    MorePartitions,
+    NewTopic,
+    ResourceType,
+    TopicResult,
+)
+from .placement import place, start_of
+from .workspace import Workspace
+
+NAME_LENGTH_MAX = 249
+PARTITIONS_PER_COMMAND_MAX = 10_000
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
+    """Each topic on its own; with `validate_only` everything but the records."""
+    results: list[CreatedTopic] = []
+    budget = PARTITIONS_PER_COMMAND_MAX
+    for topic in command.topics:
+        try:
+            assignments = _checked(work, topic, command.seed, budget)
+            budget -= len(assignments)
+            topic_id = _topic_id(work, command.seed, topic.name)
+            if not command.validate_only:
+                _create(work, topic, topic_id, assignments)
+            results.append(
+                CreatedTopic(
+                    name=topic.name,
+                    topic_id=topic_id,
+                    num_partitions=len(assignments),
+                    replication_factor=len(assignments[0]),
+                )
+            )
+        except KafkaError as error:
+            results.append(CreatedTopic(name=topic.name, error_code=error.code, error_message=error.message))
+    return CreateTopicsResult(topics=results)
+
+
+def _checked(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[list[int]]:
+    """The replicas of each partition. Raises KafkaError."""
+    check_name(topic.name)
+    if topic.name in work.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    collision_key = topic.name.replace(".", "_")
+    for name in sorted(work.image.topics):
+        if name.replace(".", "_") == collision_key:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{topic.name}' collides with existing topic: {name}",
+            )
+    _check_configs(topic)
+    if topic.assignments:
+        return _given_assignments(work, topic)
+    if topic.num_partitions < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    if topic.replication_factor < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    _check_budget(topic.num_partitions, budget)
+    return _placed(work, topic.name, range(topic.num_partitions), topic.replication_factor, seed)
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError for a name that no topic may have."""
+    reason = ""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def _check_configs(topic: NewTopic) -> None:
+    for config in topic.configs:
+        if config.value is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}"
+            )
+        try:
+            check_topic_config(config.name, config.value)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_budget(partitions: int, budget: int) -> None:
+    if partitions > budget:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_COMMAND_MAX}",
+        )
+
+
+def _given_assignments(work: Workspace, topic: NewTopic) -> list[list[int]]:
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    given = {assignment.partition: assignment.replicas for assignment in topic.assignments}
+    if len(given) != len(topic.assignments) or sorted(given) != list(range(len(given))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    replicas = [given[index] for index in range(len(given))]
+    for assignment in replicas:
+        _check_assignment(work, assignment, len(replicas[0]))
+    return replicas
+
+
+def _check_assignment(work: Workspace, replicas: list[int], factor: int) -> None:
+    reason = ""
+    unknown = [broker_id for broker_id in replicas if broker_id not in work.image.brokers]
+    if not replicas:
+        reason = "The manual partition assignment includes an empty replica list."
+    elif unknown:
+        reason = (
+            f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+        )
+    elif len(set(replicas)) != len(replicas):
+        reason = "The manual partition assignment includes a broker more than once."
+    elif len(replicas) != factor:
+        reason = (
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
+            f"not consistent with previous partitions, which have {factor} replica(s)."
+        )
+    elif not any(work.usable(broker_id) for broker_id in replicas):
+        reason = (
+            "All brokers specified in the manual partition assignment are fenced or in controlled shutdown."
+        )
+    if reason:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: int) -> list[list[int]]:
+    racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items() if broker.usable}
+    if factor > len(racks):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): the target replication factor of {factor} "
+            f"cannot be reached because only {len(racks)} broker(s) are usable.",
+        )
+    start = start_of(seed, name, len(racks))
+    return [place(racks, index, factor, start) for index in partitions]
+
+
+def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
+    """A version 4 UUID out of the seed, unlike any that there is."""
+    attempt = 0
+    while True:
+        text = f"{seed}/{work.image.offset}/{attempt}/{name}".encode()
+        digest = bytearray(blake2b(text, digest_size=16, person=b"topic id").digest())
+        digest[6] = digest[6] & 0x0F | 0x40
+        digest[8] = digest[8] & 0x3F | 0x80
+        if bytes(digest) not in work.image.topics_by_id:
+            return bytes(digest)
+        attempt += 1
+
+
+def _create(work: Workspace, topic: NewTopic, topic_id: bytes, assignments: list[list[int]]) -> None:
+    work.emit(TopicRecord(topic_id=topic_id, name=topic.name))
+    for config in topic.configs:
+        work.emit(
+            ConfigRecord(
+                resource_type=ResourceType.TOPIC,
+                resource_name=topic.name,
+                config_name=config.name,
+                value=config.value,
+            )
+        )
+    for index, replicas in enumerate(assignments):
+        work.set_partition(topic_id, index, _new_partition(work, replicas))
+
+
+def _new_partition(work: Workspace, replicas: list[int]) -> PartitionState:
+    isr = tuple(broker_id for broker_id in replicas if work.usable(broker_id))
+    return PartitionState(replicas=tuple(replicas), isr=isr, leader=isr[0])
+
+
+def delete_topics(work: Workspace, command: DeleteTopics) -> DeleteTopicsResult:
+    """By id, then by name."""
+    found: list[tuple[TopicState | None, TopicResult]] = []
+    for topic_id in command.topic_ids:
+        missing = TopicResult(
+            topic_id=topic_id,
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            error_message="There is no such topic id.",
+        )
+        found.append((work.image.topics_by_id.get(topic_id), missing))
+    for name in command.names:
+        missing = TopicResult(
+            name=name,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"There is no topic '{name}'.",
+        )
+        found.append((work.image.topics.get(name), missing))
+    return DeleteTopicsResult(topics=[_delete(work, topic, missing) for topic, missing in found])
+
+
+def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> TopicResult:
+    if topic is None or topic.id not in work.image.topics_by_id:
+        return missing
+    for key in sorted(work.image.configs.get((ResourceType.TOPIC, topic.name), ())):
+        work.emit(
+            ConfigRecord(
+                resource_type=ResourceType.TOPIC, resource_name=topic.name, config_name=key, value=None
+            )
+        )
+    work.emit(TopicRemovedRecord(topic_id=topic.id))
+    return TopicResult(name=topic.name, topic_id=topic.id)
+
+
+def create_partitions(work: Workspace, command: CreatePartitions) -> CreatePartitionsResult:
+    """Each topic on its own."""
+    results: list[TopicResult] = []
+    budget = PARTITIONS_PER_COMMAND_MAX
+    for wanted in command.topics:
+        try:
+            topic = work.image.topics.get(wanted.name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
+            added = _more(work, topic, wanted, command.seed, budget)
+            budget -= len(added)
+            present = len(topic.partitions)
+            if not command.validate_only:
+                for index, replicas in enumerate(added, present):
+                    work.set_partition(topic.id, index, _new_partition(work, replicas))
+            results.append(TopicResult(name=topic.name, topic_id=topic.id))
+        except KafkaError as error:
+            results.append(TopicResult(name=wanted.name, error_code=error.code, error_message=error.message))
+    return CreatePartitionsResult(topics=results)
+
+
+def _more(
+    work: Workspace, topic: TopicState, wanted: MorePartitions, seed: int, budget: int
+) -> list[list[int]]:
+    present = len(topic.partitions)
+    if wanted.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if wanted.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase.",
+        )
+    _check_budget(wanted.count - present, budget)
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        return _placed(work, topic.name, range(present, wanted.count), factor, seed)
+    if len(wanted.assignments) != wanted.count - present:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {wanted.count - present} additional partition(s), but only "
+            f"{len(wanted.assignments)} assignment(s) were specified.",
+        )
+    for assignment in wanted.assignments:
+        _check_assignment(work, assignment.broker_ids, factor)
+    return [assignment.broker_ids for assignment in wanted.assignments]
