@@ -145,7 +145,7 @@ async def _run_nodes(nodes: Sequence[Node]) -> None:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Turn what an operator can cure (ports, folders, disks) into one line; anything else stays a traceback."""
+    """Turn what an operator can cure (ports, folders, disks) into one line; all else stays a traceback."""
     try:
         yield
     except OSError as error:

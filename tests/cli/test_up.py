@@ -1,0 +1,191 @@
+"""`ottla up` as scripts rely on it, and the daily commands against what it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import RunningCluster, running_cluster, wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+def ottla(*words: str, given: str = "", check: bool = True) -> str:
+    """Standard output of one command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout if check else done.stderr
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every process whose command names something in `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in command:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with running_cluster(tmp_path_factory.mktemp("up"), quorum=3, brokers=3) as running:
+        yield running
+
+
+def test_cluster_json_says_what_scripts_need(cluster: RunningCluster) -> None:
+    said = cluster.description
+    assert said["bootstrap"] == ",".join(f"127.0.0.1:{node.port}" for node in cluster.brokers)
+    for node in (*cluster.quorum, *cluster.brokers):
+        assert set(node.entry) >= {"id", "port", "pid", "argv", "cwd", "env"}
+        assert node.alive
+    assert len({node.pid for node in (*cluster.quorum, *cluster.brokers)}) == 6
+    assert (cluster.directory / "up.log").read_text().splitlines().count(said["bootstrap"]) == 1
+
+
+def test_the_hook_names_the_quorum_leader(cluster: RunningCluster) -> None:
+    assert cluster.quorum_leader().id in {node.id for node in cluster.quorum}
+
+
+def test_topics_from_creation_to_deletion(cluster: RunningCluster) -> None:
+    where = ("-b", cluster.bootstrap)
+    ottla("topic", "create", "orders", "-p", "4", "-r", "3", "--config", "retention.ms=1000000", *where)
+    listed = json.loads(ottla("topic", "list", "-o", "json", *where))
+    assert {"topic": "orders", "partitions": 4, "replication_factor": 3} in listed
+    described = json.loads(ottla("topic", "describe", "orders", "-o", "json", *where))[0]
+    assert [one["partition"] for one in described["partitions"]] == [0, 1, 2, 3]
+    assert described["configs"]["retention.ms"] == {"value": "1000000", "source": "topic"}
+    assert "already exists" in ottla("topic", "create", "orders", *where, check=False)
+    ottla("topic", "create", "orders", "--if-not-exists", *where)
+    ottla("topic", "delete", "orders", *where)
+    assert "orders" not in ottla("topic", "list", *where)
+    assert "orders" in ottla("topic", "delete", "orders", *where, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("create", "a b"), "INVALID_TOPIC_EXCEPTION"),
+        (("create", "t", "-r", "4"), "INVALID_REPLICATION_FACTOR"),
+        (("create", "t", "-p", "0"), "INVALID_PARTITIONS"),
+        (("create", "t", "--config", "retention.m=1"), "retention.ms"),
+        (("describe", "nothing"), "nothing"),
+    ],
+)
+def test_what_the_cluster_refuses_is_one_clear_line(
+    cluster: RunningCluster, words: tuple[str, ...], message: str
+) -> None:
+    error = ottla("topic", *words, "-b", cluster.bootstrap, check=False)
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_go_in_and_come_out(cluster: RunningCluster, codec: str) -> None:
+    where = ("-b", cluster.bootstrap)
+    topic = f"lines-{codec}"
+    ottla("topic", "create", topic, "-p", "1", "-r", "3", *where)
+    lines = [f"{number}:value {number}" for number in range(500)]
+    ottla("produce", topic, "-K", ":", "-z", codec, *where, given="\n".join(lines) + "\n")
+    assert ottla("consume", topic, "-e", "-f", "%k:%s\\n", *where).splitlines() == lines
+    assert ottla("consume", topic, "-o", "-2", "-e", "-f", "%o,", *where) == "498,499,"
+    assert ottla("consume", topic, "-o", "10", "-c", "2", "-f", "%o,", *where) == "10,11,"
+
+
+def test_a_group_goes_on_where_it_stopped(cluster: RunningCluster) -> None:
+    where = ("-b", cluster.bootstrap)
+    ottla("topic", "create", "grouped", "-p", "1", "-r", "3", *where)
+    ottla("produce", "grouped", *where, given="a\nb\nc\n")
+    assert ottla("consume", "grouped", "-g", "g", "-c", "2", *where) == "a\nb\n"
+    assert ottla("consume", "grouped", "-g", "g", "-e", *where) == "c\n"
+
+
+def test_the_cluster_at_a_glance(cluster: RunningCluster) -> None:
+    report = json.loads(ottla("cluster", "--data", str(cluster.directory), "-o", "json"))
+    assert [broker["id"] for broker in report["brokers"]] == [1, 2, 3]
+    assert sorted(node["state"] for node in report["quorum"]) == ["follower", "follower", "leader"]
+    assert report["under_replicated"] == []
+
+
+def test_a_folder_in_use_is_refused(cluster: RunningCluster) -> None:
+    error = ottla("up", "--data", str(cluster.directory), check=False)
+    assert f"is in use by another ottla up (pid {cluster.launcher.pid})" in error
+
+
+def test_a_death_is_reported_and_the_entry_starts_the_node_again(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=2) as cluster:
+        where = ("-b", cluster.bootstrap)
+        ottla("topic", "create", "t", "-p", "2", "-r", "2", *where)
+        ottla("produce", "t", *where, given="before\n")
+        victim = cluster.broker(2)
+        victim.kill9()
+        said = tmp_path / "up.log"
+        wait_until(lambda: "broker-2" in said.read_text() and "SIGKILL" in said.read_text(), "the report")
+        assert cluster.launcher.poll() is None
+        assert not victim.alive
+        victim.restart()
+        cluster.wait_until_in_sync("t")
+        assert ottla("consume", "t", "-e", *where) == "before\n"
+        assert cluster.stop() == 0
+        assert not victim.alive
+    assert processes_of(tmp_path) == []
+
+
+def test_the_same_folder_brings_back_the_same_cluster(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=1) as first:
+        ottla("topic", "create", "t", "-p", "1", "-r", "1", "-b", first.bootstrap)
+        ottla("produce", "t", "-b", first.bootstrap, given="kept\n")
+        assert first.stop() == 0
+    assert processes_of(tmp_path) == []
+    with running_cluster(tmp_path, quorum=1, brokers=1) as second:
+        assert second.bootstrap == first.bootstrap
+        assert [node.id for node in second.quorum] == [node.id for node in first.quorum]
+        assert ottla("consume", "t", "-e", "-b", second.bootstrap) == "kept\n"
+
+
+def test_control_c_stops_everything(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=1) as cluster:
+        cluster.launcher.send_signal(signal.SIGINT)
+        assert cluster.launcher.wait(30) == 0
+    assert processes_of(tmp_path) == []
+
+
+def test_one_process_is_enough(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=1, arguments=("--combined",)) as cluster:
+        assert {node.pid for node in (*cluster.quorum, *cluster.brokers)} == {cluster.launcher.pid}
+        where = ("-b", cluster.bootstrap)
+        ottla("produce", "t", *where, given="small\n")
+        assert ottla("consume", "t", "-e", *where) == "small\n"
+        assert cluster.stop() == 0
+    assert processes_of(tmp_path) == []
+
+
+def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        base = ["--data", str(tmp_path), "--base-port", str(port)]
+        error = ottla("up", "--quorum", "1", "--brokers", "1", *base, check=False)
+    assert f"127.0.0.1:{port}" in error
+    assert "broker-1 died while starting" in error
+    assert processes_of(tmp_path) == []
