@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ..protocol.codec import MalformedMessage
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
-from ..protocol.messages.quorum_commands import decode_session, encode_command
+from ..protocol.messages.metadata_records import Record, encode_record
+from ..protocol.messages.quorum_commands import RegisterBroker, decode_command, encode_command
 from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
@@ -16,18 +18,20 @@ from ..protocol.messages.quorum_session import (
 )
 from .broker_sessions import BrokerSession, BrokerSessions, SnapshotSource
 from .config import QuorumNodeConfig
-from .feed import MetadataFeed
-from .feeding_machine import Applied, FeedingMachine
+from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderCommand, LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress, SessionTracker
 from .probe import ProbeResult, probe
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
 from .server import QuorumServer
+from .state.controller import Applied
+from .state.machine import ControllerMachine
+from .state.workspace import Scope
 
 logger = logging.getLogger(__name__)
 
-MACHINE_FACTORY = "ottla.metadata_quorum.feeding_machine:FeedingMachine"
+MACHINE_FACTORY = "ottla.metadata_quorum.state.machine:new_machine"
 _TICKS_PER_TIMEOUT = 20
 
 
@@ -40,7 +44,7 @@ class QuorumNode:
 
     def __init__(self, config: QuorumNodeConfig) -> None:
         self.config = config
-        self.machine = FeedingMachine()
+        self.machine = ControllerMachine(self._note_records)
         self.raft = RaftNode(
             RaftConfig(
                 node_id=config.node_id,
@@ -56,6 +60,9 @@ class QuorumNode:
             on_applied=self._applied,
         )
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
+        #: records on their way to the feed, which end at `_noted_end`
+        self._noted: list[FeedEntry] = []
+        self._noted_end = 0
         self.sessions = BrokerSessions(
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
@@ -122,15 +129,28 @@ class QuorumNode:
             hint = -1
         self.sessions.announce(change.term, hint)
 
+    def _note_records(self, records: Sequence[tuple[Scope, Record]]) -> None:
+        """A command has put these into the image."""
+        end = self.machine.image.offset
+        if end - len(records) != self._noted_end:
+            self._noted.clear()
+        self._noted += [FeedEntry(scope, encode_record(record)) for scope, record in records]
+        self._noted_end = end
+
     def _applied(self) -> None:
-        entries = self.machine.take_records()
+        """The image moved on, or jumped: a snapshot of the Raft log was restored."""
         offset = self.machine.image.offset
-        if self.feed.end_offset + len(entries) == offset:
-            self.feed.append(entries)
-        else:
-            self.feed.restart_at(offset)
-        if entries or self.feed.start_offset == offset:
-            self.duties.image_changed(_now())
+        if self._noted_end != offset:
+            self._noted.clear()
+            self._noted_end = offset
+        if offset == self.feed.end_offset:
+            return
+        start = offset - len(self._noted)
+        if start != self.feed.end_offset:
+            self.feed.restart_at(start)
+        self.feed.append(self._noted)
+        self._noted.clear()
+        self.duties.image_changed(_now())
         self.sessions.push()
 
     # ------------------------------------------------------------ what brokers say
@@ -175,8 +195,7 @@ class QuorumNode:
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""
-        sender = decode_session(message.command)
-        if sender is not None and sender.broker_id != session.broker_id:
+        if not _speaks_for_itself(session, message.command):
             session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
             return
         if not self.raft.is_leader:
@@ -248,6 +267,21 @@ class QuorumNode:
         while True:
             await asyncio.sleep(pause)
             self.duties.tick(_now())
+
+
+def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> bool:
+    """A broker submits in its own name; outside of any session only its registration."""
+    try:
+        sender, command = decode_command(encoded)
+    except MalformedMessage:
+        return False
+    if sender is not None:
+        return sender.broker_id == session.broker_id
+    return (
+        isinstance(command, RegisterBroker)
+        and command.broker_id == session.broker_id
+        and command.incarnation == session.incarnation
+    )
 
 
 def _now() -> float:

@@ -1,0 +1,80 @@
+"""A whole quorum node: what it refuses to start on, and that it forms a cluster by itself."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from ottla.metadata_quorum.config import QuorumNodeConfig
+from ottla.metadata_quorum.node import QuorumNode
+from ottla.metadata_quorum.raft.formation import WrongFolder
+from ottla.metadata_quorum.server import AddressInUse
+
+
+def config(
+    folder: Path, node_id: int = 101, cluster_id: str = "c", port: int | None = None
+) -> QuorumNodeConfig:
+    if port is None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+    return QuorumNodeConfig(
+        node_id=node_id,
+        cluster_id=cluster_id,
+        secret=b"s" * 32,
+        voters={node_id: ("127.0.0.1", port)},
+        directory=folder,
+        listen_host="127.0.0.1",
+        listen_port=port,
+    )
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_the_first_leader_forms_the_cluster_and_a_restart_remembers_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        for _ in range(2):
+            node = QuorumNode(config(tmp_path))
+            await node.start()
+            await until(lambda: node.is_leader and node.machine.image.cluster_id == "c")  # noqa: B023
+            assert node.machine.image.offset == node.feed.end_offset == 1
+            await node.stop()
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize(("node_id", "cluster_id"), [(102, "c"), (101, "another")])
+def test_the_folder_of_another_node_or_cluster_is_refused(
+    tmp_path: Path, node_id: int, cluster_id: str
+) -> None:
+    async def scenario() -> None:
+        node = QuorumNode(config(tmp_path))
+        await node.start()
+        await node.stop()
+        with pytest.raises(WrongFolder):
+            QuorumNode(config(tmp_path, node_id, cluster_id))
+
+    uvloop.run(scenario())
+
+
+def test_a_port_in_use_ends_the_start_and_leaves_nothing_running(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            node = QuorumNode(config(tmp_path, port=port))
+            with pytest.raises(AddressInUse, match=f"another process holds TCP port {port}"):
+                await node.start()
+        await node.start()
+        await until(lambda: node.is_leader)
+        await node.stop()
+
+    uvloop.run(scenario())

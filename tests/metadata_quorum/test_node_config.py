@@ -1,0 +1,71 @@
+"""What a quorum node is told, and the messages for what it cannot take."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata_quorum.config import ConfigError, QuorumNodeConfig, parse_voters
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "secret").write_text("0123456789abcdef0123456789abcdef\n")
+    return {
+        "node.id": "101",
+        "process.roles": "controller",
+        "cluster.id": "c",
+        "cluster.secret.file": str(tmp_path / "secret"),
+        "controller.quorum.voters": "101@127.0.0.1:9193,102@[::1]:9194,103@host:9195",
+        "listeners": "CONTROLLER://:9193",
+        "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+    }
+
+
+def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path: Path) -> None:
+    config = QuorumNodeConfig.from_properties(properties | {"broker.session.timeout.ms": "1000"})
+    assert config.node_id == 101
+    assert config.voters == {101: ("127.0.0.1", 9193), 102: ("::1", 9194), 103: ("host", 9195)}
+    assert (config.listen_host, config.listen_port) == ("0.0.0.0", 9193)
+    assert config.secret == b"0123456789abcdef0123456789abcdef"
+    assert config.directory == tmp_path / "a"
+    assert config.broker_session_timeout_ms == 1000
+
+
+def test_without_a_listener_it_listens_where_the_voters_say(properties: dict[str, str]) -> None:
+    del properties["listeners"]
+    config = QuorumNodeConfig.from_properties(properties | {"metadata.log.dir": "/elsewhere"})
+    assert (config.listen_host, config.listen_port) == ("127.0.0.1", 9193)
+    assert config.directory == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("node.id", "104", r"node.id 104 is not in controller.quorum.voters, which has \[101, 102, 103\]"),
+        ("node.id", "one", "node.id is 'one': it must be a whole number"),
+        ("node.id", "", "node.id is missing"),
+        ("process.roles", "broker", "process.roles is 'broker'"),
+        ("cluster.id", " ", "cluster.id is missing"),
+        ("cluster.secret.file", "/nowhere/secret", "cannot read /nowhere/secret: No such file"),
+        ("controller.quorum.voters", "101:h:1", "'101:h:1' is not of the form id@host:port"),
+        ("controller.quorum.voters", "101@h:1,102@h:2", "has 2 nodes: a quorum has 1, 3 or 5"),
+        ("controller.quorum.voters", "101@h:1,101@h:2,1@h:3", "node id 101 stands there twice"),
+        ("broker.session.timeout.ms", "5", "broker.session.timeout.ms is 5: it must be at least 100"),
+        ("auto.leader.rebalance.enable", "maybe", "'maybe': it must be true or false"),
+        ("listeners", "CONTROLLER://here", "'CONTROLLER://here' is not of the form"),
+    ],
+)
+def test_a_bad_setting_is_named(properties: dict[str, str], key: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        QuorumNodeConfig.from_properties(properties | {key: value})
+
+
+def test_a_short_secret_is_refused(properties: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("short")
+    with pytest.raises(ConfigError, match="holds 5 bytes, at least 16 are needed"):
+        QuorumNodeConfig.from_properties(properties)
+
+
+def test_a_port_beyond_the_range_is_no_voter() -> None:
+    with pytest.raises(ConfigError, match="id@host:port"):
+        parse_voters("1@h:70000")
