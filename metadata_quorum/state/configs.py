@@ -67,7 +67,7 @@ def _check_resource(work: Workspace, resource: ConfigResource) -> None:
 
 
 def _value(resource: ConfigResource, change: ConfigChange, present: str | None) -> str | None:
-    if change.operation not in iter(ConfigOperation):
+    if change.operation not in {int(known) for known in ConfigOperation}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation}")
     if change.operation == ConfigOperation.DELETE:
         return None

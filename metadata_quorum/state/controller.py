@@ -87,7 +87,7 @@ class _SnapshotChunk(Message):
 
 
 class Controller:
-    """`apply` never raises on any bytes; the same bytes in the same order give the same records everywhere."""
+    """`apply` never raises on any bytes; the same commands give the same records everywhere."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()

@@ -1,8 +1,8 @@
 """Who leads a partition, and what its ISR and ELR become. Pure functions over one partition's state.
 
-Rules (KIP-966): a leader that may go on leading stays. Else the usable ISR member furthest along leads; with none,
-a usable ELR member; with ISR and ELR empty, the last known leader; else, only where unclean election is allowed,
-any usable replica, and the ISR is that replica alone. A sole ISR member that is fenced stays in the ISR.
+Rules (KIP-966): a leader that may go on leading stays. Else the usable ISR member furthest along leads; with
+none, a usable ELR member; with ISR and ELR empty, the last known leader; else, only where unclean election is
+allowed, any usable replica, and the ISR is that replica alone. A sole ISR member that is fenced stays in it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def in_replica_order(state: PartitionState, members: Iterable[int]) -> tuple[int
 
 
 def _successor(old: PartitionState, new: PartitionState) -> PartitionState:
-    """`new` with its epochs: the leader epoch rises with the leader's change, the partition epoch with any."""
+    """`new` with its epochs: the leader epoch follows the leader, the partition epoch any change."""
     if new == old:
         return old
     leader_epoch = old.leader_epoch + (new.leader != old.leader)
@@ -100,10 +100,8 @@ def without(state: PartitionState, broker_id: int, electorate: Electorate) -> Pa
     It leaves the ISR unless it is the last member; then it stays, leaderless, unless the ELR can take over.
     """
     left = [member for member in state.isr if member != broker_id]
-    if broker_id in state.isr and left:
-        state_without = _with_isr(state, left, electorate.min_isr)
-    else:
-        state_without = state
+    shrinks = broker_id in state.isr and bool(left)
+    state_without = _with_isr(state, left, electorate.min_isr) if shrinks else state
     return _successor(state, _elected(state_without, electorate))
 
 

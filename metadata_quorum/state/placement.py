@@ -1,4 +1,4 @@
-"""Where replicas go: partition i's replica j on broker (i + j) mod n, over racks, from a start out of the seed."""
+"""Where replicas go: partition i's replica j on broker (i + j) mod n over racks, from a seeded start."""
 
 from __future__ import annotations
 

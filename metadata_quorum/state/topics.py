@@ -157,9 +157,7 @@ def _check_assignment(work: Workspace, replicas: list[int], factor: int) -> None
             f"not consistent with previous partitions, which have {factor} replica(s)."
         )
     elif not any(work.usable(broker_id) for broker_id in replicas):
-        reason = (
-            "All brokers specified in the manual partition assignment are fenced or in controlled shutdown."
-        )
+        reason = "All brokers of the manual partition assignment are fenced or in controlled shutdown."
     if reason:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
@@ -272,7 +270,7 @@ def _more(
     if wanted.count < present:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase.",
+            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} is no increase.",
         )
     _check_budget(wanted.count - present, budget)
     factor = len(topic.partitions[0].replicas)

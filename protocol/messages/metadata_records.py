@@ -1,4 +1,4 @@
-"""Metadata records: what the controller writes and images fold. Each holds the full new state of one thing."""
+"""Metadata records: controllers write them, images fold them; each is the full new state of one thing."""
 
 from __future__ import annotations
 
