@@ -81,7 +81,8 @@ def open_folder(request: OpenRequest) -> OpenedLog:
             "had been flushed: the disk lost records. Delete the folder to copy them from another replica",
         )
     epochs.truncate_from_end(next_offset + 1)
-    epochs.truncate_from_start(max(request.log_start_offset, segments[0].base_offset))
+    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_start(min(log_start_offset, next_offset))
     producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
     return OpenedLog(segments, next_offset, epochs, producers)
 

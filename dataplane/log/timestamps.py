@@ -57,16 +57,15 @@ def largest_timestamp(
             -1 if best is None else best.timestamp
         ):
             continue
-        start = segment.base_offset
-        if log_start_offset <= segment.max_timestamp_offset < upto_offset:
-            start = segment.max_timestamp_offset
+        known = log_start_offset <= segment.max_timestamp_offset < upto_offset
+        start = segment.max_timestamp_offset if known else segment.base_offset
         for position, header in _batches_from(segment, start):
             if header.base_offset >= upto_offset:
                 break
             later = best is None or header.max_timestamp > best.timestamp
             if later and header.max_timestamp >= 0 and header.last_offset >= log_start_offset:
                 best = _record_in_batch(segment, position, header, header.max_timestamp, log_start_offset)
-            if start == segment.max_timestamp_offset:
+            if known:
                 break
     return best
 
