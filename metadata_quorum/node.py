@@ -89,6 +89,8 @@ class QuorumNode:
         self._seal = DatagramSeal(config.secret, config.cluster_id)
         self._ticker: asyncio.Task[None] | None = None
         self._probes: set[asyncio.Task[None]] = set()
+        #: the last session of each broker that was ended by the broker's side
+        self._ended: dict[int, BrokerSession] = {}
 
     @property
     def is_leader(self) -> bool:
@@ -122,6 +124,8 @@ class QuorumNode:
         if change.leads:
             self._applied()
             self.duties.lead(_now())
+            for session in self._ended.values():
+                self._suspect(session)
         else:
             self.duties.follow()
         hint = change.leader_id
@@ -232,9 +236,18 @@ class QuorumNode:
         )
 
     def session_ended(self, session: BrokerSession, closed_by_peer: bool) -> None:
-        """A session is gone; if the broker ended it, its heartbeat port knows whether the process lives."""
+        """A session is gone; if the broker ended it, its heartbeat port knows whether the process lives.
+
+        Remembered while another node leads: broker and leader may have died together.
+        """
+        if closed_by_peer:
+            self._ended[session.broker_id] = session
+            self._suspect(session)
+
+    def _suspect(self, session: BrokerSession) -> None:
+        """Looks after a broker whose session has ended, if that is this node's business."""
         broker = self.machine.image.brokers.get(session.broker_id)
-        if not (closed_by_peer and self.duties.active and session.heartbeat_port and session.host):
+        if not (self.duties.active and session.heartbeat_port and session.host):
             return
         if broker is None or broker.fenced or broker.incarnation != session.incarnation:
             return

@@ -39,7 +39,7 @@ class QuorumServer:
         handlers: dict[Role, Callable[[Link], LinkHandler | None]],
         on_heartbeat: Callable[[DatagramHeartbeat], None],
         *,
-        limits: LinkLimits = LinkLimits(),
+        limits: LinkLimits | None = None,
         strangers_max: int = STRANGERS_MAX,
     ) -> None:
         self._host = host
@@ -48,7 +48,7 @@ class QuorumServer:
         self._identity = identity
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
-        self._limits = limits
+        self._limits = limits or LinkLimits()
         self._strangers_max = strangers_max
         self._strangers: set[Link] = set()
         self._links: set[Link] = set()

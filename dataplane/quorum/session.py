@@ -264,10 +264,7 @@ class QuorumSession:
         return self._send(self._leader, submission)
 
     def _replied(self, link: QuorumLink, reply: CommandReply) -> None:
-        if reply.sequence == 0:
-            known = self._take_registration(reply)
-        else:
-            known = self._commands.replied(reply)
+        known = self._take_registration(reply) if reply.sequence == 0 else self._commands.replied(reply)
         if not known and link is self._leader:
             asyncio.get_running_loop().call_later(_RESEND_AFTER_S, self._send_again)
 

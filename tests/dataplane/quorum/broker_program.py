@@ -1,4 +1,4 @@
-"""A process that is nothing but a broker session: `broker_program.py ID VOTERS`, says "unfenced" and waits."""
+"""A process with only a broker session: `broker_program.py ID VOTERS` says "unfenced", and waits."""
 
 import asyncio
 import os

@@ -1,0 +1,157 @@
+"""The leader's own commands: when it fences, unfences, lets a broker stop, elects preferred leaders."""
+
+from collections.abc import Callable
+
+from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wish
+from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
+from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.messages.quorum_commands import (
+    BeginControlledShutdown,
+    ElectLeaders,
+    FenceBroker,
+    FormCluster,
+    UnfenceBroker,
+)
+
+TOPIC = b"t" * 16
+READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, False)
+
+
+class World:
+    """An image to change at will, and what the duties proposed."""
+
+    def __init__(self, **partitions: PartitionState) -> None:
+        self.image = ClusterImage()
+        self.image.cluster_id = "c"
+        self.image.offset = 10
+        topic = TopicState(TOPIC, "t", {int(name[1:]): state for name, state in partitions.items()})
+        self.image.topics["t"] = self.image.topics_by_id[TOPIC] = topic
+        for broker_id in (1, 2, 3):
+            self.broker(broker_id, fenced=False)
+        self.proposed: list[LeaderCommand] = []
+        self.outcomes: list[Callable[[], None]] = []
+        self.duties = LeaderDuties(
+            lambda: self.image,
+            SessionTracker(timeout_s=3.0),
+            self._propose,
+            cluster_id="c",
+            imbalance_check_interval_s=300,
+        )
+
+    def _propose(self, command: LeaderCommand, done: Callable[[], None]) -> None:
+        self.proposed.append(command)
+        self.outcomes.append(done)
+
+    def broker(self, broker_id: int, *, fenced: bool, shutting_down: bool = False) -> None:
+        self.image.brokers[broker_id] = BrokerState(
+            broker_id, broker_id, bytes([broker_id]) * 16, fenced=fenced, shutting_down=shutting_down
+        )
+        self.image.offset += 1
+
+    def beat(self, broker_id: int, wish: Wish, now: float, offset: int | None = None) -> bool:
+        heartbeat = Heartbeat(
+            broker_id,
+            broker_id,
+            bytes([broker_id]) * 16,
+            self.image.offset if offset is None else offset,
+            0.0,
+        )
+        return self.duties.heard(heartbeat, now) and self.duties.wishes(heartbeat, wish, now)
+
+
+def test_the_first_leader_forms_the_cluster() -> None:
+    world = World()
+    world.image.cluster_id = ""
+    world.duties.lead(0.0)
+    assert world.proposed == [FormCluster(cluster_id="c")]
+
+
+def test_a_silent_broker_is_fenced_once_with_what_is_known_of_its_partitions() -> None:
+    world = World(p0=PartitionState((1, 2), (1, 2), leader=1), p1=PartitionState((2, 1), (1, 2), leader=2))
+    world.duties.lead(0.0)
+    for partition in (0, 1):
+        world.duties.progress.note(ReplicaProgress(TOPIC, partition, 2, 4, 100))
+    for now in (1.0, 2.0, 3.0, 4.0, 5.0):
+        world.beat(2, READY, now)
+        world.beat(3, READY, now)
+        world.duties.tick(now)
+    (command,) = world.proposed
+    assert isinstance(command, FenceBroker)
+    assert (command.broker_id, command.broker_epoch) == (1, 1)
+    assert [(entry.partition, entry.log_end_offset) for entry in command.progress] == [(0, 100)]
+    world.outcomes[0]()
+    world.duties.tick(5.1)
+    assert len(world.proposed) == 2
+
+
+def test_followers_propose_nothing() -> None:
+    world = World()
+    world.duties.tick(100.0)
+    world.duties.fence(1, 1)
+    assert not world.beat(1, STOPPING, 100.0)
+    world.duties.lead(100.0)
+    world.duties.follow()
+    world.duties.tick(200.0)
+    assert world.proposed == []
+
+
+def test_unfencing_needs_a_live_session_the_wish_and_an_image_past_the_fence() -> None:
+    world = World()
+    world.duties.lead(0.0)
+    world.broker(1, fenced=True)
+    world.duties.image_changed(0.0)
+    world.beat(1, WAITING, 0.1)
+    world.beat(1, READY, 0.1, offset=world.image.offset - 1)
+    assert world.proposed == []
+    world.beat(1, READY, 0.2)
+    world.beat(1, READY, 0.3)
+    assert world.proposed == [UnfenceBroker(broker_id=1, broker_epoch=1)]
+
+
+def test_a_controlled_shutdown_waits_for_leaderships_and_for_the_others_images() -> None:
+    world = World(p0=PartitionState((1, 2), (1, 2), leader=1))
+    world.duties.lead(0.0)
+    world.beat(2, READY, 0.1)
+    world.beat(3, READY, 0.1)
+    assert not world.beat(1, STOPPING, 0.1)
+    (command,) = world.proposed
+    assert isinstance(command, BeginControlledShutdown)
+    world.broker(1, fenced=False, shutting_down=True)
+    world.duties.image_changed(0.2)
+    assert not world.beat(1, STOPPING, 0.2)
+    world.image.topics["t"].partitions[0] = PartitionState((1, 2), (2,), leader=2)
+    world.image.offset += 1
+    world.duties.image_changed(0.3)
+    assert not world.beat(1, STOPPING, 0.3)
+    world.beat(2, READY, 0.4)
+    assert not world.beat(1, STOPPING, 0.4)
+    world.beat(3, READY, 0.5)
+    assert world.beat(1, STOPPING, 0.5)
+    assert len(world.proposed) == 1
+
+
+def test_a_broker_that_is_fenced_may_stop_at_once() -> None:
+    world = World()
+    world.duties.lead(0.0)
+    world.broker(1, fenced=True)
+    world.duties.image_changed(0.0)
+    assert world.beat(1, STOPPING, 0.1)
+
+
+def test_preferred_leaders_are_restored_at_intervals_where_they_can_lead() -> None:
+    world = World(
+        p0=PartitionState((1, 2), (1, 2), leader=2),
+        p1=PartitionState((1, 2), (2,), leader=2),
+        p2=PartitionState((2, 1), (1, 2), leader=2),
+        p3=PartitionState((3, 2), (3, 2), leader=2),
+    )
+    world.broker(3, fenced=True)
+    world.duties.lead(0.0)
+    for now in (299.0, 300.0, 301.0):
+        world.beat(1, READY, now)
+        world.beat(2, READY, now)
+        world.beat(3, WAITING, now)
+        world.duties.tick(now)
+    (command,) = [command for command in world.proposed if isinstance(command, ElectLeaders)]
+    assert command.partitions is not None
+    assert [entry.partition for entry in command.partitions] == [0]
