@@ -15,7 +15,7 @@ from itertools import islice
 #: Records are short (tens of bytes), so this is some ten megabytes at most.
 DEFAULT_CAPACITY_RECORDS = 100_000
 DEFAULT_CAPACITY_BYTES = 32 * 1024 * 1024
-SNAPSHOT_CHUNK_BYTES = 256 * 1024
+SNAPSHOT_CHUNK_BYTES = 64 * 1024
 
 Scope = frozenset[int] | None
 """Which brokers a record is for; None is all of them."""
