@@ -108,17 +108,17 @@ class Quorum:
         for link in self._links.pop(node_id, []):
             link.close("stopped", abort=True)
 
-    async def leader(self, timeout: float = 15) -> int:
-        await until(lambda: any(node.is_leader for node in self.nodes.values()), timeout)
+    async def leader(self, timeout_s: float = 15) -> int:
+        await until(lambda: any(node.is_leader for node in self.nodes.values()), timeout_s)
         return max((node.term, node_id) for node_id, node in self.nodes.items() if node.is_leader)[1]
 
-    async def propose(self, command: bytes, timeout: float = 15) -> object:
+    async def propose(self, command: bytes, timeout_s: float = 15) -> object:
         """Propose to whoever leads, until it is applied once or more."""
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             leader = await self.leader()
             try:
-                return await asyncio.wait_for(self.nodes[leader].propose(command), timeout)
+                return await asyncio.wait_for(self.nodes[leader].propose(command), timeout_s)
             except Exception:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -135,9 +135,9 @@ class Quorum:
         return link
 
 
-async def until(condition: Callable[[], bool], timeout: float = 15) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
     """Wait for a condition with a deadline."""
-    deadline = asyncio.get_running_loop().time() + timeout
+    deadline = asyncio.get_running_loop().time() + timeout_s
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, "the condition did not come true in time"
         await asyncio.sleep(0.005)

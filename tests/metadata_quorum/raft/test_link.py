@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+
 from ottla.metadata_quorum.link import Link, LinkHandler, LinkLimits, dial, server_link
 from ottla.protocol.handshake import Identity, Role
 
