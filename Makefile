@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
 .PHONY: help venv demo test lint format clean
 help:
@@ -15,6 +16,7 @@ help:
 	@echo "make clean   remove $(VENV) and caches"
 
 venv: $(READY)
+	@$(BIN)/python -m compileall -q $(PACKAGES)
 
 $(READY): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \

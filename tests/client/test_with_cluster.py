@@ -1,0 +1,155 @@
+"""The client against a real cluster whose processes are killed: nothing acknowledged is lost, order holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
+from ottla.client.consumer import Consumer
+from ottla.client.fetched import TopicPartition
+from ottla.client.producer import Producer
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.cluster import RunningCluster, running_cluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "broker.session.timeout.ms": "1000"}
+    with running_cluster(
+        tmp_path_factory.mktemp("client"), quorum=1, brokers=3, settings=settings
+    ) as running:
+        yield running
+
+
+async def create(cluster: RunningCluster, name: str, partitions: int = 1) -> None:
+    topic = NewTopic(name, partitions, 3, configs={"min.insync.replicas": "2"})
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_topics([topic])
+
+
+async def read_all(cluster: RunningCluster, topic: str, count: int) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with asyncio.timeout(30):
+            while sum(map(len, found.values())) < count:
+                for partition, records in (await consumer.getmany(timeout_ms=200)).items():
+                    found.setdefault(partition.partition, []).extend(one.value or b"" for one in records)
+    return found
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_dying_leader_costs_nothing_that_was_acknowledged(cluster: RunningCluster) -> None:
+    await create(cluster, "survives", 3)
+    async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=1) as producer:
+        placed = []
+        for number in range(3000):
+            placed.append(await producer.send("survives", b"%d" % number, partition=number % 3))
+            if number % 100 == 0:
+                await asyncio.sleep(0.002)
+            if number == 1500:
+                leader = await asyncio.to_thread(cluster.leader, "survives", 0)
+                assert leader is not None
+                victim = cluster.broker(leader)
+                await asyncio.to_thread(victim.kill9)
+        await producer.flush()
+        assert all(delivery.exception() is None for delivery in placed)
+    found = await read_all(cluster, "survives", 3000)
+    for partition in range(3):
+        assert found[partition] == [b"%d" % number for number in range(partition, 3000, 3)]
+    victim.restart()
+    await asyncio.to_thread(cluster.wait_until_in_sync, "survives")
+
+
+async def test_members_share_partitions_and_take_over_from_one_that_leaves(cluster: RunningCluster) -> None:
+    await create(cluster, "shared", 4)
+    options = {"bootstrap_servers": cluster.bootstrap, "group_id": "sharing", "heartbeat_interval_ms": 100}
+    async with Consumer("shared", auto_offset_reset="earliest", **options) as first:
+        await eventually(lambda: len(first.assignment()) == 4)
+        async with Consumer("shared", auto_offset_reset="earliest", **options) as second:
+            await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+            assert not first.assignment() & second.assignment()
+        await eventually(lambda: len(first.assignment()) == 4)
+
+
+async def test_committed_offsets_are_where_the_next_member_begins(cluster: RunningCluster) -> None:
+    await create(cluster, "resumed")
+    here = TopicPartition("resumed", 0)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(10):
+            await producer.send("resumed", b"%d" % number)
+    options = {"bootstrap_servers": cluster.bootstrap, "group_id": "resuming"}
+    async with Consumer("resumed", auto_offset_reset="earliest", **options) as consumer:
+        for _ in range(4):
+            await consumer.getone()
+        await consumer.commit()
+        assert await consumer.committed(here) == 4
+    async with Consumer("resumed", auto_offset_reset="none", **options) as consumer:
+        assert (await consumer.getone()).offset == 4
+
+
+async def test_places_in_a_partition(cluster: RunningCluster) -> None:
+    await create(cluster, "places")
+    here = TopicPartition("places", 0)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(5):
+            await producer.send_and_wait("places", b"%d" % number, timestamp_ms=1_700_000_000_000 + number)
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([here])
+        assert (await consumer.getone()).value == b"0"
+        assert await consumer.position(here) == 1
+        consumer.seek(here, 3)
+        assert (await consumer.getone()).value == b"3"
+        consumer.seek_to_timestamp(1_700_000_000_002)
+        assert (await consumer.getone()).value == b"2"
+        consumer.seek_to_end()
+        assert await consumer.position(here) == 5
+        consumer.seek_to_beginning()
+        assert (await consumer.getone()).value == b"0"
+        consumer.seek(here, 99)
+        assert (await consumer.getone()).value == b"0", "out of range: back to the beginning"
+        assert await consumer.beginning_offsets([here]) == {here: 0}
+        assert await consumer.end_offsets([here]) == {here: 5}
+        assert await consumer.offsets_for_times({here: 1_700_000_000_004}) == {here: 4}
+        consumer.pause(here)
+        assert await consumer.getmany(timeout_ms=50) == {}
+        consumer.resume(here)
+        assert (await consumer.getone()).value == b"1"
+
+
+async def test_the_admin_client(cluster: RunningCluster) -> None:
+    await create(cluster, "administered", 2)
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_partitions("administered", 3)
+        await eventually_partitions(admin, "administered", 3)
+        await admin.alter_configs(TOPIC_RESOURCE, "administered", {"retention.ms": "60000"})
+        await eventually_config(admin, "administered", "retention.ms", "60000")
+        assert len((await admin.describe_cluster()).brokers) == 3
+        assert "administered" in await admin.list_topics()
+        with pytest.raises(KafkaError) as refused:
+            await admin.create_topics([NewTopic("administered")])
+        assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        await admin.delete_topics(["administered"])
+
+
+async def eventually_partitions(admin: Admin, topic: str, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len((await admin.describe_topics([topic]))[0].available) != count:
+            await asyncio.sleep(0.01)
+
+
+async def eventually_config(admin: Admin, topic: str, name: str, value: str) -> None:
+    async with asyncio.timeout(10):
+        while {one.name: one.value for one in await admin.describe_configs(TOPIC_RESOURCE, topic)}[
+            name
+        ] != value:
+            await asyncio.sleep(0.01)
