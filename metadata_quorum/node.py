@@ -240,14 +240,14 @@ class QuorumNode:
 
         Remembered while another node leads: broker and leader may have died together.
         """
-        if closed_by_peer:
+        if closed_by_peer and session.heartbeat_port:
             self._ended[session.broker_id] = session
             self._suspect(session)
 
     def _suspect(self, session: BrokerSession) -> None:
         """Looks after a broker whose session has ended, if that is this node's business."""
         broker = self.machine.image.brokers.get(session.broker_id)
-        if not (self.duties.active and session.heartbeat_port and session.host):
+        if not (self.duties.active and session.host):
             return
         if broker is None or broker.fenced or broker.incarnation != session.incarnation:
             return

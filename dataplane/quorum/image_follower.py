@@ -19,10 +19,14 @@ class Fold(Enum):
 
 
 class ImageFollower:
-    """Folds pushes into `image`, which is replaced by a new object only when a snapshot is complete."""
+    """Folds pushes into `image`, which stays one and the same object.
+
+    A snapshot is folded beside it and taken over at once when complete; `snapshots` counts them.
+    """
 
     def __init__(self) -> None:
         self.image = ClusterImage()
+        self.snapshots = 0
         self._building: ClusterImage | None = None
 
     def records(self, push: FeedRecords) -> ImageDelta | Fold:
@@ -54,5 +58,17 @@ class ImageFollower:
         if chunk.end_offset <= self.image.offset:
             return Fold.NOTHING
         building.offset = chunk.end_offset
-        before, self.image = self.image, building
-        return ImageDelta.between(before, building)
+        delta = ImageDelta.between(self.image, building)
+        _become(self.image, building)
+        self.snapshots += 1
+        return delta
+
+
+def _become(image: ClusterImage, other: ClusterImage) -> None:
+    image.offset = other.offset
+    image.cluster_id = other.cluster_id
+    image.brokers = other.brokers
+    image.topics = other.topics
+    image.topics_by_id = other.topics_by_id
+    image.configs = other.configs
+    image.next_producer_id = other.next_producer_id

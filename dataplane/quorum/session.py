@@ -103,7 +103,7 @@ class QuorumSession:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker knows. Ask anew for each use: a snapshot replaces the object."""
+        """The cluster as far as this broker knows: one object, which changes only between loop turns."""
         return self._follower.image
 
     @property

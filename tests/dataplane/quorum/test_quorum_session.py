@@ -81,14 +81,14 @@ def test_a_session_that_comes_back_resumes_without_a_snapshot(tmp_path: Any) -> 
             session, writer = await cluster.broker(1), await cluster.broker(2)
             await session.unfenced()
             await writer.registered()
-            image = session.image
+            snapshots = session._follower.snapshots
             for node in cluster.nodes.values():
                 for open_session in list(node.sessions._sessions):
                     if open_session.broker_id == 1:
                         open_session.link.close("the network says no", abort=True)
             first = await allocate(writer)
             await until(lambda: session.image.next_producer_id > first)
-            assert session.image is image
+            assert session._follower.snapshots == snapshots
 
     run(scenario())
 
@@ -107,6 +107,7 @@ def test_a_broker_beyond_the_ring_gets_a_snapshot(tmp_path: Any) -> None:
             assert late.image.brokers == writer.image.brokers
             node = await cluster.leading()
             assert node.feed.start_offset > 10
+            assert late._follower.snapshots == 1
 
     run(scenario())
 

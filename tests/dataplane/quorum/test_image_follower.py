@@ -1,0 +1,90 @@
+"""Folding pushes: none twice, none torn, no gap, and snapshots as a whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.messages.metadata_records import (
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    encode_record,
+)
+from ottla.protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
+
+TOPIC = b"t" * 16
+HISTORY: list[Record] = [
+    ClusterRecord(cluster_id="c"),
+    TopicRecord(topic_id=TOPIC, name="t"),
+    *(PartitionRecord(topic_id=TOPIC, partition=i, replicas=[1], isr=[1]) for i in range(5)),
+    *(ProducerIdsRecord(next_producer_id=i * 1000) for i in range(1, 10)),
+]
+
+
+def push(first: int, end: int) -> FeedRecords:
+    return FeedRecords(
+        first_offset=first, end_offset=end, records=[encode_record(record) for record in HISTORY[first:end]]
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, len(HISTORY)), st.integers(0, len(HISTORY))), max_size=30))
+def test_whatever_arrives_the_image_is_a_prefix_of_the_history(pushes: list[tuple[int, int]]) -> None:
+    follower = ImageFollower()
+    for one, other in pushes:
+        before = follower.image.offset
+        first, end = min(one, other), max(one, other)
+        outcome = follower.records(push(first, end))
+        if end <= before:
+            assert outcome is Fold.NOTHING
+        elif first != before:
+            assert outcome is Fold.RESUBSCRIBE
+        else:
+            assert follower.image.offset == end
+        expected = ClusterImage()
+        for record in HISTORY[: follower.image.offset]:
+            expected.apply(record)
+        assert follower.image.topics == expected.topics
+        assert follower.image.next_producer_id == expected.next_producer_id
+
+
+def test_records_left_out_still_count() -> None:
+    follower = ImageFollower()
+    follower.records(FeedRecords(first_offset=0, end_offset=7, records=[encode_record(HISTORY[0])]))
+    assert follower.image.offset == 7
+
+
+def test_a_snapshot_takes_effect_when_it_is_whole() -> None:
+    follower = ImageFollower()
+    follower.records(push(0, 2))
+    image = follower.image
+    whole = [FeedSnapshotChunk(end_offset=50, first=True, records=[encode_record(r) for r in HISTORY[:4]])]
+    whole.append(FeedSnapshotChunk(end_offset=50, last=True, records=[encode_record(r) for r in HISTORY[4:]]))
+    assert follower.snapshot(whole[0]) is Fold.NOTHING
+    assert image.offset == 2
+    delta = follower.snapshot(whole[1])
+    assert isinstance(delta, ImageDelta)
+    assert delta.partitions == {(TOPIC, i) for i in range(5)}
+    assert delta.topics == set()
+    assert follower.image is image
+    assert image.offset == 50
+    assert image.next_producer_id == 9000
+
+
+def test_a_snapshot_that_was_cut_off_begins_anew() -> None:
+    follower = ImageFollower()
+    assert follower.snapshot(FeedSnapshotChunk(end_offset=9, last=True)) is Fold.RESUBSCRIBE
+    follower.snapshot(FeedSnapshotChunk(end_offset=9, first=True, records=[encode_record(HISTORY[0])]))
+    follower.snapshot(FeedSnapshotChunk(end_offset=9, first=True, records=[encode_record(HISTORY[7])]))
+    assert isinstance(follower.snapshot(FeedSnapshotChunk(end_offset=9, last=True)), ImageDelta)
+    assert follower.image.cluster_id == ""
+    assert follower.image.next_producer_id == 1000
+
+
+def test_an_old_snapshot_changes_nothing() -> None:
+    follower = ImageFollower()
+    follower.records(push(0, 5))
+    assert follower.snapshot(FeedSnapshotChunk(end_offset=3, first=True, last=True)) is Fold.NOTHING
+    assert follower.image.offset == 5
