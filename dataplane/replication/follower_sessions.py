@@ -207,8 +207,8 @@ class FollowerSession:
             self._followed.follower_advanced(watch.partition, self.broker_id)
 
     def offer(self, key: PartitionKey) -> None:
-        """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here, or
-        with the next: one that fell silent is not let in by what it once acknowledged."""
+        """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here,
+        or with the next: one that fell silent is not let in by what it once acknowledged."""
         watch = self._watches.get(key)
         if watch is not None:
             self._outside.add(watch)

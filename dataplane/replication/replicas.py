@@ -98,6 +98,7 @@ class Replicas:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
+        self._closed = False
         self._loop = asyncio.get_running_loop()
         self.sessions = FollowerSessions(self, self._loop)
         self._flusher = Flusher(self._flushed, self.failed)
@@ -212,6 +213,8 @@ class Replicas:
 
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change that the image already contains. New leaders take records when this returns."""
+        if self._closed:
+            return
         if image is not self.image:
             self.image = image
             for partition in self._by_key.values():
@@ -387,6 +390,7 @@ class Replicas:
 
     async def close(self) -> None:
         """Stop following and leading; logs stay open for their owner to close."""
+        self._closed = True
         for timer in self._timers:
             timer.cancel()
         await self._isr_updates.close()
