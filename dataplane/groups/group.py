@@ -76,7 +76,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a JoinGroup says; `require_known_id` from version 4 on (KIP-394), `can_skip_assignment` from 9 on."""
+    """What a JoinGroup says; `require_known_id` from version 4 (KIP-394), `can_skip_assignment` from 9."""
 
     member_id: str
     instance_id: str | None

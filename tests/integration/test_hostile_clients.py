@@ -90,8 +90,8 @@ def test_garbage_closes_the_connection_and_nothing_else(description: dict[str, A
                     try:
                         sock.sendall(noise.randbytes(size))
                         sock.shutdown(socket.SHUT_WR)
-                    except ConnectionError:
-                        continue
+                    except OSError:
+                        continue  # hung up on us already
                     assert is_closed(sock), f"seed {seed}: {size} random bytes left port {port} open"
 
 
@@ -120,7 +120,6 @@ def test_a_claim_of_two_gigabytes_is_refused_before_anything_is_allocated(
 def test_lengths_inside_a_request_are_not_believed(description: dict[str, Any], new_topic: str) -> None:
     bodies = [
         struct.pack(">hhihi", 3, 1, 1, -1, 2**31 - 1),  # Metadata of two thousand million topics
-        struct.pack(">hhihi", 3, 1, 1, -1, -2),
         struct.pack(">hhih", 3, 9, 1, -1) + b"\x00" + b"\xff\xff\xff\xff\x0f",
         struct.pack(">hhihhhii", 0, 3, 1, -1, -1, -1, 1000, 2**30),
     ]
@@ -145,7 +144,6 @@ def test_a_pickle_is_bytes_like_any_other(
         for port in ports(description):
             with connect(port) as sock:
                 sock.sendall(struct.pack(">i", len(payload)) + payload)
-                sock.shutdown(socket.SHUT_WR)
                 assert is_closed(sock)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
                 datagram.sendto(payload, ("127.0.0.1", port))
