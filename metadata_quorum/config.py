@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from ..protocol.config_keys import ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
 
 QUORUM_SIZES = (1, 3, 5)
-
-
-class ConfigError(ValueError):
-    """A setting is missing or not allowed; the message names the key, the value and what is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,10 @@ class QuorumNodeConfig:
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
         cluster.secret.file, metadata.log.dir or else the first of log.dirs, broker.session.timeout.ms,
-        leader.imbalance.check.interval.seconds, auto.leader.rebalance.enable. Others are left to whoever
-        they are for. Raises ConfigError naming the key, the value and what is allowed.
+        leader.imbalance.check.interval.seconds, auto.leader.rebalance.enable. Known keys of
+        other roles are left alone. Raises ConfigError naming the key, the value and what is allowed.
         """
+        check_properties(properties, Scope.QUORUM)
         roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
         if "controller" not in roles:
             raise ConfigError(

@@ -87,6 +87,7 @@ class QuorumNode:
             self._datagram,
         )
         self._seal = DatagramSeal(config.secret, config.cluster_id)
+        self._started = False
         self._ticker: asyncio.Task[None] | None = None
         self._probes: set[asyncio.Task[None]] = set()
         #: the last session of each broker that was ended by the broker's side
@@ -99,18 +100,18 @@ class QuorumNode:
 
     async def start(self) -> None:
         """Recovers, listens and takes part. The other nodes may start in any order, and later."""
+        self._started = True
         await self.raft.start()
         self._applied()
-        try:
-            await self.server.start()
-        except BaseException:
-            await self.raft.stop()
-            raise
+        await self.server.start()
         self._ticker = asyncio.create_task(self._tick(), name="leader duties")
         logger.info("quorum node %d listens on port %d", self.config.node_id, self.server.port)
 
     async def stop(self) -> None:
-        """Leaves in order: another node leads at once."""
+        """Leaves in order: another node leads at once. To be called after a `start` that failed, too."""
+        if not self._started:
+            return
+        self._started = False
         self.duties.follow()
         for task in [*self._probes, *([self._ticker] if self._ticker else [])]:
             task.cancel()

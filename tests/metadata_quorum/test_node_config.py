@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.metadata_quorum.config import ConfigError, QuorumNodeConfig, parse_voters
+from ottla.metadata_quorum.config import QuorumNodeConfig, parse_voters
+from ottla.protocol.config_keys import ConfigError
 
 
 @pytest.fixture
@@ -42,16 +43,17 @@ def test_without_a_listener_it_listens_where_the_voters_say(properties: dict[str
     ("key", "value", "message"),
     [
         ("node.id", "104", r"node.id 104 is not in controller.quorum.voters, which has \[101, 102, 103\]"),
-        ("node.id", "one", "node.id is 'one': it must be a whole number"),
-        ("node.id", "", "node.id is missing"),
+        ("node.id", "one", "'one' for configuration node.id: it must be a whole number"),
+        ("cluster.secret.file", "", "cluster.secret.file is missing"),
         ("process.roles", "broker", "process.roles is 'broker'"),
         ("cluster.id", " ", "cluster.id is missing"),
         ("cluster.secret.file", "/nowhere/secret", "cannot read /nowhere/secret: No such file"),
         ("controller.quorum.voters", "101:h:1", "'101:h:1' is not of the form id@host:port"),
         ("controller.quorum.voters", "101@h:1,102@h:2", "has 2 nodes: a quorum has 1, 3 or 5"),
         ("controller.quorum.voters", "101@h:1,101@h:2,1@h:3", "node id 101 stands there twice"),
-        ("broker.session.timeout.ms", "5", "broker.session.timeout.ms is 5: it must be at least 100"),
-        ("auto.leader.rebalance.enable", "maybe", "'maybe': it must be true or false"),
+        ("broker.session.timeout.ms", "-5", "broker.session.timeout.ms"),
+        ("auto.leader.rebalance.enable", "maybe", "'maybe' for configuration auto.leader.rebalance.enable"),
+        ("broker.sesion.timeout.ms", "500", "broker.session.timeout.ms"),
         ("listeners", "CONTROLLER://here", "'CONTROLLER://here' is not of the form"),
     ],
 )
