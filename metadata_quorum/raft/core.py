@@ -89,6 +89,7 @@ class Core:
         self._clock = clock
         self._random = random
         self._may_stand = False
+        self._last_pump = clock()
         self._connected: set[int] = set()
         self._durable_vote = self._vote = parts.vote
         self._saving_vote = False
@@ -255,13 +256,15 @@ class Core:
     def _maybe_ask_for_votes(self) -> None:
         """Where the library would call an election, ask first whether it could be won."""
         now = self._clock()
+        pause, self._last_pump = now - self._last_pump, now
         if not self._peers or not self.consensus.election_due(now):
             return
         if self._may_stand:
             self._may_stand = False
             return
         self.consensus.postpone_election(now)
-        if self._votes:
+        # Whoever was stopped for a while knows nothing about the leader: it listens for one more timeout.
+        if self._votes and pause < self._settings.timing.election_min / 2:
             term = self.consensus.term + 1
             self._election.ask(term)
             self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))

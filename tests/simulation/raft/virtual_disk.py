@@ -89,16 +89,16 @@ class VirtualDisk:
 
     def finish_job(self, job: Job) -> None:
         """Everything the job did and synced is durable."""
-        del self._jobs[job.number]
         for sequence, inode in job.syncs:
-            self._make_durable(sequence, inode)
+            self._make_durable(sequence, inode, job.number)
+        del self._jobs[job.number]
 
     def crash(self, random: Random, *, power_loss: bool) -> None:
         """Stop every job where it may be; with ``power_loss`` lose what was not durable."""
         for job in self._jobs.values():
             reached = random.randint(0, len(job.syncs))
             for sequence, inode in job.syncs[:reached]:
-                self._make_durable(sequence, inode)
+                self._make_durable(sequence, inode, job.number)
             if reached < len(job.syncs):
                 self._undo(job, job.syncs[reached][0])
         self._jobs.clear()
@@ -141,19 +141,22 @@ class VirtualDisk:
         if self._job is not None:
             self._job.syncs.append((self._sequence, inode))
         else:
-            self._make_durable(self._sequence, inode)
+            self._make_durable(self._sequence, inode, 0)
 
-    def _make_durable(self, sequence: int, inode: Inode | None) -> None:
+    def _make_durable(self, sequence: int, inode: Inode | None, job: int) -> None:
+        """What came before the sync is durable. What another unfinished job did may not have happened yet."""
+
+        def covered(pending: Pending) -> bool:
+            return pending.sequence < sequence and (pending.job == job or pending.job not in self._jobs)
+
         if inode is None:
-            for change in self._pending_names:
-                if change.sequence < sequence:
-                    _change(self._durable_names, change)
-            self._pending_names = [change for change in self._pending_names if change.sequence > sequence]
+            for change in filter(covered, self._pending_names):
+                _change(self._durable_names, change)
+            self._pending_names = [change for change in self._pending_names if not covered(change)]
         else:
-            for pending in inode.pending:
-                if pending.sequence < sequence:
-                    _write(inode.durable, pending)
-            inode.pending = [pending for pending in inode.pending if pending.sequence > sequence]
+            for pending in filter(covered, inode.pending):
+                _write(inode.durable, pending)
+            inode.pending = [pending for pending in inode.pending if not covered(pending)]
 
     def _undo(self, job: Job, sequence: int) -> None:
         def happened(pending: Pending) -> bool:

@@ -1,0 +1,146 @@
+"""The pure decisions against brute force: following a leader, feeding a follower, standing for election."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.metadata_quorum.raft.election import Election
+from ottla.metadata_quorum.raft.messages import Append
+from ottla.metadata_quorum.raft.progress import Mode, Progress
+from ottla.metadata_quorum.raft.safety import Accepted, Mismatch, reconcile
+
+Log = list[tuple[bytes, int, int]]
+
+
+class ListLog:
+    def __init__(self, terms: list[int]) -> None:
+        self.entries: Log = [(b"", 1, 0), *((b"", place + 2, term) for place, term in enumerate(terms))]
+
+    base_index = 1
+
+    @property
+    def last_index(self) -> int:
+        return self.entries[-1][1]
+
+    @property
+    def last_term(self) -> int:
+        return self.entries[-1][2]
+
+    def term_at(self, index: int) -> int | None:
+        return self.entries[index - 1][2] if 1 <= index <= self.last_index else None
+
+
+rising = st.lists(st.integers(1, 4), max_size=12).map(sorted)
+
+
+@given(rising, rising, st.integers(0, 12), st.data())
+def test_reconcile_cuts_on_conflict_only_and_confirms_only_what_is_equal(
+    mine: list[int], leaders: list[int], common: int, data: st.DataObject
+) -> None:
+    # Logs that share an entry share all before it, so behind the common part the terms differ.
+    shared = mine[:common]
+    mine = shared + [2 * term + 3 for term in mine[common:]]
+    leaders = shared + [2 * term + 4 for term in leaders]
+    log, leader = ListLog(mine), ListLog(leaders)
+    equal_to = 1
+    while equal_to < min(log.last_index, leader.last_index) and log.term_at(equal_to + 1) == leader.term_at(
+        equal_to + 1
+    ):
+        equal_to += 1
+    applied = data.draw(st.integers(1, equal_to))
+    previous = data.draw(st.integers(1, leader.last_index))
+    last = data.draw(st.integers(previous, leader.last_index))
+    previous_term = leader.term_at(previous)
+    assert previous_term is not None
+    entries = tuple(leader.entries[previous:last])
+    outcome = reconcile(log, applied, Append(9, 1, last, previous, previous_term, entries))
+    if isinstance(outcome, Mismatch):
+        assert previous > equal_to
+        assert applied < outcome.next_index <= previous
+        return
+    assert previous <= equal_to or log.term_at(previous) == leader.term_at(previous)
+    after = log.entries if not outcome.entries else [*log.entries[: outcome.previous_index], *outcome.entries]
+    assert after[: outcome.verified] == leader.entries[: outcome.verified]
+    assert outcome.verified >= last
+    conflicts = any(index <= log.last_index and log.term_at(index) != term for _, index, term in entries)
+    if not conflicts:
+        assert after[: log.last_index] == log.entries, "nothing is cut without a conflict"
+
+
+def test_a_whole_term_is_skipped_at_once() -> None:
+    log = ListLog([1, 1, 2, 2, 2, 2])
+    assert reconcile(log, 2, Append(5, 1, 0, 7, 4, ())) == Mismatch(4)
+
+
+def test_what_a_snapshot_covers_needs_no_comparing() -> None:
+    log = ListLog([1, 1, 1])
+    log.entries = [(b"", 3, 1), (b"", 4, 1)]
+    log.base_index = 3  # type: ignore[misc]
+    log.term_at = lambda index: {3: 1, 4: 1}.get(index)  # type: ignore[method-assign]
+    old = Append(2, 1, 3, 1, 0, ((b"", 2, 1),))
+    assert reconcile(log, 3, old) == Accepted(4, 1, (), 3)
+
+
+def test_an_outdated_refusal_changes_nothing() -> None:
+    follower = Progress(100)
+    assert follower.refused(50, generation=1)
+    assert (follower.next_index, follower.generation) == (50, 2)
+    assert not follower.refused(3, generation=1)
+    assert follower.next_index == 50
+
+
+def test_a_confirmation_never_moves_the_stream_back() -> None:
+    follower = Progress(10)
+    follower.confirmed(10)
+    assert follower.mode is Mode.STREAM
+    follower.sent(20, 500)
+    follower.sent(30, 500)
+    assert follower.confirmed(21)
+    assert (follower.next_index, follower.in_flight_bytes, follower.durable_index) == (31, 500, 20)
+    assert not follower.confirmed(15)
+    assert (follower.next_index, follower.durable_index) == (31, 20)
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(2, 9), st.booleans()), max_size=20))
+def test_a_node_stands_exactly_when_a_majority_would_vote_for_it(
+    voters: int, answers: list[tuple[int, bool]]
+) -> None:
+    election = Election(1, voters, 0.15)
+    election.ask(7)
+    granted = {1}
+    for peer, yes in answers:
+        stands = election.answered(peer, 7, yes)
+        before = len(granted) > voters // 2
+        if yes:
+            granted.add(peer)
+        assert stands == (yes and not before and len(granted) > voters // 2)
+        if stands:
+            return
+
+
+def test_answers_to_another_question_do_not_count() -> None:
+    election = Election(1, 3, 0.15)
+    election.ask(7)
+    assert not election.answered(2, 6, granted=True)
+    election.leader_heard(3, 10.0)
+    assert not election.answered(2, 7, granted=True), "a leader has appeared meanwhile"
+
+
+def test_votes_stick_to_a_leader_that_is_heard() -> None:
+    election = Election(1, 3, 0.15)
+    assert not election.sticks(0.0, leads=False)
+    election.leader_heard(2, 10.0)
+    assert election.sticks(10.14, leads=False)
+    assert not election.sticks(10.16, leads=False)
+    election.leader_heard(2, 20.0)
+    assert not election.leader_gone(3)
+    assert election.leader_gone(2)
+    assert not election.sticks(20.01, leads=False)
+
+
+def test_a_vote_counts_once() -> None:
+    election = Election(1, 5, 0.15)
+    assert election.count_vote(2, 4)
+    assert not election.count_vote(2, 4)
+    assert election.count_vote(2, 5)
