@@ -19,7 +19,7 @@ from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
 FIRST_BACKOFF_MS = 1.0
 """Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
 
-BACKOFF_GROWTH = 1.5
+BACKOFF_GROWTH = 1.2
 METADATA_TIMEOUT_MS = 3_000
 """A broker that does not answer a question any broker can answer is left for another one."""
 
