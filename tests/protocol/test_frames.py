@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ottla.protocol.frames import HEADER_BYTES, TAG_BYTES, Channel, FrameError
 
 ONE, OTHER, THIRD = b"1" * 32, b"2" * 32, b"3" * 32

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ottla.protocol.handshake import (
     MAX_MESSAGE_BYTES,
     ClientHandshake,
