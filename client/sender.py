@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..protocol.compression import Compression
@@ -32,6 +32,8 @@ from .failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""
 MAX_EPOCH = 32_767
+STALL_S = 1.0
+"""A leader silent for so long is asked about elsewhere: it may hang while another one has taken over."""
 
 LEADER_MOVED = frozenset(
     {
@@ -89,6 +91,14 @@ _Queue = PartitionQueue[Delivery]
 _Sent = list[tuple[_Queue, Batch[Delivery]]]
 
 
+@dataclass(slots=True)
+class _Outstanding:
+    """The requests under way on one connection, and when the broker was last heard on it (loop time)."""
+
+    heard_s: float
+    requests: list[_Sent] = field(default_factory=list)
+
+
 class Sender:
     """The sending half of a producer."""
 
@@ -100,7 +110,7 @@ class Sender:
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
         self._backoffs: dict[_Queue, Backoff] = {}
-        self._requests: defaultdict[Connection, int] = defaultdict(int)
+        self._requests: dict[Connection, _Outstanding] = {}
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._identity: ProducerIdentity | None = None
@@ -110,6 +120,7 @@ class Sender:
         self._flushing = 0
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
+        self._stall_watch: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
 
@@ -153,8 +164,9 @@ class Sender:
     def close(self) -> None:
         """Stop now; what is not acknowledged fails with ClientClosed."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._stall_watch):
+            if timer is not None:
+                timer.cancel()
         for task in self._tasks:
             task.cancel()
         for queue in self._queues.values():
@@ -193,7 +205,7 @@ class Sender:
                 next_look = min(next_look, due)
                 continue
             connection = self._connection_for(queue)
-            if connection is None or self._requests[connection] >= self._options.max_in_flight:
+            if connection is None or self._in_flight(connection) >= self._options.max_in_flight:
                 continue
             if sizes[connection] >= self._options.request_bytes:
                 next_look = now
@@ -261,14 +273,48 @@ class Sender:
             for queue, batch in sent:
                 self._failed(queue, batch, error)
             return
-        self._requests[connection] += 1
+        outstanding = self._requests.get(connection)
+        if outstanding is None:
+            loop = asyncio.get_running_loop()
+            outstanding = self._requests[connection] = _Outstanding(loop.time())
+            if self._stall_watch is None:
+                self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
+        outstanding.requests.append(sent)
         answer.add_done_callback(lambda done: self._answered(connection, sent, done))
+
+    def _in_flight(self, connection: Connection) -> int:
+        outstanding = self._requests.get(connection)
+        return 0 if outstanding is None else len(outstanding.requests)
+
+    # stalled leaders
+
+    def _look_for_stalls(self) -> None:
+        self._stall_watch = None
+        if self._closed or not self._requests:
+            return
+        loop = asyncio.get_running_loop()
+        if any(loop.time() - outstanding.heard_s >= STALL_S for outstanding in self._requests.values()):
+            self._spawn(self._leave_stalled_leaders())
+        self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
+
+    async def _leave_stalled_leaders(self) -> None:
+        """Give up connections to brokers that went silent and no longer lead what they were sent."""
+        with suppress(KafkaError):
+            await self._cluster.refresh()
+        now = asyncio.get_running_loop().time()
+        for connection, outstanding in list(self._requests.items()):
+            silent = now - outstanding.heard_s >= STALL_S
+            leaders = [self._leader_of(queue) for sent in outstanding.requests for queue, _ in sent]
+            if silent and any(one is not None and one[0] != connection.address.id for one in leaders):
+                connection.close()
 
     # answers
 
     def _answered(self, connection: Connection, sent: _Sent, answer: asyncio.Future[ProduceResponse]) -> None:
-        self._requests[connection] -= 1
-        if not self._requests[connection]:
+        outstanding = self._requests[connection]
+        outstanding.requests.remove(sent)
+        outstanding.heard_s = asyncio.get_running_loop().time()
+        if not outstanding.requests:
             del self._requests[connection]
         if self._closed or answer.cancelled():
             return

@@ -50,6 +50,8 @@ class Fault(Enum):
     NOT_LEADER = auto()
     MOVE_LEADER = auto()
     """Refused, and from now on another broker leads every partition."""
+    HANG = auto()
+    """The broker falls silent on this connection, and another one leads from now on."""
     TIMED_OUT_AFTER = auto()
     """Appended; the answer says that replicas were too slow."""
 
@@ -93,6 +95,7 @@ class FakeCluster:
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.fault = fault
         self.produce_requests = 0
+        self.hangs = False
         self.ports: list[int] = []
         self._servers: list[asyncio.Server] = []
         self._writers: set[asyncio.StreamWriter] = set()
@@ -130,6 +133,9 @@ class FakeCluster:
                     size = struct.unpack(">i", await reader.readexactly(4))[0]
                     frame = memoryview(await reader.readexactly(size))
                     answer = self._answer(broker, frame)
+                    if self.hangs:
+                        self.hangs = False
+                        await reader.read()
                     if answer is None:
                         break
                     writer.write(struct.pack(">i", len(answer)) + answer)
@@ -194,7 +200,9 @@ class FakeCluster:
         fault = self.fault()
         if fault is Fault.DROP_BEFORE:
             return None
-        if fault is Fault.MOVE_LEADER:
+        if fault is Fault.HANG:
+            self.hangs = True
+        if fault in (Fault.MOVE_LEADER, Fault.HANG):
             self.move_leaders()
         answers = []
         for topic in request.topic_data:

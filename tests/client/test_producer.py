@@ -12,7 +12,7 @@ from ottla.client.producer import Producer
 from ottla.protocol.errors import KafkaError
 from tests.client.fake_cluster import Fault, fake_cluster
 
-FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
+FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG)]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -95,6 +95,18 @@ async def test_a_leader_that_moves_is_followed_at_once() -> None:
         began = asyncio.get_running_loop().time()
         assert (await producer.send_and_wait("t", b"b")).offset == 1
         assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_a_leader_that_hangs_is_left_once_another_one_leads() -> None:
+    faults = iter([Fault.NONE, Fault.HANG])
+    async with (
+        fake_cluster(brokers=2, fault=lambda: next(faults, Fault.NONE)) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
+        await producer.send_and_wait("t", b"a")
+        async with asyncio.timeout(10):
+            assert (await producer.send_and_wait("t", b"b")).offset == 1
+        assert cluster.logs[0].values == [b"a", b"b"]
 
 
 async def test_a_full_buffer_makes_send_wait() -> None:
