@@ -1,0 +1,117 @@
+"""kill -9 of a leader to the next acknowledged write, with our own client: one record at a time, acks=all.
+
+    python -m benchmarks.failover [--trials N]
+
+Each trial waits until the topic is in sync, kills the leader with SIGKILL while a writer keeps one record in
+flight, and takes the time from the kill to the first acknowledgement of a record sent after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.producer import Producer
+
+from .clusters import Cluster, alive, ottla_cluster
+
+TOPIC = "failover"
+
+
+class Writer:
+    """Writes one record after another; knows when the last acknowledgement of a later record came."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.acknowledged: asyncio.Queue[tuple[float, float]] = asyncio.Queue()
+        self.count = 0
+
+    async def run(self) -> None:
+        """Until cancelled: (sent, acknowledged) times of every record go to the queue."""
+        while True:
+            sent = time.monotonic()
+            await self._producer.send_and_wait(TOPIC, b"x" * 256, partition=0)
+            self.count += 1
+            self.acknowledged.put_nowait((sent, time.monotonic()))
+
+    async def first_sent_after(self, moment: float) -> float:
+        """When the first record was acknowledged that was sent after `moment`."""
+        while True:
+            sent, acknowledged = await self.acknowledged.get()
+            if sent > moment:
+                return acknowledged
+
+
+async def trial(cluster: Cluster, admin: Admin, writer: Writer) -> float:
+    """One failover; seconds."""
+    leader = await in_sync_leader(admin)
+    node = cluster.broker(leader)
+    await asyncio.sleep(1.0)
+    while not writer.acknowledged.empty():
+        writer.acknowledged.get_nowait()
+    killed = time.monotonic()
+    os.kill(node.pid, signal.SIGKILL)
+    while alive(node.pid):
+        await asyncio.sleep(0)
+    dead = time.monotonic()
+    async with asyncio.timeout(60):
+        took = await writer.first_sent_after(dead) - killed
+    await asyncio.sleep(0.3)
+    cluster.restart(node)
+    return took
+
+
+async def in_sync_leader(admin: Admin) -> int:
+    """The leader, once all three replicas are in sync."""
+    async with asyncio.timeout(60):
+        while True:
+            (topic,) = await admin.describe_topics([TOPIC])
+            partition = topic.partitions[0]
+            if partition.leader >= 0 and len(partition.isr) == 3:
+                return int(partition.leader)
+            await asyncio.sleep(0.02)
+
+
+async def measure(cluster: Cluster, trials: int, console: Console) -> list[float]:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic(TOPIC, 1, 3)])
+        async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
+            writer = Writer(producer)
+            await in_sync_leader(admin)
+            writing = asyncio.create_task(writer.run())
+            took = []
+            for n in range(trials):
+                took.append(await trial(cluster, admin, writer))
+                console.print(f"trial {n + 1}: {took[-1] * 1e3:.1f} ms")
+            writing.cancel()
+            return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=20)
+    args = parser.parse_args()
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="failover-") as folder, ottla_cluster(Path(folder)) as cluster:
+        took = [t * 1e3 for t in uvloop.run(measure(cluster, args.trials, console))]
+    table = Table("trials", "p50 ms", "worst ms", "all ms")
+    listed = " ".join(f"{t:.1f}" for t in sorted(took))
+    table.add_row(str(len(took)), f"{statistics.median(took):.1f}", f"{max(took):.1f}", listed)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
