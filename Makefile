@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { \
 	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
 	@echo "installing ottla and what demo, test and lint need into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,test,lint]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[demo,test,lint]'
 	@touch $@
 
 demo: venv
