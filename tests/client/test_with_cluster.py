@@ -50,6 +50,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 async def test_a_dying_leader_costs_nothing_that_was_acknowledged(cluster: RunningCluster) -> None:
     await create(cluster, "survives", 3)
+    reading = asyncio.create_task(read_all(cluster, "survives", 3000))
     async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=1) as producer:
         placed = []
         for number in range(3000):
@@ -63,9 +64,13 @@ async def test_a_dying_leader_costs_nothing_that_was_acknowledged(cluster: Runni
                 await asyncio.to_thread(victim.kill9)
         await producer.flush()
         assert all(delivery.exception() is None for delivery in placed)
-    found = await read_all(cluster, "survives", 3000)
+    seen_live, found = await reading, await read_all(cluster, "survives", 3000)
     for partition in range(3):
-        assert found[partition] == [b"%d" % number for number in range(partition, 3000, 3)]
+        assert (
+            seen_live[partition]
+            == found[partition]
+            == [b"%d" % number for number in range(partition, 3000, 3)]
+        )
     victim.restart()
     await asyncio.to_thread(cluster.wait_until_in_sync, "survives")
 
