@@ -393,12 +393,16 @@ def test_hole_14_library_raises_after_queueing() -> None:
     node = SyncObj(
         Node("A"), [], SyncObjConf(autoTick=False, appendEntriesUseBatch=False), transport=_Silent()
     )
-    queued = 0
-    with pytest.raises(BlockingIOError):
-        for _ in range(70_000):
-            queued += 1
+    queued: list[int] = []
+
+    def fill() -> None:
+        for number in range(70_000):
+            queued.append(number)
             node._applyCommand(b"x", None, 0)
-    assert queued > 60_000
+
+    with pytest.raises(BlockingIOError):
+        fill()
+    assert len(queued) > 60_000
 
 
 def test_hole_15_library_ends_a_large_command_twice() -> None:

@@ -195,6 +195,26 @@ def _durably_holds(node: SimulatedNode, index: int, command: bytes) -> bool:
     return command in unpack_group(journal.entries[index - journal.base_index][0])
 
 
+class ConfirmedIsHeld(Invariant):
+    """What a leader counts for a follower is on that follower's disk, unless it has gone on to a later term."""
+
+    def observe(self, world: World, node: SimulatedNode) -> None:
+        consensus, journal = node.running.consensus, node.running.journal
+        if not consensus.leads:
+            return
+        for peer, matched in consensus._SyncObj__raftMatchIndex.items():
+            follower = world.nodes[peer.id].core
+            if not matched or follower is None or follower.consensus.term > consensus.term:
+                continue
+            held = follower.journal
+            if matched <= held.base_index or matched <= journal.base_index:
+                continue
+            if matched > held.durable_index or held.term_at(matched) != journal.term_at(matched):
+                raise self.broken(
+                    f"node {node.node_id} counts {matched} for node {peer.id}, which has {held.durable_index} on disk"
+                )
+
+
 class Alive(Invariant):
     """Once everything is healed, the cluster leads, commits and catches up."""
 
@@ -218,5 +238,6 @@ def all_invariants() -> list[Invariant]:
         AcknowledgedOnce(histories),
         RefusedNever(histories),
         AcknowledgedIsDurable(),
+        ConfirmedIsHeld(),
         Alive(),
     ]

@@ -121,10 +121,13 @@ def snapshot_moves_commit() -> Iterator[None]:
 
 MUTANTS: dict[str, Callable[[], Any]] = {
     "1": overlap_truncates,
-    "2": replies_of_any_term,
     "3": nothing_is_synced,
     "3b": acknowledged_before_synced,
     "4": votes_before_durable,
     "r1": snapshot_wipes_journal,
     "r2": snapshot_moves_commit,
 }
+"""Those that random faults find soon; hole 2 needs two elections at the right moment and has its own test."""
+
+FAULTS: dict[str, frozenset[str]] = {"4": frozenset({"power", "disk", "isolate", "heal"})}
+"""Where a narrower choice of faults finds a mutant sooner."""
