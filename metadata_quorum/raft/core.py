@@ -257,7 +257,10 @@ class Core:
         """Where the library would call an election, ask first whether it could be won."""
         now = self._clock()
         pause, self._last_pump = now - self._last_pump, now
-        if not self._peers or not self.consensus.election_due(now):
+        if not self._peers:
+            self.consensus.elect_by(float("-inf"))
+            return
+        if not self.consensus.election_due(now):
             return
         if self._may_stand:
             self._may_stand = False

@@ -251,7 +251,8 @@ class _Shell:
         if self._folding is not None:
             self._folding.cancel()
             await asyncio.gather(self._folding, return_exceptions=True)
-        for executor in (self._in_order, self._aside):
+        # Long work may end in more work to be done in order.
+        for executor in (self._aside, self._in_order):
             await self._loop.run_in_executor(None, executor.shutdown)
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:

@@ -14,6 +14,7 @@ from ottla.metadata_quorum.link import Link, LinkHandler, server_link
 from ottla.metadata_quorum.raft.effects import RoleChange
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
+from ottla.metadata_quorum.raft.transport import TransportTimes
 from ottla.protocol.handshake import Identity, Role
 
 SECRET = b"a secret of the cluster"
@@ -60,6 +61,7 @@ class Quorum:
         self._servers: dict[int, asyncio.Server] = {}
         self._links: dict[int, list[Link]] = {}
         self._sizes = size
+        self.times = TransportTimes()
         self.ports: dict[int, int] = {}
         self.nodes: dict[int, RaftNode] = {}
         self.machines: dict[int, Journalist] = {}
@@ -89,6 +91,7 @@ class Quorum:
             cluster_id="test",
             machine_factory=self._factory,
             settings=self._settings,
+            times=self.times,
         )
 
     def folder(self, node_id: int) -> Path:

@@ -15,6 +15,7 @@ from ottla.metadata_quorum.raft.effects import NotLeader
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.raft.node import RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
+from ottla.metadata_quorum.raft.transport import TransportTimes
 from ottla.protocol.handshake import Identity, Role
 from tests.metadata_quorum.raft.raft_support import SECRET, Journalist, Quorum, quorum, until
 
@@ -169,6 +170,22 @@ async def test_a_second_connection_replaces_a_half_open_one(tmp_path: Path) -> N
         await asyncio.wait_for(asyncio.shield(old.closed), 5)
         link.close("it was only a test", abort=True)
         await nodes.propose(b"two")
+        await until(lambda: same_everywhere(nodes))
+
+
+async def test_hole_16_idle_links_stay_and_silent_ones_end(tmp_path: Path) -> None:
+    async with quorum(tmp_path, 3) as nodes:
+        nodes.times = TransportTimes(ping_ms=30, silence_ms=300)
+        await nodes.start()
+        leader = await nodes.leader()
+        one, other = (node for node in nodes.nodes if node != leader)
+        idle = nodes.nodes[one]._links._links[other]
+        silent = nodes.nodes[leader]._links._links[one]
+        await asyncio.sleep(0.8)
+        assert nodes.nodes[one]._links._links[other] is idle
+        silent.transport.pause_reading()
+        await asyncio.wait_for(asyncio.shield(silent.closed), 5)
+        await nodes.propose(b"connected again")
         await until(lambda: same_everywhere(nodes))
 
 
