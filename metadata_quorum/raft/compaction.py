@@ -93,11 +93,6 @@ class Compactor:
         else:
             self._drop_prefix(snapshot.index)
 
-    def drop_surplus(self) -> None:
-        """Drop what the newest snapshot covers and nobody needs."""
-        if self._store.latest is not None:
-            self._drop_prefix(self._store.latest.index)
-
     def _drop_prefix(self, index: int) -> None:
         needed_from = self._needed_from()
         if needed_from is not None and self._journal.held_bytes < 4 * self._settings.snapshot_bytes:

@@ -25,9 +25,3 @@ def fail_stop(reason: str) -> NoReturn:
     logger.critical("quorum node stops: %s", reason, exc_info=True)
     logging.shutdown()
     exit_process()
-
-
-def check(condition: bool, invariant: str) -> None:
-    """Exit the process unless ``invariant`` holds."""
-    if not condition:
-        fail_stop(f"broken invariant: {invariant}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-
 from . import snapshots, vote
 from .compaction import align
 from .core import Parts
@@ -49,10 +47,3 @@ def restore(parts: Parts, machine: Machine) -> None:
     """Bring ``machine`` to the newest snapshot."""
     if parts.store.latest is not None:
         machine.restore(snapshots.read_chunks(parts.disk, parts.store.latest.name))
-
-
-def fresh_machine(parts: Parts, factory: Callable[[], Machine]) -> Machine:
-    """A machine at the newest snapshot."""
-    machine = factory()
-    restore(parts, machine)
-    return machine
