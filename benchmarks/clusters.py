@@ -255,7 +255,12 @@ def wait_registered(cluster: Cluster) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient(
-        {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 50}
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+        }
     )
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:

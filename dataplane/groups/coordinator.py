@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Iterator
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .group import GroupLimits
+from .membership import GroupLimits
 from .shard import OffsetsLog, Shard
 
 OFFSETS_TOPIC = "__consumer_offsets"

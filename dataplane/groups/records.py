@@ -19,7 +19,8 @@ from ...protocol.messages.group_records import (
 )
 from ...protocol.record import decode_records, encode_batch
 from ...protocol.record_batch import walk_batches
-from .group import Group, GroupLimits, GroupState, Member
+from .group import Group, GroupState
+from .membership import GroupLimits, Member
 from .offsets import CommittedOffset, TopicPartition
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 3

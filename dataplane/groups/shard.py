@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .group import Effect, Group, GroupLimits, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .group import Group
+from .membership import Effect, GroupLimits, JoinReply, JoinRequest, StoreGroup, SyncReply
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .records import (
     GroupRecord,

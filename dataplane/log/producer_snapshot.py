@@ -23,6 +23,7 @@ _CRC_COVERS_FROM = 6
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
+    """Where the snapshot of the producer state below `offset` is kept."""
     return directory / f"{offset:020d}{SUFFIX}"
 
 

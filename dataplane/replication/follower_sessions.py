@@ -38,6 +38,8 @@ WATERMARK_DELAY_S = 0.005
 
 
 class Timer(Protocol):
+    """What `call_later` returns, as far as it is used here."""
+
     def cancel(self) -> None: ...
 
 

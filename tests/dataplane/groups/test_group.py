@@ -9,12 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.dataplane.groups.group import (
-    TRANSITIONS,
+from ottla.dataplane.groups.group import TRANSITIONS, Group, GroupState
+from ottla.dataplane.groups.membership import (
     Effect,
-    Group,
     GroupLimits,
-    GroupState,
     JoinReply,
     JoinRequest,
     StoreGroup,
@@ -31,7 +29,11 @@ def new_group(limits: GroupLimits = LIMITS) -> Group:
 
 
 def join_request(
-    member_id: str = "", instance_id: str | None = None, *, protocols: tuple[str, ...] = ("range",), **extra: bool
+    member_id: str = "",
+    instance_id: str | None = None,
+    *,
+    protocols: tuple[str, ...] = ("range",),
+    **extra: bool,
 ) -> JoinRequest:
     return JoinRequest(
         member_id,
@@ -260,7 +262,9 @@ class GroupHistory(RuleBasedStateMachine):
         client.waiting = name
         return name
 
-    @rule(pick=st.integers(0, 3), known=st.booleans(), protocols=st.sampled_from([("range",), ("rr", "range")]))
+    @rule(
+        pick=st.integers(0, 3), known=st.booleans(), protocols=st.sampled_from([("range",), ("rr", "range")])
+    )
     def join(self, pick: int, known: bool, protocols: tuple[str, ...]) -> None:
         client = self.clients[pick % len(self.clients)]
         if client.waiting is None:
@@ -313,9 +317,7 @@ class GroupHistory(RuleBasedStateMachine):
             assert not group.members
         if group.state is GroupState.STABLE:
             assert all(m.join_ticket is None and m.sync_ticket is None for m in group.members.values())
-        waiting = {
-            t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket) if t is not None
-        }
+        waiting = {t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket) if t is not None}
         assert waiting == set(self.tickets), "a request is waiting for nothing"
         if waiting:
             assert group.next_deadline_ms is not None or self.stores, "nothing will ever answer"

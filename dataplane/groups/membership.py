@@ -1,0 +1,93 @@
+"""What goes into a group's state machine and what comes out: requests, members, replies, and a request to store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode
+
+NO_GENERATION = -1
+
+
+@dataclass(slots=True)
+class Member:
+    """One member; `protocols` are (assignor name, subscription bytes) in the member's order of preference."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    session_deadline_ms: int = 0
+    join_ticket: object | None = None
+    sync_ticket: object | None = None
+    joined_once: bool = False
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        """The subscription this member sent with `protocol` (empty if it does not know it)."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """What a JoinGroup says; `require_known_id` from version 4 (KIP-394), `can_skip_assignment` from 9."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    require_known_id: bool = False
+    can_skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """The answer to one JoinGroup; `members` (id, instance id, subscription) only goes to the leader."""
+
+    ticket: object
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """The answer to one SyncGroup."""
+
+    ticket: object
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Write the group's metadata to its log, then call `Group.stored` with the same generation."""
+
+    generation: int
+
+
+Effect = JoinReply | SyncReply | StoreGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Settings of the broker: session timeouts, `group.max.size` and `group.initial.rebalance.delay.ms`."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
