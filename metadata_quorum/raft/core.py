@@ -10,6 +10,7 @@ already here is heard before the election timer is looked at. Rules that hold ev
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ from .settings import Settings
 from .snapshots import Snapshot, SnapshotStore
 from .syncobj import Consensus
 from .vote import Vote
+
+logger = logging.getLogger(__name__)
 
 _LEADER_GONE_SECONDS = (0.005, 0.05)
 """How long to wait before standing when the leader's connection has closed: the others have to see it too."""
@@ -463,7 +466,15 @@ class Core:
     def _on_hello(self, peer: int, directory_id: bytes, message: Hello) -> None:
         if self.formation.formed:
             return
+        was_stranded = self._gathering.stranded_by
         formation = self._gathering.hear(peer, directory_id, message)
+        if was_stranded is None and self._gathering.stranded_by is not None:
+            logger.error(
+                "node %d belongs to a formed cluster, but the folder of node %d is empty: it does not take part. "
+                "Restore its folder, or replace the node explicitly if the old one can never run again.",
+                peer,
+                self.node_id,
+            )
         if formation is not None:
             self._save_formation(formation)
 

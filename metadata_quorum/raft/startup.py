@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+
 from . import snapshots, vote
 from .compaction import align
 from .core import Parts
