@@ -1,0 +1,102 @@
+"""What a configuration key is: its type, bounds and scope, and how its text is read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_NUMBER = re.compile(r"[0-9.eE+-]+", re.ASCII)
+
+
+class ConfigError(ValueError):
+    """A key or value that cannot be used; the message says what is wrong and what is allowed."""
+
+
+class ConfigType(Enum):
+    """Kafka's types of values."""
+
+    BOOLEAN = "true or false"
+    INT = "a whole number of 32 bits"
+    LONG = "a whole number of 64 bits"
+    DOUBLE = "a number"
+    LIST = "a comma-separated list"
+    STRING = "a string"
+    PASSWORD = "a string kept secret"
+
+
+class Scope(Flag):
+    """Where a key may be given."""
+
+    TOPIC = auto()
+    BROKER = auto()  # in a broker's file
+    DYNAMIC = auto()  # changed while brokers run
+    QUORUM = auto()  # in a quorum node's file
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. `synonyms`: the broker keys that give a topic key its default, the first one set wins."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    doc: str
+    scope: Scope
+    least: float | None = None
+    most: float | None = None
+    allowed: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> bool | int | float | str | list[str]:
+        """The value of this key's type. Raises ConfigError."""
+        text = text.strip()
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise self._refused(text)
+                return text.lower() == "true"
+            case ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
+                return self._number(text)
+            case ConfigType.LIST:
+                items = [item.strip() for item in text.split(",")] if text else []
+                if self.allowed and not set(items) <= set(self.allowed):
+                    raise self._refused(text)
+                return [item for item in items if item]
+            case _:
+                if self.allowed and text not in self.allowed:
+                    raise self._refused(text)
+                return text
+
+    def normal(self, text: str) -> str:
+        """The one text that is kept and shown for values that mean the same. Raises ConfigError."""
+        value = self.parse(text)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, list):
+            return ",".join(dict.fromkeys(value))
+        return text.strip()
+
+    def _number(self, text: str) -> int | float:
+        limit = INT_MAX if self.type is ConfigType.INT else LONG_MAX
+        if not _NUMBER.fullmatch(text):
+            raise self._refused(text)
+        try:
+            value = float(text) if self.type is ConfigType.DOUBLE else int(text)
+        except ValueError:
+            raise self._refused(text) from None
+        least = -limit - 1 if self.least is None else self.least
+        if not least <= value <= (limit if self.most is None else self.most):
+            raise self._refused(text)
+        return value
+
+    def _refused(self, text: str) -> ConfigError:
+        if self.allowed:
+            what = f"{'any of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.allowed)}"
+        else:
+            what = self.type.value
+            what += f", at least {self.least}" if self.least is not None else ""
+            what += f", at most {self.most}" if self.most is not None else ""
+        return ConfigError(f"Invalid value {text!r} for configuration {self.name}: it must be {what}")

@@ -1,0 +1,251 @@
+"""The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
+
+Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
+quorum hears of dead brokers faster; `cluster.id` and `cluster.secret.file` are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+
+_B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+_LIST, _S = ConfigType.LIST, ConfigType.STRING
+_INT_MAX, _LONG_MAX = str(INT_MAX), str(LONG_MAX)
+_COMPRESSION = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+_BROKER, _QUORUM = Scope.BROKER, Scope.QUORUM
+_NODE = _BROKER | _QUORUM
+_DYNAMIC = _BROKER | Scope.DYNAMIC
+
+
+def _topic(
+    name: str,
+    kind: ConfigType,
+    default: str,
+    doc: str,
+    *synonyms: str,
+    least: float | None = None,
+    most: float | None = None,
+    allowed: tuple[str, ...] = (),
+) -> ConfigKey:
+    """A topic's key, followed by the broker keys behind it."""
+    return ConfigKey(name, kind, default, doc, Scope.TOPIC, least, most, allowed, synonyms)
+
+
+def _node(
+    name: str, scope: Scope, kind: ConfigType, default: str | None, doc: str, *, least: float | None = None
+) -> ConfigKey:
+    """A key of nodes; without a default it has to be given, or its absence means something."""
+    return ConfigKey(name, kind, default, doc, scope, least)
+
+
+# fmt: off
+_TOPIC_TABLE = (
+    _topic("cleanup.policy", _LIST, "delete", "What becomes of old segments.",
+           "log.cleanup.policy", allowed=("delete", "compact")),
+    _topic("compression.type", _S, "producer", "Compression of stored batches.",
+           "compression.type", allowed=_COMPRESSION),
+    _topic("delete.retention.ms", _L, "86400000", "How long tombstones stay.",
+           "log.cleaner.delete.retention.ms", least=0),
+    _topic("file.delete.delay.ms", _L, "60000", "Wait before a file is removed.",
+           "log.segment.delete.delay.ms", least=0),
+    _topic("flush.messages", _L, _LONG_MAX, "Records between forced flushes.",
+           "log.flush.interval.messages", least=1),
+    _topic("flush.ms", _L, _LONG_MAX, "Time between forced flushes, in ms.",
+           "log.flush.interval.ms", "log.flush.scheduler.interval.ms", least=0),
+    _topic("index.interval.bytes", _I, "4096", "Log bytes per index entry.",
+           "log.index.interval.bytes", least=0),
+    _topic("max.compaction.lag.ms", _L, _LONG_MAX, "Compacted at the latest after.",
+           "log.cleaner.max.compaction.lag.ms", least=1),
+    _topic("max.message.bytes", _I, "1048588", "Largest record batch.",
+           "message.max.bytes", least=0),
+    _topic("message.timestamp.type", _S, "CreateTime", "Whose clock stamps.",
+           "log.message.timestamp.type", allowed=("CreateTime", "LogAppendTime")),
+    _topic("message.timestamp.after.max.ms", _L, "3600000", "How far ahead a timestamp may be.",
+           "log.message.timestamp.after.max.ms", least=0),
+    _topic("message.timestamp.before.max.ms", _L, _LONG_MAX, "How old a timestamp may be.",
+           "log.message.timestamp.before.max.ms", least=0),
+    _topic("min.cleanable.dirty.ratio", _D, "0.5", "Dirty part before compaction.",
+           "log.cleaner.min.cleanable.ratio", least=0, most=1),
+    _topic("min.compaction.lag.ms", _L, "0", "Not compacted before.",
+           "log.cleaner.min.compaction.lag.ms", least=0),
+    _topic("min.insync.replicas", _I, "1", "ISR size that acks=all needs.",
+           "min.insync.replicas", least=1),
+    _topic("preallocate", _B, "false", "Whether segments are allocated in advance.",
+           "log.preallocate"),
+    _topic("retention.bytes", _L, "-1", "Size of a partition kept; -1: all.",
+           "log.retention.bytes", least=-1),
+    _topic("retention.ms", _L, "604800000", "Time records are kept; -1: for ever.",
+           "log.retention.ms", "log.retention.minutes", "log.retention.hours", least=-1),
+    _topic("segment.bytes", _I, "1073741824", "Size at which a segment is closed.",
+           "log.segment.bytes", least=1048576),
+    _topic("segment.index.bytes", _I, "10485760", "Largest index.",
+           "log.index.size.max.bytes", least=4),
+    _topic("segment.jitter.ms", _L, "0", "Spread of segment.ms.",
+           "log.roll.jitter.ms", "log.roll.jitter.hours", least=0),
+    _topic("segment.ms", _L, "604800000", "Age at which a segment is closed.",
+           "log.roll.ms", "log.roll.hours", least=1),
+    _topic("unclean.leader.election.enable", _B, "false",
+           "Whether a replica outside ISR and ELR may lead, losing records.", "unclean.leader.election.enable"),
+)
+
+_NODE_TABLE = (
+    _node("node.id", _NODE, _I, None, "Id of this node.", least=0),
+    _node("broker.id", _NODE, _I, None, "Older name of node.id.", least=0),
+    _node("process.roles", _NODE, _LIST, "broker", "broker, controller or both."),
+    _node("listeners", _NODE, _LIST, "PLAINTEXT://:9092", "name://host:port, where this node listens."),
+    _node("advertised.listeners", _BROKER, _LIST, None, "name://host:port, as clients are told."),
+    _node("listener.security.protocol.map", _NODE, _S, None, "name:protocol of each listener."),
+    _node("inter.broker.listener.name", _BROKER, _S, None, "The listener that brokers use among them."),
+    _node("controller.listener.names", _NODE, _LIST, "CONTROLLER", "The quorum's listener."),
+    _node("controller.quorum.voters", _NODE, _LIST, None, "id@host:port of each quorum node."),
+    _node("cluster.id", _NODE, _S, None, "The cluster that this node belongs to."),
+    _node("cluster.secret.file", _NODE, _S, None, "File with the secret that all nodes share."),
+    _node("log.dirs", _NODE, _LIST, None, "Data folders."),
+    _node("log.dir", _NODE, _LIST, None, "One data folder, if log.dirs is not given."),
+    _node("metadata.log.dir", _QUORUM, _S, None, "Folder of the Raft log."),
+    _node("broker.rack", _BROKER, _S, None, "Rack, for placing replicas."),
+    _node("broker.session.timeout.ms", _NODE, _I, "3000",
+          "Silence after which a broker is fenced.", least=100),
+    _node("broker.heartbeat.interval.ms", _BROKER, _I, "500", "Time between heartbeats.", least=1),
+    _node("num.partitions", _BROKER, _I, "1", "Partitions of a topic whose creator does not say.", least=1),
+    _node("default.replication.factor", _BROKER, _I, "1",
+          "Replicas of a topic whose creator does not say.", least=1),
+    _node("auto.create.topics.enable", _BROKER, _B, "true", "Whether asking for a topic creates it."),
+    _node("delete.topic.enable", _BROKER, _B, "true", "Whether topics may be deleted."),
+    _node("offsets.topic.num.partitions", _BROKER, _I, "50", "Partitions of __consumer_offsets.", least=1),
+    _node("offsets.topic.replication.factor", _BROKER, _I, "3", "Replicas of __consumer_offsets.", least=1),
+    _node("offsets.topic.segment.bytes", _BROKER, _I, "104857600",
+          "Segment size of __consumer_offsets.", least=1),
+    _node("offsets.retention.minutes", _BROKER, _I, "10080",
+          "How long offsets of empty groups stay.", least=1),
+    _node("offsets.retention.check.interval.ms", _BROKER, _L, "600000",
+          "Time between checks for them.", least=1),
+    _node("offset.metadata.max.bytes", _BROKER, _I, "4096",
+          "Largest metadata of a committed offset.", least=0),
+    _node("group.initial.rebalance.delay.ms", _BROKER, _I, "3000",
+          "Wait for more members of a new group.", least=0),
+    _node("group.min.session.timeout.ms", _BROKER, _I, "6000", "Least session timeout of members.", least=1),
+    _node("group.max.session.timeout.ms", _BROKER, _I, "1800000",
+          "Greatest session timeout of members.", least=1),
+    _node("group.max.size", _BROKER, _I, _INT_MAX, "Most members of a group.", least=1),
+    _node("log.retention.minutes", _BROKER, _I, None, "retention.ms in minutes."),
+    _node("log.retention.hours", _BROKER, _I, "168", "retention.ms in hours."),
+    _node("log.roll.hours", _BROKER, _I, "168", "segment.ms in hours.", least=1),
+    _node("log.roll.jitter.hours", _BROKER, _I, "0", "segment.jitter.ms in hours.", least=0),
+    _node("log.retention.check.interval.ms", _BROKER, _L, "300000",
+          "Time between retention checks.", least=1),
+    _node("log.flush.scheduler.interval.ms", _BROKER, _L, _LONG_MAX, "Time between flush checks.", least=1),
+    _node("log.flush.offset.checkpoint.interval.ms", _BROKER, _I, "60000",
+          "Time between checkpoints.", least=0),
+    _node("num.recovery.threads.per.data.dir", _BROKER, _I, "1", "Threads that open logs at start.", least=1),
+    _node("producer.id.expiration.ms", _BROKER, _I, "86400000",
+          "How long idle producer ids are kept.", least=1),
+    _node("replica.lag.time.max.ms", _BROKER, _L, "30000",
+          "Lag after which a follower leaves the ISR.", least=1),
+    _node("replica.fetch.max.bytes", _BROKER, _I, "1048576",
+          "Bytes per partition a follower fetches.", least=0),
+    _node("replica.fetch.response.max.bytes", _BROKER, _I, "10485760",
+          "Bytes per fetch of a follower.", least=0),
+    _node("replica.fetch.wait.max.ms", _BROKER, _I, "500", "How long a follower's fetch is parked.", least=0),
+    _node("replica.fetch.min.bytes", _BROKER, _I, "1", "What a follower's fetch waits for.", least=0),
+    _node("replica.socket.timeout.ms", _BROKER, _I, "30000",
+          "Silence after which a follower reconnects.", least=1),
+    _node("replica.fetch.backoff.ms", _BROKER, _I, "1000", "Wait of a follower after an error.", least=0),
+    _node("replica.high.watermark.checkpoint.interval.ms", _BROKER, _L, "5000",
+          "Time between checkpoints.", least=1),
+    _node("socket.request.max.bytes", _BROKER, _I, "104857600", "Largest request.", least=1),
+    _node("socket.listen.backlog.size", _BROKER, _I, "50", "Connections waiting to be accepted.", least=1),
+    _node("max.connections", _BROKER, _I, _INT_MAX, "Most connections of clients.", least=0),
+    _node("max.connections.per.ip", _BROKER, _I, _INT_MAX, "Most connections of one address.", least=0),
+    _node("connections.max.idle.ms", _BROKER, _L, "600000",
+          "Silence after which a connection closes.", least=-1),
+    _node("fetch.max.bytes", _BROKER, _I, "57671680", "Most bytes of one fetch.", least=1024),
+    _node("max.incremental.fetch.session.cache.slots", _BROKER, _I, "1000", "Fetch sessions kept.", least=0),
+    _node("queued.max.request.bytes", _BROKER, _L, "-1", "Most bytes of requests in memory.", least=-1),
+    _node("controlled.shutdown.enable", _BROKER, _B, "true", "Whether leaderships move before a stop."),
+    _node("controlled.shutdown.timeout.ms", _BROKER, _I, "30000",
+          "How long a stopping broker waits for that.", least=0),
+    _node("auto.leader.rebalance.enable", _NODE, _B, "true",
+          "Whether preferred replicas get leadership back."),
+    _node("leader.imbalance.check.interval.seconds", _NODE, _L, "300",
+          "Time between checks for that.", least=1),
+    _node("leader.imbalance.per.broker.percentage", _NODE, _I, "10",
+          "Imbalance that is left alone.", least=0),
+    _node("transaction.max.timeout.ms", _BROKER, _I, "900000", "Longest transaction.", least=1),
+)
+# fmt: on
+
+_SERVES_OTHERWISE = "requests are served on one event loop"
+_ONE_LOOP = ("num.network.threads", "num.io.threads", "background.threads", "queued.max.requests")
+IGNORED_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(_ONE_LOOP, _SERVES_OTHERWISE),
+    "num.replica.fetchers": "one connection per leader broker carries all partitions",
+    "socket.send.buffer.bytes": "the operating system sizes socket buffers",
+    "socket.receive.buffer.bytes": "the operating system sizes socket buffers",
+    "zookeeper.connect": "there is no ZooKeeper",
+    "controller.quorum.bootstrap.servers": "controller.quorum.voters names the quorum",
+    "offsets.topic.compression.codec": "offsets are stored uncompressed",
+    "transaction.state.log.replication.factor": "transactions are kept in the metadata quorum",
+    "transaction.state.log.min.isr": "transactions are kept in the metadata quorum",
+    "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
+    "share.coordinator.state.topic.replication.factor": "there are no share groups",
+    "share.coordinator.state.topic.min.isr": "there are no share groups",
+    "log.cleaner.enable": "compacted topics are always compacted",
+}
+"""Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
+
+_NO_RETENTION = "old segments are not removed yet"
+_NO_COMPACTION = "logs are not compacted yet"
+_NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to the operating system"
+NOT_IN_EFFECT: Mapping[str, str] = {
+    "broker.id": "give node.id",
+    "controlled.shutdown.enable": "leaderships always move before a stop",
+    "fetch.max.bytes": "an answer holds at most 55 MiB",
+    "leader.imbalance.per.broker.percentage": "every imbalance is mended",
+    "max.connections.per.ip": "max.connections bounds all together",
+    "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
+    "num.recovery.threads.per.data.dir": "one thread opens the logs of a folder",
+    "offsets.retention.check.interval.ms": "committed offsets do not expire yet",
+    "offsets.retention.minutes": "committed offsets do not expire yet",
+    "producer.id.expiration.ms": "idle producer ids are dropped after a day, when a log is opened",
+    "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",
+    "replica.fetch.min.bytes": "a follower takes whatever there is",
+    "transaction.max.timeout.ms": "transactions are not served yet",
+    "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
+    **dict.fromkeys(
+        ("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"), _NO_TIMED_FLUSH
+    ),
+    **dict.fromkeys(("compression.type",), "batches are stored as producers sent them"),
+    **dict.fromkeys(("cleanup.policy", "log.cleanup.policy"), f"{_NO_RETENTION}, {_NO_COMPACTION}"),
+    **dict.fromkeys(("retention.bytes", "log.retention.bytes"), _NO_RETENTION),
+    **dict.fromkeys(("retention.ms", "log.retention.ms", "log.retention.minutes"), _NO_RETENTION),
+    **dict.fromkeys(("log.retention.hours", "log.retention.check.interval.ms"), _NO_RETENTION),
+    **dict.fromkeys(("delete.retention.ms", "log.cleaner.delete.retention.ms"), _NO_COMPACTION),
+    **dict.fromkeys(("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"), _NO_COMPACTION),
+    **dict.fromkeys(("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"), _NO_COMPACTION),
+    **dict.fromkeys(("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"), _NO_COMPACTION),
+    **dict.fromkeys(
+        ("file.delete.delay.ms", "log.segment.delete.delay.ms"), "files go when the last reader left"
+    ),
+    **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
+    **dict.fromkeys(
+        ("segment.jitter.ms", "log.roll.jitter.ms", "log.roll.jitter.hours"), "segments roll on time"
+    ),
+}
+"""Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
+
+
+def _behind(key: ConfigKey) -> ConfigKey:
+    """The broker key that gives a topic key its default; with others beside it, it has none of its own."""
+    default = None if len(key.synonyms) > 1 else key.default
+    name = key.synonyms[0]
+    return ConfigKey(name, key.type, default, key.doc, _DYNAMIC, key.least, key.most, key.allowed)
+
+
+TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
+NODE_KEYS: Mapping[str, ConfigKey] = {
+    **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE},
+    **{key.name: key for key in _NODE_TABLE},
+}
