@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from random import Random
 
 from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity
 from ..link import Link, LinkLimits
-from . import failstop
+from . import failstop, syncobj
 from .core import Core
 from .disk import Directory
 from .effects import FoldRequest, RoleChange
@@ -104,7 +103,7 @@ class RaftNode:
             self._machine,
             self._factory,
             self._shell,
-            time.monotonic,
+            syncobj.clock,
             Random(os.urandom(16)),
         )
         self._links.start()

@@ -27,6 +27,13 @@ _LEADER = library._RAFT_STATE.LEADER
 _FOLLOWER = library._RAFT_STATE.FOLLOWER
 
 
+def clock() -> float:
+    """The seconds the library counts in. It takes CLOCK_MONOTONIC_RAW, from which `time.monotonic` drifts by
+    election timeouts within hours; deadlines are passed both ways, so there must be one clock.
+    """
+    return float(library.monotonicTime())
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds. ``election_min`` must exceed three heartbeats, or followers give up on a healthy leader."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import pysyncobj.syncobj as library
 import pytest
 
 from ottla.metadata_quorum.link import dial
@@ -15,6 +17,7 @@ from ottla.metadata_quorum.raft.effects import NotLeader
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.raft.node import RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
+from ottla.metadata_quorum.raft.syncobj import Timing
 from ottla.metadata_quorum.raft.transport import TransportTimes
 from ottla.protocol.handshake import Identity, Role
 from tests.metadata_quorum.raft.raft_support import SECRET, Journalist, Quorum, quorum, until
@@ -34,6 +37,23 @@ async def test_one_node_commits_alone_and_remembers(tmp_path: Path) -> None:
         await nodes.start(1)
         await nodes.leader()
         assert nodes.machines[1].commands == [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("ahead_s", [-5.0, 5.0])
+async def test_a_leader_stays_whatever_the_librarys_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    """The library counts CLOCK_MONOTONIC_RAW, which no other clock keeps up with for hours."""
+    monkeypatch.setattr(library, "monotonicTime", lambda: time.monotonic() + ahead_s)
+    async with quorum(tmp_path, 3) as nodes:
+        await nodes.start()
+        leader = nodes.nodes[await nodes.leader()]
+        term = leader.term
+        for number in range(10):
+            await leader.propose(b"%d" % number)
+            await asyncio.sleep(2 * Timing().heartbeat)
+        assert leader.is_leader
+        assert leader.term == term
 
 
 async def test_commands_of_one_turn_share_an_entry_and_keep_their_order(tmp_path: Path) -> None:
