@@ -105,6 +105,11 @@ class ClusterImage:
                 self.cluster_id = record.cluster_id
         self.offset += 1
 
+    def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
+        """What applying the record of this state does. Raises ImageInconsistent."""
+        self._topic(topic_id).partitions[index] = state
+        self.offset += 1
+
     def _topic(self, topic_id: bytes) -> TopicState:
         topic = self.topics_by_id.get(topic_id)
         if topic is None:
@@ -161,7 +166,7 @@ class ClusterImage:
         leader = self.brokers.get(state.leader)
         if state.leader not in state.isr:
             return "the leader is not in the ISR"
-        return "the leader is fenced" if leader is None or leader.fenced else ""
+        return "" if leader is not None and leader.usable else "the leader is fenced or shutting down"
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from ...protocol.messages.quorum_commands import (
     UnregisterBroker,
 )
 from . import election
-from .election import Electorate
+from .election import Electorate, Progress
 from .workspace import ProgressByPartition, Workspace, by_partition
 
-Leave = Callable[[PartitionState, int, Electorate], PartitionState]
+Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
 
 
 def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
@@ -105,5 +105,5 @@ def unregister(work: Workspace, command: UnregisterBroker) -> CommandResult:
 def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: ProgressByPartition) -> None:
     for topic_id, index, state in work.partitions():
         if broker_id in state.isr or broker_id in state.elr:
-            electorate = work.electorate(topic_id, progress.get((topic_id, index)))
-            work.set_partition(topic_id, index, leave(state, broker_id, electorate))
+            known = progress.get((topic_id, index), {})
+            work.set_partition(topic_id, index, leave(state, broker_id, work.electorate(topic_id), known))

@@ -7,125 +7,166 @@ allowed, any usable replica, and the ISR is that replica alone. A sole ISR membe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...protocol.cluster_image import NO_LEADER, PartitionState
 
 LogEnd = tuple[int, int]
 """(leader epoch of the last batch, log end offset): how far a replica is along."""
 
+Progress = Mapping[int, LogEnd]
+"""What is known of the replicas of one partition, by broker id."""
+
 _NOTHING_KNOWN: LogEnd = (-1, -1)
+_NO_PROGRESS: Progress = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Electorate:
-    """What an election goes by: who may lead, how far each is along, and what the topic asks for."""
+    """What the elections of one topic go by: the brokers that may lead, and what the topic asks for."""
 
-    usable: Callable[[int], bool]
+    usable: frozenset[int]
     min_isr: int = 1
     unclean_allowed: bool = False
-    progress: Mapping[int, LogEnd] = field(default_factory=dict)
-
-    def furthest(self, candidates: Iterable[int]) -> int | None:
-        """The usable candidate furthest along; of equals the first."""
-        able = [broker_id for broker_id in candidates if self.usable(broker_id)]
-        return max(able, key=lambda broker_id: self.progress.get(broker_id, _NOTHING_KNOWN), default=None)
 
 
-def in_replica_order(state: PartitionState, members: Iterable[int]) -> tuple[int, ...]:
+class _Membership(NamedTuple):
+    """What an election decides; the epochs of a partition's state follow from it."""
+
+    isr: tuple[int, ...]  # in replica order, as the ELR
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    unclean: bool
+
+
+def _membership(state: PartitionState) -> _Membership:
+    return _Membership(state.isr, state.elr, state.last_known_elr, state.leader, state.unclean)
+
+
+def _successor(old: PartitionState, was: _Membership, new: _Membership) -> PartitionState:
+    """The state after `old`: the leader epoch follows the leader, the partition epoch any change."""
+    if new == was:
+        return old
+    return PartitionState(
+        old.replicas,
+        new.isr,
+        new.elr,
+        new.last_known_elr,
+        new.leader,
+        old.leader_epoch + (new.leader != old.leader),
+        old.partition_epoch + 1,
+        new.unclean,
+    )
+
+
+def in_replica_order(replicas: Iterable[int], members: Iterable[int]) -> tuple[int, ...]:
     """The members, preferred replica first."""
     wanted = frozenset(members)
-    return tuple(broker_id for broker_id in state.replicas if broker_id in wanted)
+    return tuple([broker_id for broker_id in replicas if broker_id in wanted])
 
 
-def _successor(old: PartitionState, new: PartitionState) -> PartitionState:
-    """`new` with its epochs: the leader epoch follows the leader, the partition epoch any change."""
-    if new == old:
-        return old
-    leader_epoch = old.leader_epoch + (new.leader != old.leader)
-    return replace(new, leader_epoch=leader_epoch, partition_epoch=old.partition_epoch + 1)
+def furthest(candidates: Sequence[int], electorate: Electorate, progress: Progress) -> int:
+    """The usable candidate furthest along; of equals the first. NO_LEADER if none is usable."""
+    able = [broker_id for broker_id in candidates if broker_id in electorate.usable]
+    if len(able) <= 1 or not progress:
+        return able[0] if able else NO_LEADER
+    return max(able, key=lambda broker_id: progress.get(broker_id, _NOTHING_KNOWN))
 
 
-def _with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:
-    """The state with this ISR, and those in the ELR that still have all acknowledged records.
+def _with_isr(replicas: tuple[int, ...], was: _Membership, isr: tuple[int, ...], min_isr: int) -> _Membership:
+    """The membership with this ISR, and those in the ELR that still have all acknowledged records.
 
     Nothing is acknowledged with acks=all while the ISR is smaller than min.insync.replicas, so whoever leaves
     then has all that ever was; once the ISR is large enough again, outsiders fall behind.
     """
-    members = frozenset(isr)
-    outsiders: Iterable[int] = ()
-    if len(members) < min(min_isr, len(state.replicas)):
-        outsiders = {*state.elr, *state.isr} - members
-    isr_in_order = in_replica_order(state, members)
-    last_known = () if members else state.last_known_elr
-    return replace(state, isr=isr_in_order, elr=in_replica_order(state, outsiders), last_known_elr=last_known)
+    elr: tuple[int, ...] = ()
+    if len(isr) < min_isr and len(isr) < len(replicas):
+        elr = in_replica_order(replicas, {*was.elr, *was.isr}.difference(isr))
+    return _Membership(isr, elr, () if isr else was.last_known_elr, was.leader, was.unclean)
 
 
-def _elected(state: PartitionState, electorate: Electorate) -> PartitionState:
-    """The state with a leader, if there can be one; epochs as they were."""
-    if state.leader in state.isr and electorate.usable(state.leader):
-        return state
-    leader = electorate.furthest(in_replica_order(state, state.isr))
-    if leader is not None:
-        return replace(state, leader=leader, unclean=False)
-    leader = electorate.furthest(in_replica_order(state, state.elr))
-    if leader is not None:
-        return replace(_with_isr(state, (leader,), electorate.min_isr), leader=leader, unclean=False)
-    if not state.isr and not state.elr:
-        leader = electorate.furthest(state.last_known_elr)
-    if leader is None and electorate.unclean_allowed:
-        leader = electorate.furthest(state.replicas)
-    if leader is None:
-        return replace(state, leader=NO_LEADER)
-    return replace(state, isr=(leader,), elr=(), last_known_elr=(), leader=leader, unclean=True)
+def _elected(
+    replicas: tuple[int, ...], was: _Membership, electorate: Electorate, progress: Progress
+) -> _Membership:
+    """The membership with a leader, if there can be one."""
+    if was.leader in was.isr and was.leader in electorate.usable:
+        return was
+    leader = furthest(was.isr, electorate, progress)
+    if leader != NO_LEADER:
+        return _Membership(was.isr, was.elr, was.last_known_elr, leader, False)
+    leader = furthest(was.elr, electorate, progress)
+    if leader != NO_LEADER:
+        new = _with_isr(replicas, was, (leader,), electorate.min_isr)
+        return new._replace(leader=leader, unclean=False)
+    if not was.isr and not was.elr:
+        leader = furthest(was.last_known_elr, electorate, progress)
+    if leader == NO_LEADER and electorate.unclean_allowed:
+        leader = furthest(replicas, electorate, progress)
+    if leader == NO_LEADER:
+        return was._replace(leader=NO_LEADER)
+    return _Membership((leader,), (), (), leader, True)
 
 
-def elect(state: PartitionState, electorate: Electorate) -> PartitionState:
+def elect(state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS) -> PartitionState:
     """The state after an election, if one is needed and possible."""
-    return _successor(state, _elected(state, electorate))
+    was = _membership(state)
+    return _successor(state, was, _elected(state.replicas, was, electorate, progress))
 
 
 def elect_preferred(state: PartitionState, electorate: Electorate) -> PartitionState:
     """The state with the preferred replica as leader, if it may lead cleanly."""
     preferred = state.replicas[0]
-    if state.leader == preferred or preferred not in state.isr or not electorate.usable(preferred):
+    if state.leader == preferred or preferred not in state.isr or preferred not in electorate.usable:
         return state
-    return _successor(state, replace(state, leader=preferred, unclean=False))
+    was = _membership(state)
+    return _successor(state, was, was._replace(leader=preferred, unclean=False))
 
 
-def without(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
+def without(
+    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
+) -> PartitionState:
     """The state after a broker was fenced or began to shut down; `electorate` must not count it as usable.
 
     It leaves the ISR unless it is the last member; then it stays, leaderless, unless the ELR can take over.
     """
-    left = [member for member in state.isr if member != broker_id]
-    shrinks = broker_id in state.isr and bool(left)
-    state_without = _with_isr(state, left, electorate.min_isr) if shrinks else state
-    return _successor(state, _elected(state_without, electorate))
+    new = was = _membership(state)
+    left = tuple([member for member in state.isr if member != broker_id])
+    if left and len(left) < len(state.isr):
+        new = _with_isr(state.replicas, was, left, electorate.min_isr)
+    return _successor(state, was, _elected(state.replicas, new, electorate, progress))
 
 
-def after_unclean_stop(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
+def after_unclean_stop(
+    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
+) -> PartitionState:
     """The state after a broker came back from an unclean stop: it may have lost what it acknowledged.
 
     It leaves the ISR and the ELR. Where that empties the ISR it is kept as the last known leader, which may
     lead again if the ELR is empty too: the partition goes on with what the sole survivor has.
     """
-    left = [member for member in state.isr if member != broker_id]
-    new = _with_isr(state, left, electorate.min_isr) if broker_id in state.isr else state
-    new = replace(new, elr=tuple(member for member in new.elr if member != broker_id))
-    if not new.isr and state.isr:
-        new = replace(new, last_known_elr=(broker_id,))
-    return _successor(state, _elected(new, electorate))
+    new = was = _membership(state)
+    left = tuple([member for member in state.isr if member != broker_id])
+    if len(left) < len(state.isr):
+        new = _with_isr(state.replicas, was, left, electorate.min_isr)
+    new = new._replace(elr=tuple([member for member in new.elr if member != broker_id]))
+    if state.isr and not left:
+        new = new._replace(last_known_elr=(broker_id,))
+    return _successor(state, was, _elected(state.replicas, new, electorate, progress))
 
 
 def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:
     """The state after its leader changed the ISR."""
-    return _successor(state, _with_isr(state, isr, min_isr))
+    was = _membership(state)
+    members = in_replica_order(state.replicas, isr)
+    return _successor(state, was, _with_isr(state.replicas, was, members, min_isr))
 
 
 def with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
     """The state after min.insync.replicas changed: the ELR ends where acknowledging can go on without it."""
-    if state.elr and len(state.isr) >= min(min_isr, len(state.replicas)):
-        return _successor(state, replace(state, elr=()))
+    was = _membership(state)
+    if len(state.isr) >= min(min_isr, len(state.replicas)):
+        return _successor(state, was, was._replace(elr=()))
     return state

@@ -98,13 +98,13 @@ def elect_leaders(work: Workspace, command: ElectLeaders) -> ElectLeadersResult:
 
 
 def _elect(
-    work: Workspace, key: tuple[bytes, int], kind: ElectionType, progress: dict[int, election.LogEnd]
+    work: Workspace, key: tuple[bytes, int], kind: ElectionType, progress: election.Progress
 ) -> ErrorCode:
     topic = work.image.topics_by_id.get(key[0])
     state = topic.partitions.get(key[1]) if topic is not None else None
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    electorate = work.electorate(key[0], progress)
+    electorate = work.electorate(key[0])
     if kind is ElectionType.PREFERRED:
         if state.leader == state.replicas[0]:
             return ErrorCode.ELECTION_NOT_NEEDED
@@ -113,7 +113,7 @@ def _elect(
     else:
         if state.leader >= 0:
             return ErrorCode.ELECTION_NOT_NEEDED
-        new = election.elect(state, replace(electorate, unclean_allowed=True))
+        new = election.elect(state, replace(electorate, unclean_allowed=True), progress)
         refused = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if new.leader == state.leader:
         return refused

@@ -156,7 +156,7 @@ def _check_assignment(work: Workspace, replicas: list[int], factor: int) -> None
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
             f"not consistent with previous partitions, which have {factor} replica(s)."
         )
-    elif not any(work.usable(broker_id) for broker_id in replicas):
+    elif not any(broker_id in work.usable for broker_id in replicas):
         reason = "All brokers of the manual partition assignment are fenced or in controlled shutdown."
     if reason:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -203,7 +203,7 @@ def _create(work: Workspace, topic: NewTopic, topic_id: bytes, assignments: list
 
 
 def _new_partition(work: Workspace, replicas: list[int]) -> PartitionState:
-    isr = tuple(broker_id for broker_id in replicas if work.usable(broker_id))
+    isr = tuple(broker_id for broker_id in replicas if broker_id in work.usable)
     return PartitionState(replicas=tuple(replicas), isr=isr, leader=isr[0])
 
 

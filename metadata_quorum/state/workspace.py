@@ -11,14 +11,19 @@ from ...protocol.cluster_image import (
     broker_record,
     partition_record,
 )
-from ...protocol.messages.metadata_records import Record
+from ...protocol.messages.metadata_records import (
+    BrokerRecord,
+    BrokerRemovedRecord,
+    ConfigRecord,
+    Record,
+)
 from ...protocol.messages.quorum_commands import ReplicaLogEnd, ResourceType
-from .election import Electorate, LogEnd
+from .election import Electorate, LogEnd, Progress
 
 Scope = frozenset[int] | None
 """Which brokers a record is for; None is all of them."""
 
-ProgressByPartition = Mapping[tuple[bytes, int], Mapping[int, LogEnd]]
+ProgressByPartition = Mapping[tuple[bytes, int], Progress]
 
 
 def by_partition(progress: Iterable[ReplicaLogEnd]) -> dict[tuple[bytes, int], dict[int, LogEnd]]:
@@ -36,11 +41,17 @@ class Workspace:
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
         self.records: list[tuple[Scope, Record]] = []
+        #: what follows from the brokers and configurations of the image; forgotten when those change
+        self._usable: frozenset[int] | None = None
+        self._electorates: dict[bytes, Electorate] = {}
 
     def emit(self, record: Record) -> None:
         """Apply a record and keep it for the feed; controller records go to all brokers."""
         self.image.apply(record)
         self.records.append((None, record))
+        if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
+            self._usable = None
+            self._electorates.clear()
 
     def set_broker(self, state: BrokerState) -> None:
         """Emit the new state of a broker, if it is new."""
@@ -50,7 +61,8 @@ class Workspace:
     def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
         """Emit the new state of a partition, if it is new."""
         if self.image.topics_by_id[topic_id].partitions.get(index) != state:
-            self.emit(partition_record(topic_id, index, state))
+            self.image.set_partition(topic_id, index, state)
+            self.records.append((None, partition_record(topic_id, index, state)))
 
     def partitions(self) -> Iterator[tuple[bytes, int, PartitionState]]:
         """All partitions, in the order of names and indexes. The image may change meanwhile."""
@@ -59,20 +71,25 @@ class Workspace:
             for index, state in sorted(topic.partitions.items()):
                 yield topic.id, index, state
 
-    def usable(self, broker_id: int) -> bool:
-        """Whether a broker may lead and join ISRs."""
-        broker = self.image.brokers.get(broker_id)
-        return broker is not None and broker.usable
+    @property
+    def usable(self) -> frozenset[int]:
+        """The brokers that may lead and join ISRs."""
+        if self._usable is None:
+            brokers = self.image.brokers.values()
+            self._usable = frozenset(broker.broker_id for broker in brokers if broker.usable)
+        return self._usable
 
-    def electorate(self, topic_id: bytes, progress: Mapping[int, LogEnd] | None = None) -> Electorate:
-        """What an election in this topic goes by."""
-        name = self.image.topics_by_id[topic_id].name
-        return Electorate(
-            self.usable,
-            int(self.topic_config(name, "min.insync.replicas", "1")),
-            self.topic_config(name, "unclean.leader.election.enable", "false").lower() == "true",
-            progress or {},
-        )
+    def electorate(self, topic_id: bytes) -> Electorate:
+        """What elections in this topic go by."""
+        found = self._electorates.get(topic_id)
+        if found is None:
+            name = self.image.topics_by_id[topic_id].name
+            found = self._electorates[topic_id] = Electorate(
+                self.usable,
+                int(self.topic_config(name, "min.insync.replicas", "1")),
+                self.topic_config(name, "unclean.leader.election.enable", "false") == "true",
+            )
+        return found
 
     def topic_config(self, topic: str, key: str, default: str) -> str:
         """A topic's dynamic value, else that of all brokers, else `default`."""
