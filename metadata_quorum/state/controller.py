@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ...protocol.cluster_image import ClusterImage, ImageInconsistent
@@ -42,14 +43,14 @@ from ...protocol.messages.quorum_commands import (
     encode_result,
 )
 from ...protocol.messages.quorum_session import CommandStatus
-from ...protocol.schema import Message, array, bytes_, data, int32, int64
+from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import brokers, configs, partitions, topics
 from .sessions import CommandSession, SessionTable
+from .snapshot import cut, joined
 from .workspace import Scope, Workspace
 
 PRODUCER_ID_BLOCK = 1000
 SNAPSHOT_VERSION = 1
-_CHUNK_BYTES = 200 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,13 @@ class Applied:
     metadata_offset: int
     result: bytes
     records: tuple[tuple[Scope, Record], ...] = ()
+
+
+@data()
+class _Head(Message):
+    version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
+    offset: int = int64(about="Metadata offset of the snapshot.")
+    records: int = int32(about="Number of metadata records; sessions follow them.")
 
 
 @data()
@@ -74,16 +82,7 @@ class _SessionState(Message):
     broker_id: int = int32(about="Whose.")
     broker_epoch: int = int64(about="Registration.")
     last: int = int64(about="Last sequence applied.")
-
-
-@data()
-class _SnapshotChunk(Message):
-    version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
-    offset: int = int64(about="Metadata offset of the whole snapshot.")
-    records: list[bytes] = array(bytes_, about="Metadata records.")
-    sessions: list[_SessionState] = array(_SessionState, about="Sessions.")
-    kept_for: int = int32(default=-1, about="Whose results are kept.")
-    kept: list[_KeptResult] = array(_KeptResult, about="Results not acknowledged.")
+    kept: int = int32(about="Number of results that follow.")
 
 
 class Controller:
@@ -110,7 +109,7 @@ class Controller:
             return Applied(CommandStatus.OUT_OF_ORDER, self.image.offset, b"")
         applied = self._execute(command)
         found.last = session.sequence
-        found.kept[session.sequence] = (applied.metadata_offset, applied.result)
+        found.keep(session.sequence, (applied.metadata_offset, applied.result))
         return applied
 
     def _repeated(self, found: CommandSession, session: Session) -> Applied:
@@ -134,41 +133,44 @@ class Controller:
         return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.records))
 
     def snapshot(self) -> Iterator[bytes]:
-        """The whole state, in chunks; nothing may be applied until it is exhausted."""
-        chunk, size = _SnapshotChunk(offset=self.image.offset), 0
+        """The whole state, in chunks of `CHUNK_BYTES`; nothing may be applied until it is exhausted."""
+        return cut(self._items())
+
+    def _items(self) -> Iterator[bytes]:
+        """A head, its records, and each session followed by its results."""
+        count = sum(1 for _ in self.image.records())
+        yield encode(_Head(offset=self.image.offset, records=count), 0)
         for record in self.image.records():
-            encoded = encode_record(record)
-            if size + len(encoded) > _CHUNK_BYTES:
-                yield encode(chunk, 0)
-                chunk, size = _SnapshotChunk(offset=self.image.offset), 0
-            chunk.records.append(encoded)
-            size += len(encoded) + 4
-        yield encode(chunk, 0)
+            yield encode_record(record)
         for broker_id, session in sorted(self._sessions.sessions.items()):
-            head = _SessionState(broker_id=broker_id, broker_epoch=session.broker_epoch, last=session.last)
-            yield encode(_SnapshotChunk(offset=self.image.offset, sessions=[head]), 0)
+            state = _SessionState(
+                broker_id=broker_id,
+                broker_epoch=session.broker_epoch,
+                last=session.last,
+                kept=len(session.kept),
+            )
+            yield encode(state, 0)
             for sequence, (offset, result) in session.kept.items():
-                kept = _KeptResult(sequence=sequence, metadata_offset=offset, result=result)
-                yield encode(_SnapshotChunk(offset=self.image.offset, kept_for=broker_id, kept=[kept]), 0)
+                yield encode(_KeptResult(sequence=sequence, metadata_offset=offset, result=result), 0)
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Become what `snapshot` described. Raises MalformedMessage or ImageInconsistent."""
+        items = joined(chunks)
+        head = decode(_Head, next(items, b""), 0)
+        if head.version != SNAPSHOT_VERSION:
+            raise ImageInconsistent(f"snapshot version {head.version}: this is version {SNAPSHOT_VERSION}")
         image, table = ClusterImage(), SessionTable()
-        offset = 0
-        for encoded in chunks:
-            chunk = decode(_SnapshotChunk, encoded, 0)
-            if chunk.version != SNAPSHOT_VERSION:
-                raise ImageInconsistent(
-                    f"snapshot version {chunk.version}: this is version {SNAPSHOT_VERSION}"
-                )
-            offset = chunk.offset
-            for record in chunk.records:
-                image.apply(decode_record(record))
-            for head in chunk.sessions:
-                table.sessions[head.broker_id] = CommandSession(head.broker_epoch, head.last)
-            for kept in chunk.kept:
-                table.sessions[chunk.kept_for].kept[kept.sequence] = (kept.metadata_offset, kept.result)
-        image.offset = offset
+        for item in islice(items, head.records):
+            image.apply(decode_record(item))
+        if image.offset != head.records:
+            raise ImageInconsistent(f"a snapshot has {image.offset} records of {head.records}")
+        for item in items:
+            state = decode(_SessionState, item, 0)
+            session = table.sessions[state.broker_id] = CommandSession(state.broker_epoch, state.last)
+            for kept_item in islice(items, state.kept):
+                kept = decode(_KeptResult, kept_item, 0)
+                session.keep(kept.sequence, (kept.metadata_offset, kept.result))
+        image.offset = head.offset
         self.image, self._sessions = image, table
 
 

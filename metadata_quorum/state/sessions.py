@@ -10,13 +10,34 @@ Kept = tuple[int, bytes]
 """(metadata offset after the command, its encoded result)"""
 
 
+#: a broker has at most 256 commands without an answer; what one keeps beyond is its own loss
+KEPT_RESULTS_MAX = 1024
+KEPT_BYTES_MAX = 32 * 1024 * 1024
+
+
 @dataclass(slots=True)
 class CommandSession:
-    """Invariant: `kept` holds results of sequences in (acknowledged, last]."""
+    """Invariant: `kept` holds results of sequences in (acknowledged, last], in their order, within bounds."""
 
     broker_epoch: int
     last: int = 0
     kept: dict[int, Kept] = field(default_factory=dict)
+    kept_bytes: int = 0
+
+    def keep(self, sequence: int, kept: Kept) -> None:
+        """Keep the result of the newest command; the oldest ones are dropped beyond the bounds."""
+        self.kept[sequence] = kept
+        self.kept_bytes += len(kept[1])
+        while len(self.kept) > KEPT_RESULTS_MAX or (self.kept_bytes > KEPT_BYTES_MAX and len(self.kept) > 1):
+            self._drop(next(iter(self.kept)))
+
+    def acknowledge(self, sequence: int) -> None:
+        """The results up to here have arrived."""
+        while self.kept and (oldest := next(iter(self.kept))) <= sequence:
+            self._drop(oldest)
+
+    def _drop(self, sequence: int) -> None:
+        self.kept_bytes -= len(self.kept.pop(sequence)[1])
 
 
 class SessionTable:
@@ -40,6 +61,5 @@ class SessionTable:
         found = self.sessions.get(session.broker_id)
         if found is None or found.broker_epoch != session.broker_epoch:
             return None
-        for sequence in [sequence for sequence in found.kept if sequence <= session.acknowledged]:
-            del found.kept[sequence]
+        found.acknowledge(session.acknowledged)
         return found
