@@ -81,12 +81,14 @@ class Broker:
         self.replicas.listen(self)
         self._register_handlers()
         self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
-        self.server.start()
         self.replicas.start()
         await self.session.start()
         await self.session.registered()
         self.session.ask_to_unfence()
         await self.session.unfenced()
+        # Not before: asked with an empty image, this broker would deny all topics and all brokers, itself
+        # included, and clients drop the addresses that an answer leaves out.
+        self.server.start()
         log.info("broker %d serves", config.node_id)
 
     async def stop(self) -> None:

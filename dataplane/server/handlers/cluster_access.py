@@ -53,8 +53,11 @@ class Endpoint:
 
 def endpoint(broker: BrokerState, listener_name: str) -> Endpoint | None:
     """The broker's address on a listener, None if it is fenced or has no such listener."""
-    if broker.fenced:
-        return None
+    return None if broker.fenced else registered_endpoint(broker, listener_name)
+
+
+def registered_endpoint(broker: BrokerState, listener_name: str) -> Endpoint | None:
+    """The broker's address on a listener, fenced or not; None if it has no such listener."""
     for listener in broker.listeners:
         if listener.name == listener_name:
             return Endpoint(broker.broker_id, listener.host, listener.port, broker.rack)

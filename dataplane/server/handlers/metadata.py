@@ -25,10 +25,12 @@ from .cluster_access import (
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
+    Endpoint,
     Quorum,
     controller_id,
     endpoint,
     live_endpoints,
+    registered_endpoint,
 )
 from .topic_creation import TopicCreator, is_valid_topic_name
 
@@ -84,7 +86,7 @@ class MetadataHandlers:
         self, request: Request, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
     ) -> MetadataResponse:
         image, version = self._quorum.image, request.api_version
-        endpoints = list(live_endpoints(image, request.listener))
+        endpoints = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
         view = _TopicView(image, request.listener, version, message.include_topic_authorized_operations)
         everything = message.topics is None or (version == 0 and not message.topics)
         if everything:
@@ -108,6 +110,13 @@ class MetadataHandlers:
             topics=topics,
             cluster_authorized_operations=operations,
         )
+
+    def _own_endpoint(self, listener: str) -> list[Endpoint]:
+        """This broker, which is reachable even when all are fenced: a client that is told of no broker at all
+        has nobody left to ask."""
+        own = self._quorum.image.brokers.get(self._own_broker_id)
+        found = None if own is None else registered_endpoint(own, listener)
+        return [] if found is None else [found]
 
     @handles(DescribeClusterRequest, 0, 1)
     def describe_cluster(self, request: Request, message: DescribeClusterRequest) -> DescribeClusterResponse:

@@ -113,6 +113,12 @@ def metadata(quorum: StubQuorum, message: MetadataRequest, version: int) -> Meta
     return decode(MetadataResponse, encode(response, version), version)
 
 
+def test_a_broker_names_itself_when_all_are_fenced(quorum: StubQuorum) -> None:
+    for broker_id in (1, 2, 3):
+        quorum.add_broker(broker_id, fenced=True)
+    assert [found.node_id for found in metadata(quorum, MetadataRequest(topics=[]), 12).brokers] == [1]
+
+
 @pytest.mark.parametrize("version", range(13))
 def test_metadata_tells_brokers_leaders_and_offline_replicas(quorum: StubQuorum, version: int) -> None:
     response = metadata(quorum, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), version)
