@@ -222,6 +222,9 @@ class Partition:
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._follower_watermark = watermark
         self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
+        if self.acknowledged_offset < self.log.log_end_offset:
+            # Found at the start, or led without a flush: until it is flushed this replica fetches nothing.
+            self._around.flush(self)
         self._role_changed()
         return True
 
