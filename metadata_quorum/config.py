@@ -1,11 +1,11 @@
 """A quorum node's configuration: Kafka's property names, as one frozen, typed object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from ..protocol.config_keys import ConfigError, Scope, check_properties
+from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
 
 QUORUM_SIZES = (1, 3, 5)
@@ -27,6 +27,9 @@ class QuorumNodeConfig:
     broker_session_timeout_ms: int = 3000
     leader_imbalance_check_interval_seconds: int = 300
     auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+    #: what elections go by, for all brokers unless set dynamically
+    cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator says: this node's folder was lost and the node may join again with an empty one
     replace_empty: bool = False
     feed_records_max: int = 100_000
@@ -37,7 +40,8 @@ class QuorumNodeConfig:
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
         cluster.secret.file, metadata.log.dir or else the first of log.dirs, broker.session.timeout.ms,
-        leader.imbalance.check.interval.seconds, auto.leader.rebalance.enable. Known keys of
+        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
+        auto.leader.rebalance.enable, min.insync.replicas, unclean.leader.election.enable. Known keys of
         other roles are left alone. Raises ConfigError naming the key, the value and what is allowed.
         """
         check_properties(properties, Scope.QUORUM)
@@ -67,6 +71,10 @@ class QuorumNodeConfig:
                 properties, "leader.imbalance.check.interval.seconds", 300, 1
             ),
             auto_leader_rebalance_enable=_truth(properties, "auto.leader.rebalance.enable", default=True),
+            leader_imbalance_per_broker_percentage=_number(
+                properties, "leader.imbalance.per.broker.percentage", 10, 0
+            ),
+            cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
         )
 
 

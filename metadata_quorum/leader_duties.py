@@ -6,23 +6,31 @@ each is checked again by the state machine when it is applied, so a decision tha
 harm. Whatever it has proposed is not proposed again until the answer is there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ..protocol.messages.quorum_commands import (
+    AlterConfigs,
     BeginControlledShutdown,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
     ElectionPartition,
     ElectionType,
     ElectLeaders,
     FenceBroker,
     FormCluster,
     ReplicaLogEnd,
+    ResourceType,
     UnfenceBroker,
 )
 from .liveness import Heartbeat, ProgressTable, SessionTracker
 
-LeaderCommand = BeginControlledShutdown | ElectLeaders | FenceBroker | FormCluster | UnfenceBroker
+LeaderCommand = (
+    AlterConfigs | BeginControlledShutdown | ElectLeaders | FenceBroker | FormCluster | UnfenceBroker
+)
 
 #: as many as Kafka moves per check
 PREFERRED_ELECTIONS_MAX = 1000
@@ -52,7 +60,12 @@ class LeaderDuties:
         *,
         cluster_id: str,
         imbalance_check_interval_s: float,
+        imbalance_percentage: int = 10,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
+        """`defaults`: what holds for all brokers unless it is set dynamically. A broker's partitions are
+        given back to it if more than `imbalance_percentage` of those that prefer it are led by others.
+        """
         self.active = False
         self.progress = ProgressTable()
         self._image = image
@@ -60,6 +73,8 @@ class LeaderDuties:
         self._propose = propose
         self._cluster_id = cluster_id
         self._imbalance_check_interval_s = imbalance_check_interval_s
+        self._imbalance_percentage = imbalance_percentage
+        self._defaults = defaults or {}
         self._next_imbalance_check = 0.0
         self._proposed: set[tuple[str, int]] = set()
         #: fenced brokers, and the end of the stream when that was noticed: their image has to pass it
@@ -80,6 +95,19 @@ class LeaderDuties:
         self.image_changed(now)
         if not image.cluster_id:
             self._once("form", -1, FormCluster(cluster_id=self._cluster_id))
+        self._record_defaults(image)
+
+    def _record_defaults(self, image: ClusterImage) -> None:
+        """Elections and brokers must go by the same values, so those of the file become the cluster's."""
+        present = image.configs.get((ResourceType.BROKER, ""), {})
+        changes = [
+            ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
+            for name, value in sorted(self._defaults.items())
+            if name not in present
+        ]
+        if changes:
+            resource = ConfigResource(resource_type=ResourceType.BROKER, changes=changes)
+            self._once("defaults", -1, AlterConfigs(resources=[resource]))
 
     def follow(self) -> None:
         """This node no longer leads."""
@@ -190,7 +218,9 @@ class LeaderDuties:
             self._elect_preferred()
 
     def _elect_preferred(self) -> None:
-        partitions = sorted(_not_preferred(self._image()))[:PREFERRED_ELECTIONS_MAX]
+        partitions = sorted(_not_preferred(self._image(), self._imbalance_percentage))[
+            :PREFERRED_ELECTIONS_MAX
+        ]
         if partitions:
             wanted = [ElectionPartition(topic_id=topic_id, partition=index) for topic_id, index in partitions]
             self._once("preferred", -1, ElectLeaders(election_type=ElectionType.PREFERRED, partitions=wanted))
@@ -212,13 +242,19 @@ def _led_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[bytes, int]]:
             yield topic.id, index
 
 
-def _not_preferred(image: ClusterImage) -> Iterable[tuple[bytes, int]]:
-    """Partitions whose first replica could lead and does not."""
+def _not_preferred(image: ClusterImage, tolerated_percentage: int) -> Iterable[tuple[bytes, int]]:
+    """Partitions whose first replica could lead and does not, of brokers where they are too many."""
     able = {broker_id for broker_id, state in image.brokers.items() if state.usable}
+    preferring: Counter[int] = Counter()
+    led_by_others: dict[int, list[tuple[bytes, int]]] = {}
     for topic, index, partition in _partitions(image):
         preferred = partition.replicas[0]
+        preferring[preferred] += 1
         if partition.leader != preferred and preferred in able and preferred in partition.isr:
-            yield topic.id, index
+            led_by_others.setdefault(preferred, []).append((topic.id, index))
+    for broker_id, partitions in led_by_others.items():
+        if len(partitions) * 100 > preferring[broker_id] * tolerated_percentage:
+            yield from partitions
 
 
 def _partitions(image: ClusterImage) -> Iterator[tuple[TopicState, int, PartitionState]]:

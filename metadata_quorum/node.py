@@ -77,6 +77,8 @@ class QuorumNode:
             imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds
             if config.auto_leader_rebalance_enable
             else float("inf"),
+            imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+            defaults=config.cluster_defaults,
         )
         self.server = QuorumServer(
             config.listen_host,

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
-from .config_table import IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS
+from .config_table import CLUSTER_WIDE_KEYS, IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS
 
 __all__ = [
+    "CLUSTER_WIDE_KEYS",
     "IGNORED_KEYS",
     "NODE_KEYS",
     "NOT_IN_EFFECT",

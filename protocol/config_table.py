@@ -203,7 +203,6 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
     "controlled.shutdown.enable": "leaderships always move before a stop",
     "fetch.max.bytes": "an answer holds at most 55 MiB",
-    "leader.imbalance.per.broker.percentage": "every imbalance is mended",
     "max.connections.per.ip": "max.connections bounds all together",
     "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
     "num.recovery.threads.per.data.dir": "one thread opens the logs of a folder",
@@ -237,11 +236,16 @@ NOT_IN_EFFECT: Mapping[str, str] = {
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
 
 
+CLUSTER_WIDE_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
+"""Broker keys that elections go by: the same for all brokers, given to quorum nodes or set dynamically."""
+
+
 def _behind(key: ConfigKey) -> ConfigKey:
     """The broker key that gives a topic key its default; with others beside it, it has none of its own."""
     default = None if len(key.synonyms) > 1 else key.default
     name = key.synonyms[0]
-    return ConfigKey(name, key.type, default, key.doc, _DYNAMIC, key.least, key.most, key.allowed)
+    scope = _DYNAMIC | _QUORUM if name in CLUSTER_WIDE_KEYS else _DYNAMIC
+    return ConfigKey(name, key.type, default, key.doc, scope, key.least, key.most, key.allowed)
 
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from ...protocol.config_keys import (
+    CLUSTER_WIDE_KEYS,
     NODE_KEYS,
     TOPIC_KEYS,
     ConfigError,
+    ConfigKey,
     ConfigType,
     check_dynamic_broker_config,
     check_topic_config,
+    check_topic_configs,
 )
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata_records import ConfigRecord
@@ -24,8 +30,7 @@ from ...protocol.messages.quorum_commands import (
 from . import election
 from .workspace import Workspace
 
-#: elections go by these, so they are the same for all brokers
-_CLUSTER_WIDE = ("min.insync.replicas", "unclean.leader.election.enable")
+_BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
@@ -52,6 +57,12 @@ def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]
         if change.name in values:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
         values[change.name] = _value(resource, change, present.get(change.name))
+    if resource.resource_type == ResourceType.TOPIC:
+        together = {name: value for name, value in (present | values).items() if value is not None}
+        try:
+            check_topic_configs(together)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return values
 
 
@@ -59,11 +70,13 @@ def _check_resource(work: Workspace, resource: ConfigResource) -> None:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         if name not in work.image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif resource.resource_type != ResourceType.BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}")
-    elif name and not (name.isascii() and name.isdecimal()):
+    elif name and not _BROKER_ID.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is not a broker id")
+    elif name and int(name) not in work.image.brokers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
 
 def _value(resource: ConfigResource, change: ConfigChange, present: str | None) -> str | None:
@@ -73,29 +86,34 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
         return None
     if change.value is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-    topic = resource.resource_type == ResourceType.TOPIC
+    of_topic = resource.resource_type == ResourceType.TOPIC
+    if not of_topic and resource.resource_name and change.name in CLUSTER_WIDE_KEYS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} cannot be set for a single broker")
     value = change.value
     if change.operation != ConfigOperation.SET:
-        value = _list_changed(change, (TOPIC_KEYS if topic else NODE_KEYS), present)
-    if not topic and resource.resource_name and change.name in _CLUSTER_WIDE:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} cannot be set for a single broker")
+        value = _list_changed(change, value, (TOPIC_KEYS if of_topic else NODE_KEYS), present)
     try:
-        if topic:
-            check_topic_config(change.name, value)
-        else:
-            check_dynamic_broker_config(change.name, value)
+        return (check_topic_config if of_topic else check_dynamic_broker_config)(change.name, value)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    return value.strip()
+        known = not of_topic and change.name in NODE_KEYS
+        code = ErrorCode.INVALID_REQUEST if known else ErrorCode.INVALID_CONFIG
+        raise KafkaError(code, str(error)) from None
 
 
-def _list_changed(change: ConfigChange, keys: object, present: str | None) -> str:
-    key = keys.get(change.name) if isinstance(keys, dict) else None
-    if key is None or key.type is not ConfigType.LIST:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list: it can only be set")
+def _list_changed(
+    change: ConfigChange, value: str, keys: Mapping[str, ConfigKey], present: str | None
+) -> str:
+    key = keys.get(change.name)
+    if key is None:
+        return value
+    if key.type is not ConfigType.LIST:
+        operation = ConfigOperation(change.operation).name
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {change.name} because its type is not LIST."
+        )
     old = (key.default or "") if present is None else present
     items = [item for item in old.split(",") if item]
-    given = [item.strip() for item in (change.value or "").split(",")]
+    given = [item.strip() for item in value.split(",")]
     if change.operation == ConfigOperation.APPEND:
         return ",".join([*items, *(item for item in given if item not in items)])
     return ",".join(item for item in items if item not in given)
@@ -113,7 +131,7 @@ def _store(work: Workspace, resource: ConfigResource, values: dict[str, str | No
                 value=value,
             )
         )
-    if changed.keys() & set(_CLUSTER_WIDE):
+    if changed.keys() & set(CLUSTER_WIDE_KEYS):
         _follow(work)
 
 

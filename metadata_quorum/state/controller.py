@@ -22,16 +22,13 @@ from ...protocol.messages.quorum_commands import (
     AllocateProducerIdsResult,
     AlterConfigs,
     AlterPartition,
-    AlterPartitionResult,
     BeginControlledShutdown,
     Command,
     CommandResult,
-    ControlledShutdownResult,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
-    ElectLeadersResult,
     FenceBroker,
     FormCluster,
     RegisterBroker,
@@ -41,6 +38,7 @@ from ...protocol.messages.quorum_commands import (
     UnregisterBroker,
     decode_command,
     encode_result,
+    result_type,
 )
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.schema import Message, bytes_, data, int32, int64
@@ -120,11 +118,10 @@ class Controller:
 
     def _execute(self, command: Command) -> Applied:
         work = Workspace(self.image)
-        execute, refused = _COMMANDS[type(command)]
         try:
-            result = execute(work, command)
+            result = _COMMANDS[type(command)](work, command)
         except KafkaError as error:
-            result = refused(error_code=error.code, error_message=error.message)
+            result = _refusal(command, error)
         if isinstance(result, RegisterBrokerResult) and result.error_code == ErrorCode.NONE:
             assert isinstance(command, RegisterBroker)
             self._sessions.begin(command.broker_id, result.broker_epoch)
@@ -192,23 +189,24 @@ def _allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducer
     return AllocateProducerIdsResult(first=first, count=PRODUCER_ID_BLOCK)
 
 
-def _not_elected(error_code: int, error_message: str) -> ElectLeadersResult:
-    return ElectLeadersResult()
+def _refusal(command: Command, error: KafkaError) -> Message:
+    """The result of a command that was refused as a whole."""
+    refused: Callable[..., Message] = result_type(command)
+    return refused(error_code=error.code, error_message=error.message)
 
 
-# What applies a command, and what makes its result if that raises KafkaError.
-_COMMANDS: dict[type[Message], tuple[Callable[[Workspace, Any], Message], Callable[..., Message]]] = {
-    RegisterBroker: (brokers.register, RegisterBrokerResult),
-    UnfenceBroker: (brokers.unfence, CommandResult),
-    FenceBroker: (brokers.fence, CommandResult),
-    BeginControlledShutdown: (brokers.begin_controlled_shutdown, ControlledShutdownResult),
-    UnregisterBroker: (brokers.unregister, CommandResult),
-    CreateTopics: (topics.create_topics, CommandResult),
-    DeleteTopics: (topics.delete_topics, CommandResult),
-    CreatePartitions: (topics.create_partitions, CommandResult),
-    AlterPartition: (partitions.alter_partition, AlterPartitionResult),
-    AlterConfigs: (configs.alter_configs, CommandResult),
-    AllocateProducerIds: (_allocate, AllocateProducerIdsResult),
-    ElectLeaders: (partitions.elect_leaders, _not_elected),
-    FormCluster: (_form, CommandResult),
+_COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
+    RegisterBroker: brokers.register,
+    UnfenceBroker: brokers.unfence,
+    FenceBroker: brokers.fence,
+    BeginControlledShutdown: brokers.begin_controlled_shutdown,
+    UnregisterBroker: brokers.unregister,
+    CreateTopics: topics.create_topics,
+    DeleteTopics: topics.delete_topics,
+    CreatePartitions: topics.create_partitions,
+    AlterPartition: partitions.alter_partition,
+    AlterConfigs: configs.alter_configs,
+    AllocateProducerIds: _allocate,
+    ElectLeaders: partitions.elect_leaders,
+    FormCluster: _form,
 }

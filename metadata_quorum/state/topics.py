@@ -6,7 +6,7 @@ import re
 from hashlib import blake2b
 
 from ...protocol.cluster_image import PartitionState, TopicState
-from ...protocol.config_keys import ConfigError, check_topic_config
+from ...protocol.config_keys import ConfigError, check_topic_config, check_topic_configs
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata_records import ConfigRecord, TopicRecord, TopicRemovedRecord
 from ...protocol.messages.quorum_commands import (
@@ -22,7 +22,7 @@ from ...protocol.messages.quorum_commands import (
     ResourceType,
     TopicResult,
 )
-from .placement import place, start_of
+from .placement import Placement
 from .workspace import Workspace
 
 NAME_LENGTH_MAX = 249
@@ -36,11 +36,13 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     budget = PARTITIONS_PER_COMMAND_MAX
     for topic in command.topics:
         try:
-            assignments = _checked(work, topic, command.seed, budget)
+            _check_new_name(work, topic.name)
+            configs = _checked_configs(topic)
+            assignments = _assignments(work, topic, command.seed, budget)
             budget -= len(assignments)
             topic_id = _topic_id(work, command.seed, topic.name)
             if not command.validate_only:
-                _create(work, topic, topic_id, assignments)
+                _create(work, topic.name, topic_id, configs, assignments)
             results.append(
                 CreatedTopic(
                     name=topic.name,
@@ -54,19 +56,19 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     return CreateTopicsResult(topics=results)
 
 
-def _checked(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[list[int]]:
+def _check_new_name(work: Workspace, name: str) -> None:
+    check_name(name)
+    if name in work.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    colliding = _colliding(work, name)
+    if colliding is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding}"
+        )
+
+
+def _assignments(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[list[int]]:
     """The replicas of each partition. Raises KafkaError."""
-    check_name(topic.name)
-    if topic.name in work.image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    collision_key = topic.name.replace(".", "_")
-    for name in sorted(work.image.topics):
-        if name.replace(".", "_") == collision_key:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{topic.name}' collides with existing topic: {name}",
-            )
-    _check_configs(topic)
     if topic.assignments:
         return _given_assignments(work, topic)
     if topic.num_partitions < 1:
@@ -80,6 +82,14 @@ def _checked(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[l
         )
     _check_budget(topic.num_partitions, budget)
     return _placed(work, topic.name, range(topic.num_partitions), topic.replication_factor, seed)
+
+
+def _colliding(work: Workspace, name: str) -> str | None:
+    """A topic whose name differs in nothing but `.` and `_`: metrics could not tell them apart."""
+    key = name.replace(".", "_")
+    if "_" not in key:
+        return None
+    return min((other for other in work.image.topics if other.replace(".", "_") == key), default=None)
 
 
 def check_name(name: str) -> None:
@@ -97,16 +107,20 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def _check_configs(topic: NewTopic) -> None:
+def _checked_configs(topic: NewTopic) -> dict[str, str]:
+    """The values as they are kept. Raises KafkaError."""
+    values: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}"
             )
         try:
-            check_topic_config(config.name, config.value)
+            values[config.name] = check_topic_config(config.name, config.value)
+            check_topic_configs(values)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return values
 
 
 def _check_budget(partitions: int, budget: int) -> None:
@@ -163,15 +177,21 @@ def _check_assignment(work: Workspace, replicas: list[int], factor: int) -> None
 
 
 def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: int) -> list[list[int]]:
-    racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items() if broker.usable}
-    if factor > len(racks):
+    reason = ""
+    if factor > len(work.image.brokers):
+        reason = (
+            f"The target replication factor of {factor} cannot be reached because only "
+            f"{len(work.image.brokers)} broker(s) are registered."
+        )
+    elif not work.usable:
+        reason = "All brokers are currently fenced or in controlled shutdown."
+    if reason:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): the target replication factor of {factor} "
-            f"cannot be reached because only {len(racks)} broker(s) are usable.",
+            f"Unable to replicate the partition {factor} time(s): {reason}",
         )
-    start = start_of(seed, name, len(racks))
-    return [place(racks, index, factor, start) for index in partitions]
+    racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items()}
+    return Placement(racks, work.usable, seed, name).replicas(partitions, factor)
 
 
 def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
@@ -187,16 +207,13 @@ def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
         attempt += 1
 
 
-def _create(work: Workspace, topic: NewTopic, topic_id: bytes, assignments: list[list[int]]) -> None:
-    work.emit(TopicRecord(topic_id=topic_id, name=topic.name))
-    for config in topic.configs:
+def _create(
+    work: Workspace, name: str, topic_id: bytes, configs: dict[str, str], assignments: list[list[int]]
+) -> None:
+    work.emit(TopicRecord(topic_id=topic_id, name=name))
+    for key, value in configs.items():
         work.emit(
-            ConfigRecord(
-                resource_type=ResourceType.TOPIC,
-                resource_name=topic.name,
-                config_name=config.name,
-                value=config.value,
-            )
+            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, config_name=key, value=value)
         )
     for index, replicas in enumerate(assignments):
         work.set_partition(topic_id, index, _new_partition(work, replicas))
@@ -270,7 +287,7 @@ def _more(
     if wanted.count < present:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} is no increase.",
+            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase.",
         )
     _check_budget(wanted.count - present, budget)
     factor = len(topic.partitions[0].replicas)

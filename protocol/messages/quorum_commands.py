@@ -178,6 +178,8 @@ class CreatedTopic(Message):
 class CreateTopicsResult(Message):
     """One result per topic, in order."""
 
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
     topics: list[CreatedTopic] = array(CreatedTopic, about="In the order of the command.")
 
 
@@ -203,6 +205,8 @@ class TopicResult(Message):
 class DeleteTopicsResult(Message):
     """One result per topic, in order."""
 
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
     topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
 
 
@@ -237,6 +241,8 @@ class CreatePartitions(Message):
 class CreatePartitionsResult(Message):
     """One result per topic, in order."""
 
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
     topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
 
 
@@ -330,6 +336,8 @@ class AlteredConfig(Message):
 class AlterConfigsResult(Message):
     """One result per resource, in order."""
 
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
     resources: list[AlteredConfig] = array(AlteredConfig, about="In the order of the command.")
 
 
@@ -384,6 +392,8 @@ class ElectedPartition(Message):
 class ElectLeadersResult(Message):
     """One result per partition; with null partitions, only of those that needed an election."""
 
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
     partitions: list[ElectedPartition] = array(ElectedPartition, about="Results.")
 
 
@@ -458,24 +468,6 @@ def encode_command(session: Session | tuple[int, int, int] | None, command: Comm
     return bytes(out)
 
 
-def decode_session(encoded: bytes) -> Session | None:
-    """The session that an encoded command names. Raises MalformedMessage."""
-    if not encoded or encoded[0] not in _TYPES:
-        raise MalformedMessage(f"unknown command type {encoded[:1].hex() or '(empty)'}")
-    return _session(decode(_Envelope, encoded, 0, 1))
-
-
-def acknowledging(encoded: bytes, acknowledged: int) -> bytes:
-    """The same command, telling also which results need not be kept any more. Raises MalformedMessage."""
-    session = decode_session(encoded)
-    if session is None:
-        return encoded
-    _, position = decode_from(_Envelope, encoded, 0, 1)
-    out = bytearray(encoded[:1])
-    encode_into(_Envelope(**session._replace(acknowledged=acknowledged)._asdict()), 0, out)
-    return bytes(out) + encoded[position:]
-
-
 def decode_command(encoded: bytes) -> tuple[Session | None, Command]:
     """Raises MalformedMessage for anything that is not one whole command."""
     if not encoded or encoded[0] not in _TYPES:
@@ -498,6 +490,11 @@ def encode_result(result: Message) -> bytes:
     return encode(result, 0)
 
 
+def result_type(command: Command) -> type[Message]:
+    """The class of this command's results; all have an error code and message about the whole command."""
+    return _RESULTS[type(command)]
+
+
 def decode_result(command: Command, encoded: bytes) -> Message:
     """The result of this command. Raises MalformedMessage."""
-    return decode(_RESULTS[type(command)], encoded, 0)
+    return decode(result_type(command), encoded, 0)
