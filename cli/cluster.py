@@ -17,7 +17,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         f"ottla {name}",
         "Show brokers, quorum and under-replicated partitions.",
         "  ottla cluster -b localhost:9092\n"
-        "  ottla cluster --data ottla-data                   a local cluster: its quorum too\n"
+        "  ottla cluster --data ottla-data                   a local cluster: asks each quorum node as well\n"
         "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader",
     )
     options.add_argument(
@@ -33,14 +33,14 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was asked for; 1 when the cluster, or the leader, cannot be found."""
-    quorum: list[dict[str, Any]] = []
+    quorum: list[dict[str, Any]] | None = None
     bootstrap = arguments.bootstrap
     if arguments.quorum_leader and not arguments.data:
         raise CommandFailed(
             "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
         )
     if arguments.data:
-        from .layout import known_layout
+        from .layout import HOST, known_layout
         from .quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise CommandFailed("the quorum has no leader now")
             print(leader)
             return 0
+        quorum = []
         for answer in answers:
             state = (
                 "unreachable"
@@ -61,10 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
                 else "follower"
             )
             quorum.append(
-                {"id": answer.member.id, "port": answer.member.port, "state": state, "term": answer.term}
+                {
+                    "id": answer.member.id,
+                    "address": f"{HOST}:{answer.member.port}",
+                    "state": state,
+                    "term": answer.term,
+                }
             )
     report = run_client(_report(bootstrap))
-    report["quorum"] = quorum
+    if quorum is not None:
+        report["quorum"] = quorum
     if arguments.output == "json":
         print_json(report)
     else:
@@ -78,6 +85,7 @@ async def _report(bootstrap: str) -> dict[str, Any]:
     async with Admin(bootstrap_servers=bootstrap) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
+        quorum = await admin.describe_quorum()
     led = [partition.leader for topic in topics for partition in topic.partitions.values()]
     held = [
         broker for topic in topics for partition in topic.partitions.values() for broker in partition.replicas
@@ -108,6 +116,15 @@ async def _report(bootstrap: str) -> dict[str, Any]:
             }
             for broker in sorted(cluster.brokers, key=lambda one: one.id)
         ],
+        "quorum": [
+            {
+                "id": node_id,
+                "address": "" if address is None else f"{address[0]}:{address[1]}",
+                "state": "leader" if node_id == quorum.leader_id else "voter",
+                "term": quorum.term,
+            }
+            for node_id, address in sorted(quorum.voters.items())
+        ],
         "under_replicated": behind,
     }
 
@@ -123,8 +140,8 @@ def _print(report: dict[str, Any]) -> None:
     )
     if report["quorum"]:
         print_table(
-            ("QUORUM NODE", "PORT", "STATE", "TERM"),
-            [(one["id"], one["port"], one["state"], one["term"]) for one in report["quorum"]],
+            ("QUORUM NODE", "ADDRESS", "STATE", "TERM"),
+            [(one["id"], one["address"], one["state"], one["term"]) for one in report["quorum"]],
         )
     if not report["under_replicated"]:
         print("no under-replicated partitions")

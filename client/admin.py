@@ -21,6 +21,11 @@ from ..protocol.messages.configs import (
 from ..protocol.messages.find_coordinator import FindCoordinatorRequest
 from ..protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, ListGroupsRequest
 from ..protocol.messages.metadata import MetadataRequest
+from ..protocol.messages.quorum_description import (
+    DescribeQuorumRequest,
+    QuorumPartitionAsked,
+    QuorumTopicAsked,
+)
 from ..protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -78,6 +83,18 @@ class ClusterDescription:
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The metadata quorum: its leader (None without one), the leader's term, and where the voters are.
+
+    `voters` is node id -> (host, port); the address is None where the broker does not tell it.
+    """
+
+    leader_id: int | None
+    term: int
+    voters: Mapping[int, tuple[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +241,24 @@ class Admin:
             BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in response.brokers
         )
         return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Who votes in the metadata quorum, and who leads it."""
+        asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
+        response = await self._cluster.ask_any(DescribeQuorumRequest(topics=[asked]))
+        _check(response.error_code, "quorum", response.error_message)
+        state = response.topics[0].partitions[0]
+        _check(state.error_code, "quorum", state.error_message)
+        addresses = {
+            node.node_id: (node.listeners[0].host, node.listeners[0].port)
+            for node in response.nodes
+            if node.listeners
+        }
+        return QuorumDescription(
+            None if state.leader_id < 0 else state.leader_id,
+            state.leader_epoch,
+            {voter.replica_id: addresses.get(voter.replica_id) for voter in state.current_voters},
+        )
 
     async def list_groups(self) -> list[GroupListing]:
         """The consumer groups of all brokers, in order of their names."""

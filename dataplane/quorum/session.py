@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
@@ -121,6 +121,16 @@ class QuorumSession:
     def leader_id(self) -> int | None:
         """The quorum node that takes commands now, as far as known."""
         return None if self._leader is None else self._leader.node_id
+
+    @property
+    def term(self) -> int:
+        """The highest Raft term that a leader was known in; -1 before the first."""
+        return self._term
+
+    @property
+    def voters(self) -> Mapping[int, tuple[str, int]]:
+        """Every quorum node: id -> (host, port)."""
+        return self._config.voters
 
     @property
     def heartbeat_port(self) -> int:

@@ -18,6 +18,7 @@ from tests.protocol.kio_bridge import kio_class, kio_decode, kio_encode, random_
 MODULES = (
     "api_versions",
     "cluster",
+    "quorum_description",
     "configs",
     "consumer_protocol",
     "delete_records",

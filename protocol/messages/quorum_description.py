@@ -1,0 +1,109 @@
+"""DescribeQuorum (55): who votes in the metadata quorum, and who leads it (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from ..schema import (
+    ZERO_UUID,
+    Message,
+    Request,
+    array,
+    data,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+    uint16,
+    uuid,
+)
+
+
+@data()
+class ReplicaState(Message):
+    """A voter or an observer."""
+
+    replica_id: int = int32(about="Node id.")
+    replica_directory_id: bytes = uuid("2+", default=ZERO_UUID, about="Id of its folder; zero unknown.")
+    log_end_offset: int = int64(about="Its log end offset; -1 unknown.")
+    last_fetch_timestamp: int = int64(
+        "1+", default=-1, ignorable=True, about="When it last fetched, in ms since 1970; -1 unknown."
+    )
+    last_caught_up_timestamp: int = int64(
+        "1+", default=-1, ignorable=True, about="When it was last caught up, in ms since 1970; -1 unknown."
+    )
+
+
+@data()
+class QuorumPartitionState(Message):
+    """The state of the quorum's log."""
+
+    partition_index: int = int32(about="Always 0.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "2+", nullable="2+", default=None, ignorable=True, about="Explanation for people; null without one."
+    )
+    leader_id: int = int32(about="Node that leads; -1 for none.")
+    leader_epoch: int = int32(about="Its Raft term.")
+    high_watermark: int = int64(about="Committed metadata offset.")
+    current_voters: list[ReplicaState] = array(ReplicaState, about="Nodes that vote.")
+    observers: list[ReplicaState] = array(ReplicaState, about="Nodes that only follow.")
+
+
+@data()
+class QuorumTopicState(Message):
+    """The one log of the quorum, named as a topic."""
+
+    topic_name: str = string(about="__cluster_metadata.")
+    partitions: list[QuorumPartitionState] = array(QuorumPartitionState, about="One.")
+
+
+@data()
+class QuorumNodeListener(Message):
+    """Where a quorum node listens."""
+
+    name: str = string(about="Name of the listener.")
+    host: str = string(about="Host name or address.")
+    port: int = uint16(about="TCP port.")
+
+
+@data()
+class QuorumNode(Message):
+    """A quorum node's addresses."""
+
+    node_id: int = int32(about="Node id.")
+    listeners: list[QuorumNodeListener] = array(QuorumNodeListener, about="Where it listens.")
+
+
+@response(55, "0-2", flexible="0+")
+class DescribeQuorumResponse(Message):
+    """Answer to DescribeQuorumRequest."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "2+", nullable="2+", default=None, ignorable=True, about="Explanation for people; null without one."
+    )
+    topics: list[QuorumTopicState] = array(QuorumTopicState, about="The quorum's log.")
+    nodes: list[QuorumNode] = array(QuorumNode, "2+", ignorable=True, about="Addresses of the nodes.")
+
+
+@data()
+class QuorumPartitionAsked(Message):
+    """A partition asked for."""
+
+    partition_index: int = int32(about="0.")
+
+
+@data()
+class QuorumTopicAsked(Message):
+    """A topic asked for."""
+
+    topic_name: str = string(about="__cluster_metadata.")
+    partitions: list[QuorumPartitionAsked] = array(QuorumPartitionAsked, about="One.")
+
+
+@request(55, "0-2", flexible="0+", response=DescribeQuorumResponse)
+class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
+    """Show the metadata quorum."""
+
+    topics: list[QuorumTopicAsked] = array(QuorumTopicAsked, about="The quorum's log.")
