@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ottla.cli.layout import known_layout
+from ottla.cli.quorum_status import NOBODY, ask_quorum
 from ottla.client.admin import Admin
 from ottla.client.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError
@@ -139,6 +141,17 @@ class RunningCluster:
             return self.quorum_node(int(done.stdout)) if done.returncode == 0 else None
 
         return wait_for(ask, "a quorum leader")
+
+    def wait_until_quorum_agrees(self, timeout_s: float = WAIT_S) -> None:
+        """Return once every quorum node is up and names the same leader."""
+        layout = known_layout(self.directory)
+
+        def agreed() -> bool:
+            answers = ask_quorum(layout)
+            named = {answer.leader_id for answer in answers}
+            return all(answer.reachable for answer in answers) and len(named) == 1 and NOBODY not in named
+
+        wait_until(agreed, "a quorum that agrees", timeout_s)
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo]:
         """Leaders, replicas and ISRs of a topic, empty while no broker tells."""

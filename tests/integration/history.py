@@ -1,0 +1,256 @@
+"""What was sent, what was acknowledged, what is read: loads of numbered records and the checks of their history.
+
+with Load(cluster.bootstrap, "orders") as load:
+    load.wait_acknowledged(500)
+    cluster.broker(leader).kill9()
+    load.wait_acknowledged(500)
+load.check(read_all(cluster.bootstrap, "orders"), failures_allowed=False)
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import RunningCluster, wait_until
+
+KEYS = 12
+QUEUED_MAX = 2_000
+SMALL_CLUSTER = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+"""Settings that spare a test seconds: groups start at once, few partitions hold their offsets."""
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    partition: int
+    offset: int
+
+
+class Read(NamedTuple):
+    """A record as a consumer got it."""
+
+    place: Place
+    value: bytes
+
+
+@dataclass
+class Load:
+    """A thread that sends `<key>:<number>` with a confluent-kafka producer (idempotent, acks=all) until the
+    block ends; leaving it waits for the outcome of everything sent."""
+
+    bootstrap: str
+    topic: str
+    per_second: int = 2_000
+    padding: int = 20
+    settings: dict[str, Any] = field(default_factory=dict)
+    acknowledged: list[tuple[bytes, Place]] = field(default_factory=list)
+    """In the order of their delivery reports."""
+    failed: list[tuple[bytes, KafkaError]] = field(default_factory=list)
+    sent: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+        self._crash: BaseException | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+                **self.settings,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if error is None:
+            assert self._producer.flush(60) == 0, "no outcome for some records"
+            if self._crash is not None:
+                raise self._crash
+        else:
+            self._producer.purge()
+            self._producer.flush(5)
+
+    def wait_acknowledged(self, more: int, timeout_s: float = 30) -> None:
+        """Return once `more` records than now are acknowledged."""
+        goal = len(self.acknowledged) + more
+        wait_until(
+            lambda: len(self.acknowledged) >= goal or self._crash, f"{more} acknowledgements", timeout_s
+        )
+
+    def check(self, read: list[Read]) -> None:
+        """Fail unless every acknowledged record is read where it was acknowledged, none twice, each key in
+        order, and nothing that was not sent."""
+        found = {one.place: one.value for one in read}
+        lost = [(value, place) for value, place in self.acknowledged if found.get(place) != value]
+        assert not lost, (
+            f"{len(lost)} of {len(self.acknowledged)} acknowledged records are not there: {lost[:5]}"
+        )
+        places: dict[bytes, list[Place]] = defaultdict(list)
+        for one in read:
+            places[one.value].append(one.place)
+        twice = {value: where for value, where in places.items() if len(where) > 1}
+        assert not twice, f"{len(twice)} records stand twice: {list(twice.items())[:5]}"
+        strange = places.keys() - self.sent
+        assert not strange, f"never sent: {sorted(strange)[:5]}"
+        self._check_order(read)
+
+    def _check_order(self, read: list[Read]) -> None:
+        last: dict[bytes, int] = {}
+        for one in sorted(read):
+            key, number = one.value.split(b":")[:2]
+            assert int(number) > last.get(key, -1), f"{one} stands behind number {last[key]} of its key"
+            last[key] = int(number)
+        reported: dict[int, int] = {}
+        for value, place in self.acknowledged:
+            assert place.offset > reported.get(place.partition, -1), (
+                f"{value!r} was acknowledged out of order"
+            )
+            reported[place.partition] = place.offset
+
+    def _run(self) -> None:
+        try:
+            number = 0
+            started = time.monotonic()
+            while not self._stop.is_set():
+                while (
+                    number < (time.monotonic() - started) * self.per_second
+                    and len(self._producer) < QUEUED_MAX
+                ):
+                    self._send(number)
+                    number += 1
+                self._producer.poll(0.005)
+        except BaseException as error:
+            self._crash = error
+
+    def _send(self, number: int) -> None:
+        key = b"k%d" % (number % KEYS)
+        value = b"%s:%d:%s" % (key, number // KEYS, b"x" * self.padding)
+        self.sent.add(value)
+        self._producer.produce(self.topic, value, key, on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value() or b""
+        if error is not None:
+            self.failed.append((value, error))
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self.acknowledged.append((value, Place(partition, offset)))
+
+
+def read_all(bootstrap: str, topic: str, timeout_s: float = 30) -> list[Read]:
+    """Every record below the high watermarks, from the beginning."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
+    )
+    deadline = time.monotonic() + timeout_s
+    try:
+        partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+        left: dict[int, int] = {}
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+            if high > low:
+                left[partition] = high
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+        read: list[Read] = []
+        while left:
+            assert time.monotonic() < deadline, f"{topic}: not read up to {left}, {len(read)} records read"
+            for message in consumer.consume(5_000, 0.1):
+                error = message.error()
+                if error is not None:
+                    assert error.retriable(), error
+                    continue
+                place = Place(message.partition() or 0, message.offset() or 0)
+                read.append(Read(place, message.value() or b""))
+                if place.offset + 1 >= left.get(place.partition, 0):
+                    left.pop(place.partition, None)
+        return read
+    finally:
+        consumer.close()
+
+
+def make_topic(
+    bootstrap: str, name: str, partitions: int = 3, replicas: int = 3, **config: object
+) -> AdminClient:
+    """Create a topic, its settings with `_` for `.`; returns the client, once all leaders are known."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
+
+    def led() -> bool:
+        found = admin.list_topics(name, 10).topics[name]
+        return (
+            found.error is None and [p.leader >= 0 for p in found.partitions.values()] == [True] * partitions
+        )
+
+    wait_until(led, f"leaders of {name}")
+    return admin
+
+
+def replica_bytes(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> bytes:
+    """The log of one replica as it stands in its files."""
+    folder = cluster.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
+    return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+
+
+def below(log: bytes, offset: int) -> bytes:
+    """The batches of a log that begin below `offset`."""
+    position = 0
+    while position + 12 <= len(log):
+        base_offset, length = struct.unpack_from(">qi", log, position)
+        if base_offset >= offset:
+            break
+        position += 12 + length
+    return log[:position]
+
+
+def wait_identical_replicas(
+    cluster: RunningCluster, topic: str, partitions: int, timeout_s: float = 30
+) -> None:
+    """Return once all replicas are in the ISR and hold, below the high watermark, the same bytes."""
+    cluster.wait_until_in_sync(topic, timeout_s)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex})
+    try:
+        for partition in range(partitions):
+            _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+
+            def agree(partition: int = partition, high: int = high) -> bool:
+                replicas = cluster.partitions(topic)[partition].replicas
+                logs = {below(replica_bytes(cluster, r, topic, partition), high) for r in replicas}
+                return len(logs) == 1
+
+            wait_until(agree, f"identical replicas of {topic}-{partition} below {high}", timeout_s)
+    finally:
+        consumer.close()
+
+
+def segment_files(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> list[Path]:
+    """The segments of one replica, in order of their offsets."""
+    folder = cluster.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
+    return sorted(folder.glob("*.log"))
