@@ -1,0 +1,140 @@
+"""Elections against a brute-force model of the rules, over arbitrary states of one partition."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.metadata_quorum.state import election
+from ottla.metadata_quorum.state.election import Electorate, LogEnd
+from ottla.protocol.cluster_image import PartitionState
+
+BROKERS = range(1, 6)
+ELECTORATES = st.builds(Electorate, st.frozensets(st.sampled_from(BROKERS)), st.integers(1, 4), st.booleans())
+PROGRESS = st.dictionaries(st.sampled_from(BROKERS), st.tuples(st.integers(0, 3), st.integers(0, 3)))
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> PartitionState:
+    """Any state that keeps the invariants: ISR and ELR disjoint, in replica order, led from the ISR."""
+    replicas = draw(st.permutations(BROKERS).map(lambda order: order[:4]))
+    places = draw(st.lists(st.sampled_from(["isr", "elr", "out"]), min_size=4, max_size=4))
+    isr = tuple(broker for broker, place in zip(replicas, places, strict=True) if place == "isr")
+    elr = tuple(broker for broker, place in zip(replicas, places, strict=True) if place == "elr")
+    last = () if isr or elr else draw(st.sampled_from([(), (replicas[0],), (replicas[3],)]))
+    leader = draw(st.sampled_from([-1, *isr]))
+    return PartitionState(tuple(replicas), isr, elr, last, leader, 5, 9, draw(st.booleans()))
+
+
+def expected_leader(
+    state: PartitionState, electorate: Electorate, progress: dict[int, LogEnd]
+) -> tuple[int, str]:
+    """Who leads by the rules, and from which group."""
+    if state.leader in state.isr and state.leader in electorate.usable:
+        return state.leader, "stays"
+    last = state.last_known_elr if not state.isr and not state.elr else ()
+    anyone = state.replicas if electorate.unclean_allowed else ()
+    groups = {"isr": state.isr, "elr": state.elr, "last": last, "any": anyone}
+    for name, group in groups.items():
+        able = [broker for broker in state.replicas if broker in group and broker in electorate.usable]
+        if able:
+            best = max(progress.get(broker, (-1, -1)) for broker in able)
+            return next(broker for broker in able if progress.get(broker, (-1, -1)) == best), name
+    return -1, "nobody"
+
+
+def expected_elr(old: PartitionState, isr: tuple[int, ...], min_isr: int) -> set[int]:
+    """Whoever leaves the ISR while nothing can be acknowledged has everything that ever was."""
+    return {*old.isr, *old.elr} - {*isr} if len(isr) < min(min_isr, len(old.replicas)) else set()
+
+
+def check_epochs(old: PartitionState, new: PartitionState) -> None:
+    assert new.replicas == old.replicas
+    assert new.partition_epoch == old.partition_epoch + (new != old)
+    assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader)
+
+
+@given(partitions(), ELECTORATES, PROGRESS)
+def test_an_election_takes_the_best_of_the_safest_group(
+    state: PartitionState, electorate: Electorate, progress: dict[int, LogEnd]
+) -> None:
+    new = election.elect(state, electorate, progress)
+    leader, group = expected_leader(state, electorate, progress)
+    check_epochs(state, new)
+    assert new.leader == leader
+    if group == "stays":
+        assert new == state
+    elif group in ("isr", "nobody"):
+        assert (new.isr, new.elr, new.last_known_elr) == (state.isr, state.elr, state.last_known_elr)
+    else:
+        assert new.isr == (leader,)
+        assert new.unclean == (group != "elr")
+        assert set(new.elr) == (expected_elr(state, new.isr, electorate.min_isr) if group == "elr" else set())
+
+
+@given(partitions(), ELECTORATES, PROGRESS, st.sampled_from(BROKERS))
+def test_a_fenced_broker_leaves_unless_it_is_the_last(
+    state: PartitionState, electorate: Electorate, progress: dict[int, LogEnd], gone: int
+) -> None:
+    electorate = Electorate(
+        electorate.usable - {gone}, electorate.min_isr, unclean_allowed=electorate.unclean_allowed
+    )
+    new = election.without(state, gone, electorate, progress)
+    check_epochs(state, new)
+    assert new.leader != gone
+    if gone not in state.isr:
+        assert new == election.elect(state, electorate, progress)
+    elif state.isr == (gone,):
+        assert gone in {*new.isr, *new.elr} or new.unclean
+    else:
+        assert gone not in new.isr
+        if set(new.isr) == set(state.isr) - {gone}:
+            assert set(new.elr) == expected_elr(state, new.isr, electorate.min_isr)
+
+
+@given(partitions(), ELECTORATES, st.sampled_from(BROKERS))
+def test_after_an_unclean_stop_a_broker_is_trusted_only_as_the_last_survivor(
+    state: PartitionState, electorate: Electorate, back: int
+) -> None:
+    electorate = Electorate(electorate.usable - {back}, electorate.min_isr)
+    new = election.after_unclean_stop(state, back, electorate)
+    check_epochs(state, new)
+    assert back not in {*new.isr, *new.elr}
+    assert new.leader != back
+    if state.isr == (back,) and new.leader < 0:
+        assert new.last_known_elr == (back,)
+    again = election.elect(new, Electorate(frozenset({back})))
+    assert again.leader in (-1, back)
+    assert again.leader < 0 or (again.unclean and new.last_known_elr == (back,) and not new.isr + new.elr)
+
+
+@given(partitions(), st.sets(st.sampled_from(BROKERS)), st.integers(1, 4))
+def test_a_leaders_new_isr_decides_the_elr(state: PartitionState, wanted: set[int], min_isr: int) -> None:
+    isr = [broker for broker in wanted if broker in state.replicas] or [state.replicas[0]]
+    new = election.with_isr(state, isr, min_isr)
+    check_epochs(state, new)
+    assert new.isr == tuple(broker for broker in state.replicas if broker in isr)
+    assert set(new.elr) == expected_elr(state, new.isr, min_isr)
+    assert (new.leader, new.last_known_elr) == (state.leader, ())
+
+
+@given(partitions(), ELECTORATES)
+def test_the_preferred_leader_takes_over_only_from_within_the_isr(
+    state: PartitionState, electorate: Electorate
+) -> None:
+    new = election.elect_preferred(state, electorate)
+    preferred = state.replicas[0]
+    check_epochs(state, new)
+    if preferred in state.isr and preferred in electorate.usable:
+        assert new.leader == preferred
+    else:
+        assert new == state
+
+
+@given(partitions(), st.integers(1, 4))
+def test_a_lower_min_isr_ends_the_elr_where_writes_go_on_without_it(
+    state: PartitionState, min_isr: int
+) -> None:
+    new = election.with_min_isr(state, min_isr)
+    check_epochs(state, new)
+    assert new.elr == (() if len(state.isr) >= min(min_isr, 4) else state.elr)

@@ -1,0 +1,154 @@
+"""The table of configuration keys, what its keys accept, and what is said about mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.config_keys import (
+    CLUSTER_WIDE_KEYS,
+    IGNORED_KEYS,
+    NODE_KEYS,
+    NOT_IN_EFFECT,
+    TOPIC_KEYS,
+    ConfigError,
+    ConfigKey,
+    Scope,
+    check_dynamic_broker_config,
+    check_properties,
+    check_topic_config,
+    check_topic_configs,
+)
+
+# As Apache Kafka 4.4.0 answers DescribeConfigs for a topic without settings.
+KAFKA_TOPIC_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "index.interval.bytes": "4096",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+def test_topics_have_kafkas_defaults() -> None:
+    assert {name: key.default for name, key in TOPIC_KEYS.items()} == KAFKA_TOPIC_DEFAULTS
+
+
+@pytest.mark.parametrize("key", [*TOPIC_KEYS.values(), *NODE_KEYS.values()], ids=lambda key: key.name)
+def test_every_key_accepts_its_own_default_and_says_what_it_means(key: ConfigKey) -> None:
+    assert key.doc.endswith(".")
+    if key.default is not None:
+        assert key.normal(key.default) == key.default
+
+
+def test_a_topic_key_names_broker_keys_that_exist() -> None:
+    for key in TOPIC_KEYS.values():
+        assert key.synonyms
+        assert set(key.synonyms) <= NODE_KEYS.keys()
+        assert NODE_KEYS[key.synonyms[0]].scope & Scope.DYNAMIC
+
+
+def test_what_is_declared_without_effect_is_a_key_and_what_is_ignored_is_none() -> None:
+    assert NOT_IN_EFFECT.keys() <= NODE_KEYS.keys() | TOPIC_KEYS.keys()
+    assert not IGNORED_KEYS.keys() & NODE_KEYS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("preallocate", " TRUE ", "true"),
+        ("retention.ms", " -1", "-1"),
+        ("retention.ms", "+5", "+5"),
+        ("segment.bytes", "1048576", "1048576"),
+        ("segment.bytes", "2147483647", "2147483647"),
+        ("flush.messages", "9223372036854775807", "9223372036854775807"),
+        ("min.cleanable.dirty.ratio", "1", "1"),
+        ("min.cleanable.dirty.ratio", "2e-1", "2e-1"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("cleanup.policy", "delete,delete", "delete"),
+        ("cleanup.policy", "", ""),
+        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+    ],
+)
+def test_values_that_are_accepted(name: str, given: str, kept: str) -> None:
+    assert check_topic_config(name, given) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "retention.ms",
+            "soon",
+            "Invalid value 'soon' for configuration retention.ms: it must be a whole number",
+        ),
+        ("retention.ms", "-2", "at least -1"),
+        ("retention.ms", "1_000", "a whole number of 64 bits"),
+        ("retention.ms", "", "a whole number of 64 bits"),
+        ("retention.ms", "9223372036854775808", "a whole number of 64 bits"),
+        ("retention.ms", "9" * 5000, "a whole number of 64 bits"),
+        ("retention.ms", "\u0665", "a whole number of 64 bits"),
+        ("segment.bytes", "1048575", "at least 1048576"),
+        ("segment.bytes", "2147483648", "a whole number of 32 bits"),
+        ("min.insync.replicas", "0", "at least 1"),
+        ("min.cleanable.dirty.ratio", "1.5", "at most 1"),
+        ("min.cleanable.dirty.ratio", "nan", "a number"),
+        ("min.cleanable.dirty.ratio", "1e999", "at most 1"),
+        ("preallocate", "yes", "true or false"),
+        ("compression.type", "rar", "one of uncompressed, gzip, snappy, lz4, zstd, producer"),
+        ("compression.type", "GZIP", "one of uncompressed"),
+        ("cleanup.policy", "shrink", "any of delete, compact"),
+        ("cleanup.policy", "compact,", "any of delete, compact"),
+        ("retention.mss", "5", "Unknown configuration retention.mss: did you mean retention.ms?"),
+        ("zzzzzz", "5", "Unknown configuration zzzzzz"),
+    ],
+)
+def test_values_that_are_refused(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_topic_config(name, value)
+    assert said in str(refused.value)
+
+
+def test_compaction_lags_have_to_fit_each_other() -> None:
+    check_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match=r"greater than max\.compaction"):
+        check_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+def test_running_brokers_take_only_dynamic_keys() -> None:
+    assert check_dynamic_broker_config("log.retention.ms", "60000") == "60000"
+    with pytest.raises(ConfigError, match=r"Cannot update num\.partitions"):
+        check_dynamic_broker_config("num.partitions", "3")
+    with pytest.raises(ConfigError, match=r"did you mean log\.retention\.ms"):
+        check_dynamic_broker_config("log.retention.mss", "3")
+
+
+def test_a_file_is_checked_whole_and_told_what_has_no_effect() -> None:
+    notes = check_properties({"node.id": "1", "zookeeper.connect": "x", "broker.rack": "r"}, Scope.QUORUM)
+    assert notes == [
+        "zookeeper.connect has no effect: there is no ZooKeeper",
+        "broker.rack has no effect in this role",
+    ]
+    with pytest.raises(ConfigError, match=r"did you mean log\.segment\.bytes"):
+        check_properties({"log.segment.byte": "1"}, Scope.BROKER)
+    with pytest.raises(ConfigError, match=r"node\.id"):
+        check_properties({"node.id": "-1"}, Scope.BROKER)
+    for name in CLUSTER_WIDE_KEYS:
+        assert NODE_KEYS[name].scope & Scope.QUORUM
