@@ -16,6 +16,7 @@ from ..protocol.messages.metadata_records import BrokerListener
 from .config import TOPIC_DEFAULT_OF, BrokerConfig
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
+from .image_gate import ImageGate
 from .log_store import LogStore
 from .quorum.config import QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
@@ -35,6 +36,7 @@ from .server.handlers.metadata import MetadataHandlers
 from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
 from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
+from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topics import TopicHandlers
 from .topic_settings import TopicSettingsView
@@ -56,6 +58,8 @@ class Broker:
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
+        self._incarnation = uuid.uuid4().bytes
+        self._gate = ImageGate(config.node_id, self._incarnation)
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -124,7 +128,7 @@ class Broker:
             cluster_id=config.cluster_id,
             secret=quorum.secret,
             voters=quorum.voters,
-            incarnation=uuid.uuid4().bytes,
+            incarnation=self._incarnation,
             listeners=tuple(
                 BrokerListener(
                     name=told.name,
@@ -174,6 +178,7 @@ class Broker:
         for handlers in (
             ApiVersionsHandlers(self.table),
             MetadataHandlers(session, config.node_id, creator),
+            QuorumHandlers(session),
             CoordinatorHandlers(session, creator),
             ProduceHandlers(replicas, purgatory),
             FetchHandlers(replicas, purgatory),
@@ -192,9 +197,37 @@ class Broker:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.configs:
             self.settings.forget()
-        self.replicas.apply(image, delta)
-        if delta.removed_topics:
-            self.groups.topics_removed(image.topics)
+        waited = not self._gate.open
+        passed = self._gate.passed(image, delta)
+        if passed is None:
+            return
+        try:
+            if waited:
+                self._delete_strays(image)
+            self.replicas.apply(image, passed)
+            if passed.removed_topics:
+                self.groups.topics_removed(image.topics)
+        except Exception:
+            # The image is past this change: going on would mean roles that no longer follow it.
+            log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
+            os._exit(1)
+
+    def _delete_strays(self, image: ClusterImage) -> None:
+        """Logs of topics that were deleted, or moved to other brokers, while this one was away."""
+        node_id = self.config.node_id
+        if image.brokers[node_id].broker_epoch <= self.logs.previous_broker_epoch:
+            log.error("the quorum has forgotten an earlier registration of this broker: keeping all logs")
+            return
+
+        def belongs(topic_id: bytes, index: int) -> bool:
+            topic = image.topics_by_id.get(topic_id)
+            return (
+                topic is not None
+                and index in topic.partitions
+                and node_id in topic.partitions[index].replicas
+            )
+
+        self.logs.delete_strays(belongs)
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now."""

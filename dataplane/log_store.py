@@ -11,10 +11,12 @@ from typing import Self
 
 from ..protocol.errors import KafkaError
 from .log import LogConfig, LogDirectory, PartitionLog
+from .log.storage_errors import is_disk_full
 
 log = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
+_HighWatermarks = Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]
 
 
 class LogStore:
@@ -26,6 +28,11 @@ class LogStore:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
         self._checkpoint: Future[None] | None = None
+        self._unwritten: _HighWatermarks | None = None
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        """Called, in whichever thread found out, when a data folder's disk has failed (a full one has not)."""
+        for directory in self._directories:
+            directory.on_failure = self._failed
 
     @classmethod
     def open(cls, paths: Sequence[Path], cluster_id: str, node_id: int, wall_ms: Callable[[], int]) -> Self:
@@ -67,16 +74,16 @@ class LogStore:
         Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened.
         """
         for directory in self._directories:
+            known = directory.topic_id(topic, index)
+            if known is not None and known != topic_id:
+                log.warning("%s-%d belongs to an older topic of that name: deleting it", topic, index)
+                self._delete_from(directory, topic, index)
             found = directory.get(topic, index)
             if found is None:
                 continue
-            known = directory.topic_id(topic, index)
-            if known is None:
+            if directory.topic_id(topic, index) is None:
                 return directory.create(topic, index, topic_id, found.config, now_ms=self._wall_ms())
-            if known == topic_id:
-                return found
-            log.warning("%s-%d belongs to an older topic of that name: deleting it", topic, index)
-            directory.delete(topic, index)
+            return found
         return None
 
     def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog:
@@ -88,22 +95,56 @@ class LogStore:
         """Rename the log's folder away at once, and free its space later."""
         for directory in self._directories:
             if directory.topic_id(topic, index) == topic_id:
-                directory.delete(topic, index)
-                self._high_watermarks.pop((topic, index), None)
-                self._upkeep.submit(directory.remove_deleted)
+                self._delete_from(directory, topic, index)
+
+    def delete_strays(self, belongs: Callable[[bytes, int], bool]) -> None:
+        """Delete the logs whose (topic id, partition) does not belong here; those whose topic is not known stay.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for directory in self._directories:
+            for topic, index in [*directory.logs, *directory.failed]:
+                topic_id = directory.topic_id(topic, index)
+                if topic_id is not None and not belongs(topic_id, index):
+                    log.warning("%s-%d is not this broker's any more: deleting it", topic, index)
+                    self._delete_from(directory, topic, index)
+
+    def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
+        directory.delete(topic, index)
+        self._high_watermarks.pop((topic, index), None)
+        self._upkeep.submit(directory.remove_deleted)
+
+    def expire_producers(self) -> None:
+        """Forget the producers that have been silent for producer.id.expiration.ms."""
+        now_ms = self._wall_ms()
+        for directory in self._directories:
+            for partition_log in directory.logs.values():
+                partition_log.producers.expire(now_ms, partition_log.config.producer_id_expiration_ms)
 
     def high_watermark(self, topic: str, index: int) -> int:
         """As checkpointed before this start; 0 if it was not."""
         return self._high_watermarks.get((topic, index), 0)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the offsets down, off the loop; skipped while the last write still runs."""
-        if self._checkpoint is not None and not self._checkpoint.done():
-            return
-        by_directory = [
-            (d, {key: offsets[key] for key in offsets.keys() & d.logs.keys()}) for d in self._directories
+        """Write the offsets down, off the loop; while the last write still runs they wait for the next one.
+
+        What an earlier process wrote stays for logs that have no replica here yet.
+        """
+        known = {**self._high_watermarks, **offsets}
+        self._unwritten = [
+            (d, {key: known[key] for key in known.keys() & d.logs.keys()}) for d in self._directories
         ]
-        self._checkpoint = self._upkeep.submit(_write_high_watermarks, by_directory)
+        if self._checkpoint is None or self._checkpoint.done():
+            self._checkpoint = self._upkeep.submit(self._write_high_watermarks)
+
+    def _write_high_watermarks(self) -> None:
+        by_directory, self._unwritten = self._unwritten, None
+        for directory, offsets in by_directory or ():
+            try:
+                directory.write_high_watermarks(offsets)
+            except KafkaError as error:
+                log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
+                self._failed(error)
 
     def checkpoint(self) -> Future[None]:
         """Flush rolled segments and write recovery points, off the loop."""
@@ -116,17 +157,18 @@ class LogStore:
                 directory.remove_deleted()
             except KafkaError as error:
                 log.error("cannot checkpoint %s: %s", directory.path, error.message)
+                self._failed(error)
+
+    def _failed(self, error: KafkaError) -> None:
+        if self.on_failure is not None and not is_disk_full(error):
+            self.on_failure(error)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop."""
         self._upkeep.shutdown(wait=True)
+        self._write_high_watermarks()
         for directory in self._directories:
-            directory.close(clean=clean, broker_epoch=broker_epoch)
-
-
-def _write_high_watermarks(by_directory: Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]) -> None:
-    for directory, offsets in by_directory:
-        try:
-            directory.write_high_watermarks(offsets)
-        except KafkaError as error:
-            log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
+            try:
+                directory.close(clean=clean, broker_epoch=broker_epoch)
+            except KafkaError as error:
+                log.error("%s was not closed cleanly: %s", directory.path, error.message)

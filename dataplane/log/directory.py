@@ -9,7 +9,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from .config import LogConfig
 from .descriptors import FileCache
 from .meta_properties import MetaProperties
 from .partition_log import PartitionLog
-from .storage_errors import disk_error
+from .storage_errors import disk_error, is_disk_full
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
@@ -57,12 +57,17 @@ class LogDirectory:
         """Broker epoch of the last clean stop (-1: not recorded); None if the last stop was unclean."""
         self.failed: dict[TopicPartition, KafkaError] = {}
         """Logs that could not be opened, and why."""
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        """Called, in whichever thread found out, when the disk failed under a log or a checkpoint; a full disk
+        is no failure."""
         self._lock_fd = lock_fd
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
         self._checkpointing = threading.Lock()
+        # Who has rows in the checkpoint files, which know no topic ids.
+        self._checkpointed: set[TopicPartition] = set()
 
     # Opening
 
@@ -116,12 +121,14 @@ class LogDirectory:
         """
         recovery_points = read_offsets(self.path / RECOVERY_POINTS)
         log_starts = read_offsets(self.path / LOG_START_OFFSETS)
+        self._checkpointed = {*recovery_points, *log_starts, *self.read_high_watermarks()}
         found = self._scan()
         self.last_clean_broker_epoch = take_clean_shutdown(self.path)
         clean = self.last_clean_broker_epoch is not None
 
         def open_one(item: tuple[TopicPartition, Path]) -> None:
             key, folder = item
+            topic_id: bytes | None = None
             try:
                 topic_id = read_topic_id(folder)
                 log = PartitionLog.open(
@@ -136,6 +143,8 @@ class LogDirectory:
             except KafkaError as error:
                 logger.error("%s-%d is offline: %s", key[0], key[1], error.message)
                 self.failed[key] = error
+                if topic_id is not None:
+                    self._topic_ids[key] = topic_id
                 return
             self._adopt(key, log, topic_id)
 
@@ -164,9 +173,14 @@ class LogDirectory:
             self._write_recovery_points({key: offset})
 
         log.before_recovery_point_falls = before_fall
+        log.on_failure = self._failed
         if topic_id is not None:
             self._topic_ids[key] = topic_id
         self._logs[key] = log
+
+    def _failed(self, error: KafkaError) -> None:
+        if self.on_failure is not None and not is_disk_full(error):
+            self.on_failure(error)
 
     # Logs
 
@@ -201,13 +215,18 @@ class LogDirectory:
         key = (topic, partition)
         existing = self.get(topic, partition)
         if existing is not None:
-            known = self._topic_ids.setdefault(key, topic_id)
-            if known != topic_id:
+            known = self._topic_ids.get(key)
+            if known is None:
+                write_topic_id(existing.directory, topic_id, sync=True)
+                self._topic_ids[key] = topic_id
+            elif known != topic_id:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_TOPIC_ID,
                     f"{existing.directory} belongs to another topic of that name",
                 )
             return existing
+        if key in self._checkpointed:
+            self._forget_checkpoints()
         folder = self.path / f"{topic}-{partition}"
         log = PartitionLog.open(
             folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
@@ -274,15 +293,34 @@ class LogDirectory:
                 except KafkaError as error:
                     logger.error("%s is offline: %s", log.directory.name, error.message)
         self._write_recovery_points({})
-        starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
-        write_offsets(
-            self.path / LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0}
-        )
+        self._write_log_starts()
+
+    def _write_log_starts(self) -> None:
+        with self._checkpointing:
+            starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
+            write_offsets(
+                self.path / LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0}
+            )
 
     def _write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
         with self._checkpointing:
             points = {key: log.recovery_point for key, log in list(self._logs.items())}
+            self._checkpointed |= points.keys()
             write_offsets(self.path / RECOVERY_POINTS, {**points, **lowered})
+
+    def _forget_checkpoints(self) -> None:
+        """Drop the rows of logs that are gone, before a topic of the same name takes their place: a recovery
+        point or a log start of the old one would condemn or hide what the new one holds.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._write_recovery_points({})
+        with self._checkpointing:
+            for name in (LOG_START_OFFSETS, HIGH_WATERMARKS):
+                rows = read_offsets(self.path / name)
+                write_offsets(self.path / name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
+            self._checkpointed = set(self._logs)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """What was last checkpointed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
@@ -290,7 +328,10 @@ class LogDirectory:
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Replace the high watermark checkpoint. Blocking. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        write_offsets(self.path / HIGH_WATERMARKS, high_watermarks)
+        with self._checkpointing:
+            present = {key: high_watermarks[key] for key in high_watermarks.keys() & self._logs.keys()}
+            self._checkpointed |= present.keys()
+            write_offsets(self.path / HIGH_WATERMARKS, present)
 
     # Closing
 
@@ -314,10 +355,7 @@ class LogDirectory:
                 all_closed = all(list(pool.map(close_one, logs)))
             if clean:
                 self._write_recovery_points({})
-                starts = {
-                    key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset > 0
-                }
-                write_offsets(self.path / LOG_START_OFFSETS, starts)
+                self._write_log_starts()
                 if all_closed and not self.failed:
                     write_clean_shutdown(self.path, broker_epoch)
                 sync_directory(self.path)

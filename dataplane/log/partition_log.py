@@ -26,7 +26,7 @@ from ...protocol.record_batch import (
     walk_batches,
 )
 from .append_checks import check_limits
-from .checkpoints import sync_directory, sync_file, write_leader_epochs
+from .checkpoints import PARTITION_METADATA, sync_directory, sync_file, write_leader_epochs
 from .config import LogConfig
 from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
@@ -36,15 +36,15 @@ from .producer_state import ProducerStates
 from .recovery import OpenRequest, load_producers, open_folder
 from .segment import POSITION_MAX, Segment
 from .segment_list import SegmentList
-from .storage_errors import disk_error
+from .storage_errors import DISK_FULL, disk_error, is_disk_full
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 
 _RELATIVE_OFFSET_MAX = 2**31 - 1
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 logger = logging.getLogger(__name__)
 
 BeforeRecoveryPointFalls = Callable[[int], None]
+OnFailure = Callable[[KafkaError], None]
 
 
 class AppendResult(NamedTuple):
@@ -68,6 +68,8 @@ class PartitionLog:
         self.config: LogConfig = request.config
         self.failure: KafkaError | None = None
         """Why the log is offline: set by a disk error after which its content is not certain."""
+        self.on_failure: OnFailure | None = None
+        """Called once when the log goes offline while in use, in the thread that found out."""
         self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
         """Called with the new recovery point before records below the current one are cut; must make it
         durable.
@@ -224,6 +226,13 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
 
+    def _fail(self, error: KafkaError) -> None:
+        """Take the log offline; one that was closed meanwhile has no files left to be certain about."""
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
     def _append(
         self, batches: memoryview, placed: list[tuple[int, int, BatchHeader]], next_offset: int, now_ms: int
     ) -> int:
@@ -268,13 +277,13 @@ class PartitionLog:
         """Cut a partial write. A full disk may have room again later; after any other error the log is
         offline.
         """
+        logger.error("%s", failure.message)
         try:
             os.ftruncate(self._segments.fd, position)
         except OSError:
-            self.failure = failure
-        if error.errno not in _DISK_FULL:
-            self.failure = failure
-        logger.error("%s", failure.message)
+            self._fail(failure)
+        if error.errno not in DISK_FULL:
+            self._fail(failure)
 
     # Rolling
 
@@ -372,15 +381,19 @@ class PartitionLog:
         if offset < self._segments.first_base:
             self.truncate_fully_and_start_at(offset)
             return
-        try:
-            self._truncate(offset)
-        except KafkaError as error:
-            self.failure = error
-            raise
-
-    def _truncate(self, offset: int) -> None:
         segment, position, cut = self._segments.find_cut(offset)
         self._begin_cut(cut)
+        try:
+            self._truncate(segment, position, cut)
+        except OSError as error:
+            failure = disk_error("truncate", self.directory, error)
+            self._fail(failure)
+            raise failure from error
+        except KafkaError as error:
+            self._fail(error)
+            raise
+
+    def _truncate(self, segment: Segment, position: int, cut: int) -> None:
         self._segments.cut(segment, position, cut)
         self.log_end_offset = cut
         self._end_cut()
@@ -404,12 +417,16 @@ class PartitionLog:
         """
         self._check_usable()
         now_ms = self._segments.active.created_ms
+        self._begin_cut(min(offset, self.log_start_offset))
         try:
-            self._begin_cut(min(offset, self.log_start_offset))
             self._segments.replace_all(offset, now_ms)
             self._drop_snapshots_above(-1)
+        except OSError as error:
+            failure = disk_error("truncate", self.directory, error)
+            self._fail(failure)
+            raise failure from error
         except KafkaError as error:
-            self.failure = error
+            self._fail(error)
             raise
         self.log_start_offset = self.log_end_offset = offset
         self.leader_epochs.clear()
@@ -423,7 +440,11 @@ class PartitionLog:
             falls = offset < self.recovery_point
             self.recovery_point = min(self.recovery_point, offset)
         if falls and self.before_recovery_point_falls is not None:
-            self.before_recovery_point_falls(offset)
+            try:
+                self.before_recovery_point_falls(offset)
+            except KafkaError:
+                self._end_cut()  # Nothing is cut; there may be room for the checkpoint later.
+                raise
 
     def _end_cut(self) -> None:
         with self._guard:
@@ -483,14 +504,14 @@ class PartitionLog:
             segments = self._segments.copy()
             try:
                 self._sync_segments(segments)
-                if self.leader_epochs.dirty:
-                    self.leader_epochs.dirty = False
-                    write_leader_epochs(self.directory, self.leader_epochs.entries, sync=True)
-                if self._segments.changed:
-                    self._segments.changed = False
-                    sync_directory(self.directory)
             except KafkaError as error:
-                self.failure = error
+                self._fail(error)
+                raise
+            try:
+                self._sync_the_rest()
+            except KafkaError as error:
+                if not is_disk_full(error):
+                    self._fail(error)
                 raise
             with self._guard:
                 if cuts == self._cuts and cuts % 2 == 0:
@@ -498,6 +519,22 @@ class PartitionLog:
                     for segment in segments[:-1]:
                         segment.synced = True
                 return self.recovery_point
+
+    def _sync_the_rest(self) -> None:
+        """Leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
+        epochs, segments = self.leader_epochs, self._segments
+        dirty, epochs.dirty = epochs.dirty, False
+        changed, segments.changed = segments.changed, False
+        try:
+            if dirty:
+                write_leader_epochs(self.directory, epochs.entries, sync=True)
+            if changed:
+                sync_file(self.directory / PARTITION_METADATA)
+                sync_directory(self.directory)
+        except KafkaError:
+            epochs.dirty |= dirty
+            segments.changed |= changed
+            raise
 
     def _sync_segments(self, segments: list[Segment]) -> None:
         for segment in segments[:-1]:
@@ -524,6 +561,6 @@ class PartitionLog:
             self._release_files()
 
     def _release_files(self) -> None:
-        self._segments.close()
         if self.failure is None:
             self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory.name} is closed")
+        self._segments.close()

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that pass when there is room again; after any other the content of a file is not certain."""
+
+
+def is_disk_full(error: KafkaError) -> bool:
+    """Whether the system call behind an error of `disk_error` only lacked room."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in DISK_FULL
 
 
 def disk_error(action: str, path: Path, error: OSError) -> KafkaError:

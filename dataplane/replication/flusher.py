@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from .partition import Partition
 
 _THREADS = 4
+_RETRY_S = 0.5
 
 
 class Flusher:
@@ -25,9 +26,12 @@ class Flusher:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flush")
         # Partitions whose flush runs; True if something was appended since it began.
         self._running: dict[Partition, bool] = {}
+        self._closed = False
 
     def request(self, partition: Partition) -> None:
         """Flush what is in the log now."""
+        if self._closed:
+            return
         if partition in self._running:
             self._running[partition] = True
             return
@@ -42,6 +46,9 @@ class Flusher:
         error = future.exception()
         if isinstance(error, Exception):
             self._on_failure(partition, error)
+            if partition.log.failure is None:
+                # A full disk: whoever waits for the flush has no other way to go on.
+                asyncio.get_running_loop().call_later(_RETRY_S, self.request, partition)
             return
         if appended_since:
             self.request(partition)
@@ -49,4 +56,5 @@ class Flusher:
 
     def close(self) -> None:
         """Wait for what runs; nothing new is accepted."""
+        self._closed = True
         self._threads.shutdown(wait=True)

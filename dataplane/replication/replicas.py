@@ -94,6 +94,7 @@ class Replicas:
         self._logs = logs
         self._settings_of = settings_of
         self._own_broker_epoch = broker_epoch
+        self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._listeners: list[RoleListener] = []
@@ -215,8 +216,10 @@ class Replicas:
         """Follow a change that the image already contains. New leaders take records when this returns."""
         if self._closed:
             return
-        if image is not self.image:
-            self.image = image
+        self.image = image
+        if image.brokers is not self._known_brokers:
+            # A snapshot of the feed brings a table of its own, even where the image stays one object.
+            self._known_brokers = image.brokers
             for partition in self._by_key.values():
                 if partition.leader is not None:
                     partition.leader.brokers = image.brokers
@@ -280,6 +283,9 @@ class Replicas:
             partition_log = self._logs.get(topic.name, topic.id, index)
             if partition_log is None:
                 partition_log = self._logs.create(topic.name, topic.id, index, settings.log)
+            elif partition_log.failure is not None:
+                raise partition_log.failure
+            partition_log.config = settings.log
         except (OSError, KafkaError):
             log.exception("no log for %s-%d: this replica is offline", topic.name, index)
             return None
@@ -299,16 +305,21 @@ class Replicas:
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
         self._forget(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._logs.delete(partition.topic, partition.topic_id, partition.index)
+        try:
+            self._logs.delete(partition.topic, partition.topic_id, partition.index)
+        except KafkaError as error:
+            log.error("%r is left behind, to be deleted at the next start: %s", partition, error)
 
     def failed(self, partition: Partition, error: Exception) -> None:
-        """The partition's log cannot be written or read: an operating system error takes the replica offline,
-        anything else is a disagreement with the leader that the next fetch may settle."""
-        if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-            log.error("%r refused what its leader sent: %s", partition, error)
+        """The partition's log could not take what it was given: the replica goes offline if the log did. All
+        else may pass: a full disk, or a disagreement with the leader that the next fetch settles."""
+        if partition.log.failure is None:
+            log.error("%r could not follow: %s", partition, error)
             return
+        if self._by_key.get((partition.topic_id, partition.index)) is not partition:
+            return  # Deleted, which closed the log under a flush.
         log.error("%r goes offline: %s", partition, error)
-        self._by_key.pop((partition.topic_id, partition.index), None)
+        del self._by_key[partition.topic_id, partition.index]
         self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:

@@ -180,3 +180,44 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_before_it_happens(tmp_pa
     directory = _open(tmp_path)
     assert directory.logs["flights", 0].log_end_offset == 2
     directory.close(clean=False)
+
+
+def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path) -> None:
+    """A topic is deleted and made again under its name; the process dies before the next checkpoint."""
+    directory = _open(tmp_path)
+    _fill(directory, 0, 50)
+    old = directory.logs["flights", 0]
+    old.roll(2_000)
+    old.flush()
+    old.advance_log_start_offset(40)
+    directory.write_high_watermarks({("flights", 0): 50})
+    directory.checkpoint()
+    directory.delete("flights", 0)
+    log = directory.create("flights", 0, b"n" * 16, CONFIG, now_ms=0)
+    for _ in range(45):
+        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+    crashed = _crash_and_open(directory, tmp_path)
+    assert not crashed.failed
+    reopened = crashed.logs["flights", 0]
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 45)
+    assert ("flights", 0) not in crashed.read_high_watermarks()
+    crashed.close(clean=False)
+
+
+def test_a_log_that_cannot_be_opened_is_known_by_its_topic(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 5)
+    directory.close(clean=True, broker_epoch=3)
+    with open(tmp_path / "flights-0" / f"{0:020d}.log", "r+b") as file:
+        file.truncate(0)
+    damaged = _open(tmp_path)
+    assert damaged.failed.keys() == {("flights", 0)}
+    assert damaged.topic_id("flights", 0) == TOPIC_ID
+    damaged.delete("flights", 0)
+    assert not (tmp_path / "flights-0").exists()
+    damaged.close(clean=False)
+
+
+def _crash_and_open(directory: LogDirectory, path: Path) -> LogDirectory:
+    directory.close(clean=False)
+    return _open(path)
