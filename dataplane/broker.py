@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
 import os
 import random
 import signal
 import uuid
+from collections.abc import Callable
 
 from ..protocol.cluster_image import ClusterImage, ImageDelta
 from ..protocol.config_keys import NODE_KEYS, TOPIC_KEYS
@@ -44,6 +47,7 @@ from .topic_settings import TopicSettingsView
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_INTERVAL_S = 60.0
+_CHECKPOINTS_PER_PRODUCER_EXPIRY = 10
 
 
 class StorageUnusable(OSError):
@@ -53,13 +57,16 @@ class StorageUnusable(OSError):
 class Broker:
     """One broker: its logs, its session with the quorum, its replicas, its groups, its server.
 
-    `start` raises `StorageUnusable`, `server.PortInUse` and `quorum.session.SessionLost`.
+    `start` raises `StorageUnusable`, `server.PortInUse` and `quorum.session.SessionLost`. When the disk under a
+    data folder fails, the broker leaves the cluster in good order, so that others lead what it led, and `stop`
+    raises `StorageUnusable`: the quorum knows of brokers, not of single folders. A full disk is no failure.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
         self._incarnation = uuid.uuid4().bytes
         self._gate = ImageGate(config.node_id, self._incarnation)
+        self._failure: StorageUnusable | None = None
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -73,6 +80,8 @@ class Broker:
         except BaseException:
             self.server.close()
             raise
+        loop = asyncio.get_running_loop()
+        self.logs.on_failure = lambda error: _soon(loop, self._storage_failed, error)
         self.settings = TopicSettingsView(config)
         self.session = QuorumSession(
             self._session_config(),
@@ -100,7 +109,10 @@ class Broker:
         if not hasattr(self, "session"):
             return
         clean_epoch = self.session.broker_epoch
-        if clean_epoch >= 0 and not self.session.fenced:
+        if clean_epoch < 0:
+            # Never registered: the logs are as the last registration left them.
+            clean_epoch = self.logs.previous_broker_epoch
+        elif not self.session.fenced:
             timeout_s = self.config.quorum.controlled_shutdown_timeout_ms / 1000
             if not await self.session.shut_down_controlled(timeout_s):
                 log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
@@ -109,7 +121,9 @@ class Broker:
         self.groups.close()
         await self.replicas.close()
         await self.session.stop()
-        await asyncio.to_thread(self.logs.close, clean=True, broker_epoch=clean_epoch)
+        await asyncio.to_thread(self.logs.close, clean=self._failure is None, broker_epoch=clean_epoch)
+        if self._failure is not None:
+            raise self._failure
 
     # ------------------------------------------------------------ parts
 
@@ -248,7 +262,21 @@ class Broker:
         log.error("stopping: %s", reason)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    def _storage_failed(self, error: KafkaError) -> None:
+        if self._failure is None:
+            self._failure = StorageUnusable(0, f"the disk failed, this broker stops: {error.message}")
+            log.critical("%s", self._failure.strerror)
+            os.kill(os.getpid(), signal.SIGTERM)
+
     async def _checkpoint_logs(self) -> None:
-        while True:
+        for round_ in itertools.count(1):
             await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
             await asyncio.wrap_future(self.logs.checkpoint())
+            if round_ % _CHECKPOINTS_PER_PRODUCER_EXPIRY == 0:
+                self.logs.expire_producers()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[KafkaError], None], error: KafkaError) -> None:
+    """From any thread; a loop that has ended needs no telling."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(work, error)

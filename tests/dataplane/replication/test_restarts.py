@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import errno
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from ottla.dataplane.image_gate import ImageGate
 from ottla.dataplane.log import LogConfig
@@ -16,6 +21,7 @@ from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.partition import ReplicationSettings, wall_ms
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (
     BrokerRecord,
     PartitionRecord,
@@ -107,6 +113,128 @@ async def test_images_of_the_past_give_no_roles_and_delete_no_logs(tmp_path: Pat
         assert partition.log.leader_epochs.entries == ((5, 0),)
         follow_up = fold(replayed, registration(NOW, 9))
         assert gate.passed(replayed, follow_up) is follow_up
+
+
+async def test_settings_reach_logs_that_an_earlier_process_made(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        replicas.apply(image, fold(image, *topic()))
+    larger = TopicSettings(LogConfig(max_message_bytes=77_000), ReplicationSettings())
+    async with broker(tmp_path, image, larger) as (_, replicas):
+        replicas.apply(image, ImageDelta.between(ClusterImage(), image))
+        assert replicas.get("t", 0).log.config.max_message_bytes == 77_000
+
+
+async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tmp_path: Path) -> None:
+    """A leader that went by the brokers of before would keep out every follower that restarted since."""
+    follower = ImageFollower()
+    records = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2), *topic(replicas=[1, 2])]
+    async with broker(tmp_path, follower.image) as (_, replicas):
+        replicas.apply(follower.image, fold(follower.image, *records))
+        records[1] = BrokerRecord(broker_id=2, broker_epoch=8)
+        chunk = FeedSnapshotChunk(
+            end_offset=9, first=True, last=True, records=[encode_record(record) for record in records]
+        )
+        delta = follower.snapshot(chunk)
+        assert isinstance(delta, ImageDelta)
+        replicas.apply(follower.image, delta)
+        leader = replicas.get("t", 0).leader
+        assert leader is not None
+        assert leader.brokers[2].broker_epoch == 8
+
+
+async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: Path) -> None:
+    """With flush.messages=1 it acknowledges what is flushed; after a crash that is less than its log."""
+    durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
+    image = ClusterImage()
+    async with broker(tmp_path, image, clean=False) as (_, replicas):
+        replicas.apply(image, fold(image, *topic(replicas=[1, 2])))
+        produce(replicas, 3)
+    async with broker(tmp_path, image, durable) as (_, replicas):
+        moved = PartitionRecord(
+            topic_id=NEW_TOPIC, partition=0, replicas=[1, 2], isr=[2], leader=2, leader_epoch=1
+        )
+        fold(image, moved)
+        replicas.apply(image, ImageDelta.between(ClusterImage(), image))
+        partition = replicas.get("t", 0)
+        async with asyncio.timeout(10):
+            while partition.acknowledged_offset < 3:
+                await asyncio.sleep(0.001)
+
+
+async def test_logs_of_topics_that_went_meanwhile_are_deleted(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        produce(replicas, 1)
+    async with broker(tmp_path, image) as (logs, _):
+        logs.delete_strays(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0))
+        assert logs.get("t", OLD_TOPIC, 0) is not None
+        logs.delete_strays(lambda topic_id, index: False)
+        assert not (tmp_path / "t-0").exists()
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("t-0")], "the space is free, too"
+
+
+async def test_high_watermarks_stay_known_until_their_replicas_are_there(tmp_path: Path) -> None:
+    """A broker whose quorum is away checkpoints nothing over what it had."""
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        replicas.apply(image, fold(image, *topic()))
+        produce(replicas, 4)
+    async with broker(tmp_path, image) as (_, replicas):
+        replicas.checkpoint_high_watermarks()
+    async with broker(tmp_path, image) as (logs, _):
+        assert logs.high_watermark("t", 0) == 4
+
+
+async def test_a_follower_whose_disk_was_full_goes_on(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (logs, replicas):
+        failures: list[KafkaError] = []
+        logs.on_failure = failures.append
+        replicas.apply(image, fold(image, *topic(replicas=[1, 2], isr=[2], leader=2)))
+        partition = replicas.get("t", 0)
+        records = memoryview(batch(b"x" * 100))
+        with failing_writes(errno.ENOSPC), pytest.raises(KafkaError) as full:
+            partition.append_fetched(records, 0, 0)
+        replicas.failed(partition, full.value)
+        assert replicas.get("t", 0) is partition
+        partition.append_fetched(records, 0, 0)
+        assert not failures
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+async def test_a_leader_whose_disk_failed_says_so_at_once(tmp_path: Path, number: int) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image, clean=False) as (logs, replicas):
+        failures: list[KafkaError] = []
+        logs.on_failure = failures.append
+        replicas.apply(image, fold(image, *topic()))
+        with failing_writes(number), pytest.raises(KafkaError) as failed:
+            produce(replicas, 1)
+        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [error.message for error in failures] == [failed.value.message]
+        assert os.strerror(number) in failed.value.message
+
+
+async def test_a_deletion_under_a_flush_is_no_failure_of_the_disk(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (logs, replicas):
+        failures: list[KafkaError] = []
+        logs.on_failure = failures.append
+        replicas.apply(image, fold(image, *topic()))
+        produce(replicas, 1)
+        partition_log = replicas.get("t", 0).log
+        replicas.apply(image, fold(image, TopicRemovedRecord(topic_id=NEW_TOPIC)))
+        with pytest.raises(KafkaError):
+            partition_log.flush()
+        assert not failures
+
+
+@contextlib.contextmanager
+def failing_writes(number: int) -> Iterator[None]:
+    with mock.patch("os.pwrite", side_effect=OSError(number, os.strerror(number))):
+        yield
 
 
 def _without_removal(push: Sequence[Record]) -> list[Record]:
