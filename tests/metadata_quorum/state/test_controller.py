@@ -1,108 +1,323 @@
-"""Random commands: invariants hold, two replicas agree, and a snapshot loses nothing."""
+"""Random histories of commands, and what has to hold after each of them.
 
-from dataclasses import replace
+Checked all along: the invariants of the image; epochs that never fall; that a clean election takes only
+replicas with every acknowledged record, whichever followers lag; exactly-once commands in spite of repeated,
+missing and outdated ones; that replicas, restored snapshots and followers of the records agree.
+"""
 
+from __future__ import annotations
+
+import random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.state.machine import ControllerMachine, new_machine
+from ottla.metadata_quorum.state.controller import Applied
+from ottla.metadata_quorum.state.machine import new_machine
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.metadata_records import decode_record, encode_record
 from ottla.protocol.messages.quorum_session import CommandStatus
 
-IDS = st.integers(1, 4)
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["start", "crash", "unfence", "fence", "stop", "create", "shrink", "snapshot", "junk"]
-        ),
-        IDS,
-        st.integers(1, 4),
-        st.binary(max_size=30),
-    ),
-    max_size=60,
+BROKERS = (1, 2, 3, 4)
+KINDS = (
+    *("start", "crash", "unfence", "unfence", "unfence", "fence", "stop", "unregister"),
+    *("create", "create", "delete", "grow", "config"),
+    *("shrink", "expand", "expand", "write", "write", "elect"),
+    *("ids", "repeat", "gap", "stale", "snapshot", "junk"),
 )
+STEPS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.sampled_from(BROKERS), st.integers(1, 4), st.binary(max_size=12)),
+    max_size=40,
+)
+Key = tuple[bytes, int]
 
 
-def command_of(machine: ControllerMachine, step: tuple[str, int, int, bytes], turn: int) -> bytes:
-    kind, broker_id, number, junk = step
-    broker = machine.image.brokers.get(broker_id)
-    epoch = broker.broker_epoch if broker else -1
-    command: q.Command
-    if kind == "junk":
-        return junk
-    if kind in ("start", "crash"):
-        previous = epoch if kind == "start" else -1
-        incarnation = turn.to_bytes(16, "big")
-        command = q.RegisterBroker(
-            broker_id=broker_id, incarnation=incarnation, previous_broker_epoch=previous
-        )
-    elif kind == "unfence":
-        command = q.UnfenceBroker(broker_id=broker_id, broker_epoch=epoch)
-    elif kind == "fence":
-        command = q.FenceBroker(broker_id=broker_id, broker_epoch=epoch)
-    elif kind == "stop":
-        command = q.BeginControlledShutdown(broker_id=broker_id, broker_epoch=epoch)
-    elif kind == "create":
-        config = q.NewTopicConfig(name="min.insync.replicas", value=str(broker_id))
-        topic = q.NewTopic(name=f"t{number}", num_partitions=2, replication_factor=number, configs=[config])
-        command = q.CreateTopics(topics=[topic], seed=turn)
-    else:
-        changes = [
-            q.AlterPartitionChange(
-                topic_id=topic.id,
-                partition=index,
-                leader_epoch=state.leader_epoch,
-                partition_epoch=state.partition_epoch,
-                new_isr=[q.IsrMember(broker_id=member) for member in state.replicas[:number]],
-            )
-            for topic in machine.image.topics.values()
+class History:
+    """Two machines that are given the same commands, a follower of their records, and what clients saw."""
+
+    def __init__(self) -> None:
+        self.machine, self.other = new_machine(), new_machine()
+        self.followed = ClusterImage()
+        self.turn = 0
+        self.submitted: dict[tuple[int, int], list[tuple[bytes, Applied]]] = {}
+        self.blocks: list[int] = []
+        #: the replicas of each partition that hold every record acknowledged to a client with acks=all
+        self.complete: dict[Key, set[int]] = {}
+        self.broker_epochs: dict[int, int] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.machine.image
+
+    def epoch(self, broker_id: int) -> int:
+        broker = self.image.brokers.get(broker_id)
+        return broker.broker_epoch if broker else -1
+
+    def partitions(self) -> dict[Key, PartitionState]:
+        return {
+            (topic.id, index): state
+            for topic in self.image.topics.values()
             for index, state in topic.partitions.items()
+        }
+
+    def apply(self, encoded: bytes) -> Applied:
+        """One command through both machines and every check."""
+        self.turn += 1
+        before, old_brokers = self.partitions(), dict(self.image.brokers)
+        applied = self.machine.apply(self.turn, 1, encoded)
+        assert self.other.apply(self.turn, 1, encoded) == applied
+        self.image.check()
+        assert applied.metadata_offset <= self.image.offset
+        delta, untouched = ImageDelta(), self.followed.offset
+        for _, record in applied.records:
+            assert decode_record(encode_record(record)) == record
+            self.followed.apply(decode_record(encode_record(record)))
+            delta.note(record)
+        assert self.followed.offset == self.image.offset == untouched + len(applied.records)
+        assert list(self.followed.records()) == list(self.image.records())
+        after = self.partitions()
+        changed = {key for key in after if before.get(key) != after[key]}
+        assert changed <= delta.partitions
+        assert {*old_brokers} ^ {*self.image.brokers} <= delta.brokers
+        for key in changed & before.keys():
+            self.check_change(key, before[key], after[key])
+        for key in changed - before.keys():
+            self.complete[key] = set(after[key].replicas)
+        self.check_brokers()
+        return applied
+
+    def check_change(self, key: Key, old: PartitionState, new: PartitionState) -> None:
+        assert new.replicas == old.replicas
+        assert new.partition_epoch > old.partition_epoch
+        assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader) or (
+            new.leader_epoch > old.leader_epoch and new.partition_epoch > old.partition_epoch + 1
+        )
+        assert new.isr or new.elr or new.last_known_elr
+        if new.leader < 0 or new.leader_epoch == old.leader_epoch:
+            return
+        if new.unclean:
+            self.complete[key] = {new.leader}
+        else:
+            assert new.leader in self.complete[key], (old, new, self.complete[key])
+
+    def check_brokers(self) -> None:
+        for broker_id, broker in self.image.brokers.items():
+            assert broker.broker_epoch >= self.broker_epochs.get(broker_id, 0)
+            self.broker_epochs[broker_id] = broker.broker_epoch
+
+    def own(self, command: q.Command) -> Applied:
+        return self.apply(q.encode_command(None, command))
+
+    def submit(self, broker_id: int, command: q.Command) -> Applied | None:
+        """The broker's next command; None if it has no session."""
+        session = (broker_id, self.epoch(broker_id))
+        if session[1] < 0:
+            return None
+        done = self.submitted.setdefault(session, [])
+        encoded = q.encode_command((*session, len(done) + 1), command)
+        applied = self.apply(encoded)
+        assert applied.status is CommandStatus.APPLIED
+        done.append((encoded, applied))
+        return applied
+
+    def step(self, kind: str, broker_id: int, number: int, junk: bytes) -> None:
+        getattr(self, f"step_{kind}")(broker_id, number, junk)
+
+    # ---------------------------------------------------------------- brokers come and go
+
+    def step_start(self, broker_id: int, number: int, junk: bytes, *, clean: bool = True) -> None:
+        incarnation = self.turn.to_bytes(16, "big")
+        if not clean:
+            self.lose(broker_id)
+        command = q.RegisterBroker(
+            broker_id=broker_id,
+            incarnation=incarnation,
+            previous_broker_epoch=self.epoch(broker_id) if clean else -1,
+        )
+        self.own(command)
+        assert self.image.brokers[broker_id].fenced
+        assert self.own(command).records == ()
+
+    def lose(self, broker_id: int) -> None:
+        """It may have lost what it acknowledged; where it is the sole survivor there is nothing better."""
+        for holders in self.complete.values():
+            holders.discard(broker_id)
+
+    def step_crash(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.step_start(broker_id, number, junk, clean=False)
+
+    def step_unfence(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.own(q.UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)))
+
+    def told(self, number: int) -> list[q.ReplicaLogEnd]:
+        return [
+            q.ReplicaLogEnd(
+                topic_id=topic_id,
+                partition=index,
+                broker_id=broker_id,
+                leader_epoch=state.leader_epoch,
+                log_end_offset=broker_id * number % 5,
+            )
+            for (topic_id, index), state in self.partitions().items()
+            for broker_id in state.replicas
         ]
-        command = q.AlterPartition(broker_id=broker_id, broker_epoch=epoch, partitions=changes)
-    return q.encode_command(None, command)
+
+    def step_fence(self, broker_id: int, number: int, junk: bytes) -> None:
+        epoch = self.epoch(broker_id)
+        self.own(q.FenceBroker(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number)))
+        for state in self.partitions().values():
+            assert state.leader != broker_id
+
+    def step_stop(self, broker_id: int, number: int, junk: bytes) -> None:
+        epoch = self.epoch(broker_id)
+        self.own(
+            q.BeginControlledShutdown(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number))
+        )
+        for state in self.partitions().values():
+            assert state.leader != broker_id
+
+    def step_unregister(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.own(q.UnregisterBroker(broker_id=broker_id))
+        assert broker_id not in self.image.brokers
+
+    # ---------------------------------------------------------------- topics and settings
+
+    def step_create(self, broker_id: int, number: int, junk: bytes) -> None:
+        configs = [q.NewTopicConfig(name="min.insync.replicas", value=str(number))]
+        topic = q.NewTopic(
+            name=f"t{broker_id}", num_partitions=2, replication_factor=max(number, 2), configs=configs
+        )
+        self.submit(broker_id, q.CreateTopics(topics=[topic], seed=self.turn))
+
+    def step_delete(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.submit(broker_id, q.DeleteTopics(names=[f"t{number}"]))
+        for key in self.complete.keys() - self.partitions().keys():
+            del self.complete[key]
+
+    def step_grow(self, broker_id: int, number: int, junk: bytes) -> None:
+        wanted = q.MorePartitions(name=f"t{number}", count=3)
+        self.submit(broker_id, q.CreatePartitions(topics=[wanted], seed=self.turn))
+
+    def step_config(self, broker_id: int, number: int, junk: bytes) -> None:
+        key = "unclean.leader.election.enable" if number == 4 else "min.insync.replicas"
+        value = ("true" if len(junk) % 2 else "false") if number == 4 else str(1 + len(junk) % 3)
+        operation = q.ConfigOperation.DELETE if len(junk) % 5 == 4 else q.ConfigOperation.SET
+        resources = [
+            q.ConfigResource(resource_type=kind, resource_name=name, changes=[change])
+            for kind, name in ((2, f"t{number}"), (4, ""))
+            for change in [q.ConfigChange(name=key, operation=operation, value=value)]
+        ]
+        self.submit(broker_id, q.AlterConfigs(resources=resources[number % 2 :]))
+
+    # ---------------------------------------------------------------- replication
+
+    def min_isr(self, topic_id: bytes) -> int:
+        name = self.image.topics_by_id[topic_id].name
+        cluster = self.image.configs.get((4, ""), {}).get("min.insync.replicas", "1")
+        return int(self.image.configs.get((2, name), {}).get("min.insync.replicas", cluster))
+
+    def step_write(self, broker_id: int, number: int, junk: bytes) -> None:
+        """Every partition of this leader that may acknowledge does, and all but its ISR lag behind."""
+        for key, state in self.partitions().items():
+            if state.leader == broker_id and len(state.isr) >= self.min_isr(key[0]):
+                self.complete[key] = set(state.isr)
+
+    def step_shrink(self, broker_id: int, number: int, junk: bytes, *, expand: bool = False) -> None:
+        changes = []
+        for (topic_id, index), state in self.partitions().items():
+            if state.leader != broker_id:
+                continue
+            members = {*(state.replicas if expand else state.isr)} - ({number} - {broker_id})
+            changes.append(
+                q.AlterPartitionChange(
+                    topic_id=topic_id,
+                    partition=index,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                    new_isr=[q.IsrMember(broker_id=member) for member in sorted(members)],
+                )
+            )
+        epoch = self.epoch(broker_id)
+        self.submit(broker_id, q.AlterPartition(broker_id=broker_id, broker_epoch=epoch, partitions=changes))
+        for key, state in self.partitions().items():
+            if state.leader == broker_id:
+                self.complete[key] |= set(state.isr)
+
+    def step_expand(self, broker_id: int, number: int, junk: bytes) -> None:
+        """Members that join have caught up with their leader."""
+        self.step_shrink(broker_id, number, junk, expand=True)
+
+    def step_elect(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.own(q.ElectLeaders(election_type=number % 2, progress=self.told(number)))
+
+    # ---------------------------------------------------------------- sessions
+
+    def step_ids(self, broker_id: int, number: int, junk: bytes) -> None:
+        ask = q.AllocateProducerIds(broker_id=broker_id, broker_epoch=self.epoch(broker_id))
+        applied = self.submit(broker_id, ask)
+        if applied is not None:
+            block = q.decode_result(ask, applied.result)
+            assert isinstance(block, q.AllocateProducerIdsResult)
+            self.blocks.append(block.first)
+            assert self.blocks == [1000 * n for n in range(len(self.blocks))]
+
+    def step_repeat(self, broker_id: int, number: int, junk: bytes) -> None:
+        for encoded, first in self.submitted.get((broker_id, self.epoch(broker_id)), [])[-number:]:
+            again = self.apply(encoded)
+            assert (again.status, again.result) == (CommandStatus.APPLIED, first.result)
+            assert (again.metadata_offset, again.records) == (first.metadata_offset, ())
+
+    def step_gap(self, broker_id: int, number: int, junk: bytes) -> None:
+        session = (broker_id, self.epoch(broker_id))
+        sequence = len(self.submitted.get(session, [])) + 1 + number
+        applied = self.apply(q.encode_command((*session, sequence), q.UnregisterBroker(broker_id=broker_id)))
+        expected = CommandStatus.OUT_OF_ORDER if session[1] >= 0 else CommandStatus.STALE_SESSION
+        assert (applied.status, applied.records) == (expected, ())
+
+    def step_stale(self, broker_id: int, number: int, junk: bytes) -> None:
+        """Commands of sessions that were replaced, as a slow network may bring them."""
+        for (owner, epoch), commands in self.submitted.items():
+            if epoch != self.epoch(owner) and commands:
+                applied = self.apply(commands[-1][0])
+                assert (applied.status, applied.records) == (CommandStatus.STALE_SESSION, ())
+
+    def step_snapshot(self, broker_id: int, number: int, junk: bytes) -> None:
+        restored = new_machine()
+        restored.restore(list(self.other.snapshot()))
+        assert list(restored.snapshot()) == list(self.machine.snapshot())
+        assert restored.image.offset == self.image.offset
+        delta = ImageDelta.between(restored.image, self.image)
+        assert delta == ImageDelta()
+        self.other = restored
+
+    def step_junk(self, broker_id: int, number: int, junk: bytes) -> None:
+        applied = self.apply(bytes([number]) + junk)
+        assert applied.status in (CommandStatus.INVALID, CommandStatus.STALE_SESSION, CommandStatus.APPLIED)
 
 
-@settings(max_examples=150, deadline=None)
+def started() -> History:
+    history = History()
+    for broker_id in BROKERS[:3]:
+        history.step_start(broker_id, 1, b"")
+        history.step_unfence(broker_id, 1, b"")
+    return history
+
+
+@settings(max_examples=100, deadline=None)
 @given(STEPS)
-def test_invariants_agreement_and_snapshots(steps: list[tuple[str, int, int, bytes]]) -> None:
-    one, other = new_machine(), new_machine()
-    for turn, step in enumerate(steps):
-        if step[0] == "snapshot":
-            restored = new_machine()
-            restored.restore(list(other.snapshot()))
-            other = restored
-            continue
-        before = {t.id: dict(t.partitions) for t in one.image.topics.values()}
-        encoded = command_of(one, step, turn)
-        applied = one.apply(turn, 1, encoded)
-        assert other.apply(turn, 1, encoded) == applied
-        assert list(other.image.records()) == list(one.image.records())
-        one.image.check()
-        for topic in one.image.topics.values():
-            for index, new in topic.partitions.items():
-                old = before.get(topic.id, {}).get(index)
-                if old is None or new == old:
-                    continue
-                assert new.partition_epoch == old.partition_epoch + 1
-                assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader)
-                if new.leader not in (-1, old.leader) and not new.unclean:
-                    assert new.leader in old.isr + old.elr
-                assert new.isr or new.elr or new.last_known_elr
-                assert replace(new, replicas=old.replicas) == new
+def test_short_histories(steps: list[tuple[str, int, int, bytes]]) -> None:
+    history = started()
+    for step in steps:
+        history.step(*step)
+    history.step_snapshot(1, 1, b"")
 
 
-def test_a_session_applies_each_command_once() -> None:
-    machine = new_machine()
-    register = q.RegisterBroker(broker_id=1, incarnation=b"i" * 16)
-    first = machine.apply(1, 1, q.encode_command(None, register))
-    assert machine.apply(2, 1, q.encode_command(None, register)).result == first.result
-    epoch = machine.image.brokers[1].broker_epoch
-    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=epoch)
-    once = machine.apply(3, 1, q.encode_command((1, epoch, 1), ask))
-    again = machine.apply(4, 1, q.encode_command((1, epoch, 1), ask))
-    assert (again.result, again.metadata_offset, again.records) == (once.result, once.metadata_offset, ())
-    ahead = machine.apply(5, 1, q.encode_command((1, epoch, 3), ask))
-    assert ahead.status is CommandStatus.OUT_OF_ORDER
-    stale = machine.apply(6, 1, q.encode_command((1, epoch + 1, 2), ask))
-    assert stale.status is CommandStatus.STALE_SESSION
-    assert machine.image.next_producer_id == 1000
+@pytest.mark.parametrize("seed", range(30))
+def test_long_histories(seed: int) -> None:
+    rng = random.Random(seed)
+    history = started()
+    for _ in range(400):
+        kind, broker_id = rng.choice(KINDS), rng.choice(BROKERS)
+        history.step(kind, broker_id, rng.randint(1, 4), rng.randbytes(rng.randrange(12)))

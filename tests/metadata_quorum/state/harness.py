@@ -1,0 +1,87 @@
+"""A controller to give commands to, and to ask for what came out."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ottla.metadata_quorum.state.controller import Applied
+from ottla.metadata_quorum.state.machine import ControllerMachine, new_machine
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+
+class Cluster:
+    """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks."""
+
+    def __init__(self, brokers: int = 3, racks: dict[int, str] | None = None) -> None:
+        self.machine: ControllerMachine = new_machine()
+        self._racks = racks or {}
+        self._incarnations = 0
+        for broker_id in range(1, brokers + 1):
+            self.start(broker_id)
+            self.unfence(broker_id)
+
+    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+        return self.machine.apply(1, 1, q.encode_command(session, command))
+
+    def do(self, command: q.Command, expected: type[R]) -> R:
+        """The result of a command outside of any session."""
+        result = q.decode_result(command, self.apply(command).result)
+        assert isinstance(result, expected)
+        return result
+
+    def epoch(self, broker_id: int) -> int:
+        return self.machine.image.brokers[broker_id].broker_epoch
+
+    def start(self, broker_id: int, *, clean: bool = False) -> None:
+        self._incarnations += 1
+        self.do(
+            q.RegisterBroker(
+                broker_id=broker_id,
+                incarnation=self._incarnations.to_bytes(16, "big"),
+                previous_broker_epoch=self.epoch(broker_id) if clean else -1,
+                rack=self._racks.get(broker_id),
+            ),
+            q.RegisterBrokerResult,
+        )
+
+    def unfence(self, broker_id: int) -> q.CommandResult:
+        return self.do(
+            q.UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)), q.CommandResult
+        )
+
+    def fence(self, broker_id: int, progress: list[q.ReplicaLogEnd] | None = None) -> q.CommandResult:
+        command = q.FenceBroker(
+            broker_id=broker_id, broker_epoch=self.epoch(broker_id), progress=progress or []
+        )
+        return self.do(command, q.CommandResult)
+
+    def create(self, *topics: q.NewTopic, validate_only: bool = False) -> list[q.CreatedTopic]:
+        command = q.CreateTopics(topics=list(topics), validate_only=validate_only, seed=7)
+        return self.do(command, q.CreateTopicsResult).topics
+
+    def topic_id(self, name: str) -> bytes:
+        return self.machine.image.topics[name].id
+
+
+def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> q.NewTopic:
+    """A topic that leaves the placement to the controller; in keys `_` stands for a dot."""
+    return q.NewTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=[q.NewTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+
+
+def assigned(name: str, *assignments: list[int]) -> q.NewTopic:
+    """A topic whose replicas are given."""
+    return q.NewTopic(
+        name=name,
+        assignments=[
+            q.PartitionAssignment(partition=index, replicas=replicas)
+            for index, replicas in enumerate(assignments)
+        ],
+    )

@@ -1,0 +1,329 @@
+"""What the controller refuses: code and meaning, as Apache Kafka 4.4 answers the same mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as q
+
+from .harness import Cluster, assigned, topic
+
+CREATIONS = [
+    (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+    (topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'.' is not allowed"),
+    (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
+    (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "longer than the max allowed length 249"),
+    (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics, '.', '_' and '-'"),
+    (topic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+    (topic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+    (topic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."),
+    (topic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b"),
+    (topic("t", factor=4), ErrorCode.INVALID_REPLICATION_FACTOR, "only 3 broker(s) are registered"),
+    (topic("t", factor=0), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0, or -1"),
+    (topic("t", 0), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
+    (topic("t", -2), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
+    (topic("t", 10_001), ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions"),
+    (topic("t", retention_ms="soon"), ErrorCode.INVALID_CONFIG, "Invalid value 'soon' for configuration"),
+    (topic("t", retention_ms="-5"), ErrorCode.INVALID_CONFIG, "at least -1"),
+    (topic("t", retention_mss="5"), ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"),
+    (topic("t", preallocate="yes"), ErrorCode.INVALID_CONFIG, "true or false"),
+    (topic("t", cleanup_policy="shrink"), ErrorCode.INVALID_CONFIG, "any of delete, compact"),
+    (
+        topic("t", min_compaction_lag_ms="10", max_compaction_lag_ms="5"),
+        ErrorCode.INVALID_CONFIG,
+        "min.compaction.lag.ms (10)",
+    ),
+    (
+        q.NewTopic(name="t", num_partitions=1, replication_factor=1, configs=[q.NewTopicConfig(name="x")]),
+        ErrorCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: x",
+    ),
+    (assigned("t", [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 9, but no such broker is registered"),
+    (assigned("t", [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+    (assigned("t", [1, 2], [1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent with previous"),
+    (assigned("t", []), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "an empty replica list"),
+    (
+        q.NewTopic(name="t", assignments=[q.PartitionAssignment(partition=1, replicas=[1])]),
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "consecutive 0-based integer sequence",
+    ),
+    (
+        q.NewTopic(name="t", num_partitions=1, assignments=assigned("t", [1]).assignments),
+        ErrorCode.INVALID_REQUEST,
+        "numPartitions was not set to -1",
+    ),
+    (
+        q.NewTopic(name="t", replication_factor=1, assignments=assigned("t", [1]).assignments),
+        ErrorCode.INVALID_REQUEST,
+        "replication factor was not set to -1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "code", "meaning"), CREATIONS)
+def test_topics_that_are_not_created(wanted: q.NewTopic, code: ErrorCode, meaning: str) -> None:
+    cluster = Cluster()
+    cluster.create(topic("a.b"))
+    before = list(cluster.machine.image.records())
+    for validate_only in (True, False):
+        good, bad = cluster.create(topic("good"), wanted, validate_only=validate_only)
+        assert good.error_code == ErrorCode.NONE
+        assert bad.error_code == code
+        assert meaning in bad.error_message
+        if validate_only:
+            assert list(cluster.machine.image.records()) == before
+    assert cluster.machine.image.topics.keys() == {"a.b", "good"}
+
+
+def test_partitions_per_request_are_bounded_over_all_topics() -> None:
+    cluster = Cluster(1)
+    first, second, third = cluster.create(
+        topic("a", 6000), topic("b", 6000), topic("c", 4000), validate_only=True
+    )
+    assert (first.error_code, third.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert second.error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_without_a_usable_broker_nothing_is_placed_but_a_fenced_one_is_better_than_none() -> None:
+    cluster = Cluster()
+    cluster.fence(3)
+    (created,) = cluster.create(topic("t", 2, 3))
+    assert (created.error_code, created.replication_factor) == (ErrorCode.NONE, 3)
+    for state in cluster.machine.image.topics["t"].partitions.values():
+        assert state.replicas[2] == 3
+        assert state.isr == state.replicas[:2]
+    cluster.fence(1)
+    cluster.fence(2)
+    (refused,) = cluster.create(topic("u"))
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "All brokers are currently fenced" in refused.error_message
+    (refused,) = cluster.create(assigned("u", [1, 2]))
+    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+PARTITIONS = [
+    ("t", 2, None, ErrorCode.INVALID_PARTITIONS, "currently has 3 partition(s); 2 would not be an increase"),
+    ("t", 3, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
+    ("nope", 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'nope'"),
+    ("t", 20_000, None, ErrorCode.POLICY_VIOLATION, "Excessively large number"),
+    ("t", 5, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add 2 additional partition(s), but only 1"),
+    ("t", 4, [[9, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker is registered"),
+    ("t", 4, [[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+    ("t", 4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent with previous"),
+]
+
+
+@pytest.mark.parametrize(("name", "count", "given", "code", "meaning"), PARTITIONS)
+def test_partitions_that_are_not_added(
+    name: str, count: int, given: list[list[int]] | None, code: ErrorCode, meaning: str
+) -> None:
+    cluster = Cluster()
+    cluster.create(topic("t", 3, 2), topic("other"))
+    assignments = None if given is None else [q.Replicas(broker_ids=ids) for ids in given]
+    command = q.CreatePartitions(
+        topics=[
+            q.MorePartitions(name=name, count=count, assignments=assignments),
+            q.MorePartitions(name="other", count=2),
+        ]
+    )
+    refused, added = cluster.do(command, q.CreatePartitionsResult).topics
+    assert refused.error_code == code
+    assert meaning in refused.error_message
+    assert added.error_code == ErrorCode.NONE
+    assert len(cluster.machine.image.topics["t"].partitions) == 3
+    assert len(cluster.machine.image.topics["other"].partitions) == 2
+
+
+def test_deleting_what_is_not_there() -> None:
+    cluster = Cluster()
+    cluster.create(topic("t", retention_ms="5"))
+    known = cluster.topic_id("t")
+    command = q.DeleteTopics(topic_ids=[bytes(16), known, known], names=["t", "nope"])
+    results = cluster.do(command, q.DeleteTopicsResult).topics
+    assert [result.error_code for result in results] == [
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert not cluster.machine.image.topics
+    assert not cluster.machine.image.configs
+
+
+SET, DELETE, APPEND, SUBTRACT = q.ConfigOperation
+CONFIGS = [
+    (2, "nope", ("retention.ms", SET, "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
+    (2, "t", ("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG, "Invalid value 'soon'"),
+    (2, "t", ("retention.mss", SET, "5"), ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"),
+    (2, "t", ("retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG, "Can't APPEND to key retention.ms"),
+    (2, "t", ("retention.ms", SUBTRACT, "5"), ErrorCode.INVALID_CONFIG, "Can't SUBTRACT to key retention.ms"),
+    (2, "t", ("cleanup.policy", APPEND, "zzz"), ErrorCode.INVALID_CONFIG, "any of delete, compact"),
+    (2, "t", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST, "Null value not supported"),
+    (2, "t", ("retention.ms", 7, "5"), ErrorCode.INVALID_REQUEST, "Unknown operation 7"),
+    (2, "t", ("min.compaction.lag.ms", SET, str(2**63 - 1)), ErrorCode.NONE, ""),
+    (2, "t", ("retention.mss", DELETE, None), ErrorCode.NONE, ""),
+    (2, "t", ("cleanup.policy", SUBTRACT, "zzz"), ErrorCode.NONE, ""),
+    (4, "", ("min.insync.replicas", SET, "2"), ErrorCode.NONE, ""),
+    (4, "1", ("min.insync.replicas", SET, "2"), ErrorCode.INVALID_CONFIG, "for a single broker"),
+    (4, "1", ("num.partitions", SET, "3"), ErrorCode.INVALID_REQUEST, "Cannot update num.partitions"),
+    (4, "1", ("log.retention.ms", SET, "zz"), ErrorCode.INVALID_REQUEST, "Invalid value 'zz'"),
+    (4, "1", ("no.such.key", SET, "3"), ErrorCode.INVALID_CONFIG, "Unknown configuration no.such.key"),
+    (4, "abc", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "'abc' is not a broker id"),
+    (4, "9" * 5000, ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "is not a broker id"),
+    (4, "77", ("log.retention.ms", SET, "5"), ErrorCode.BROKER_ID_NOT_REGISTERED, "No broker with id 77"),
+    (8, "x", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Unsupported resource type 8"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "change", "code", "meaning"), CONFIGS)
+def test_configurations_that_are_not_changed(
+    kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode, meaning: str
+) -> None:
+    cluster = Cluster()
+    cluster.create(topic("t"))
+    before = list(cluster.machine.image.records())
+    key, operation, value = change
+    resource = q.ConfigResource(
+        resource_type=kind,
+        resource_name=name,
+        changes=[
+            q.ConfigChange(name="segment.ms" if kind == 2 else "log.roll.ms", operation=SET, value="7"),
+            q.ConfigChange(name=key, operation=operation, value=value),
+        ],
+    )
+    checked = cluster.do(q.AlterConfigs(resources=[resource], validate_only=True), q.AlterConfigsResult)
+    assert list(cluster.machine.image.records()) == before
+    (result,) = cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult).resources
+    assert checked.resources == [result]
+    assert result.error_code == code
+    assert meaning in result.error_message
+    if code != ErrorCode.NONE:
+        assert list(cluster.machine.image.records()) == before
+
+
+def test_lists_are_appended_to_and_subtracted_from() -> None:
+    cluster = Cluster()
+    cluster.create(topic("t"))
+
+    def change(operation: int, value: str) -> str | None:
+        changes = [q.ConfigChange(name="cleanup.policy", operation=operation, value=value)]
+        resource = q.ConfigResource(resource_type=2, resource_name="t", changes=changes)
+        cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult)
+        return cluster.machine.image.configs.get((2, "t"), {}).get("cleanup.policy")
+
+    assert change(APPEND, "compact") == "delete,compact"
+    assert change(APPEND, "compact") == "delete,compact"
+    assert change(SUBTRACT, "delete") == "compact"
+    assert change(DELETE, "") is None
+
+
+def test_isr_changes_are_compare_and_set() -> None:
+    cluster = Cluster()
+    cluster.create(assigned("t", [1, 2, 3]))
+    known = cluster.topic_id("t")
+
+    def alter(
+        *members: tuple[int, int],
+        by: int = 1,
+        leader: int = 0,
+        epoch: int = 0,
+        of: bytes = known,
+        index: int = 0,
+    ) -> ErrorCode:
+        change = q.AlterPartitionChange(
+            topic_id=of,
+            partition=index,
+            leader_epoch=leader,
+            partition_epoch=epoch,
+            new_isr=[q.IsrMember(broker_id=broker, broker_epoch=known_as) for broker, known_as in members],
+        )
+        command = q.AlterPartition(broker_id=by, broker_epoch=cluster.epoch(by), partitions=[change])
+        (result,) = cluster.do(command, q.AlterPartitionResult).partitions
+        state = cluster.machine.image.topics["t"].partitions[0]
+        if result.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            assert (result.leader, result.leader_epoch) == (state.leader, state.leader_epoch)
+            assert (tuple(result.isr), result.partition_epoch) == (state.isr, state.partition_epoch)
+        return ErrorCode(result.error_code)
+
+    own = (1, cluster.epoch(1))
+    assert alter(own, of=bytes(16)) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert alter(own, index=1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(own, leader=1) == ErrorCode.NOT_CONTROLLER
+    assert alter(own, epoch=1) == ErrorCode.NOT_CONTROLLER
+    assert alter(own, leader=-1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert alter((2, -1), by=2) == ErrorCode.INVALID_REQUEST
+    assert alter(own, (4, -1)) == ErrorCode.INVALID_REQUEST
+    assert alter(own, own) == ErrorCode.INVALID_REQUEST
+    assert alter((2, -1)) == ErrorCode.INVALID_REQUEST
+    assert alter() == ErrorCode.INVALID_REQUEST
+    assert alter(own, (2, cluster.epoch(2) - 1)) == ErrorCode.INELIGIBLE_REPLICA
+    assert alter(own, (2, cluster.epoch(2))) == ErrorCode.NONE
+    assert alter(own) == ErrorCode.INVALID_UPDATE_VERSION
+    assert alter(own, (2, -1), (3, -1), epoch=1) == ErrorCode.NONE
+    cluster.fence(2)
+    assert alter(own, (2, -1), (3, -1), epoch=3) == ErrorCode.INELIGIBLE_REPLICA
+    stale = q.AlterPartition(broker_id=1, broker_epoch=0)
+    assert cluster.do(stale, q.AlterPartitionResult).error_code == ErrorCode.STALE_BROKER_EPOCH
+    strange = q.AlterPartition(broker_id=9, broker_epoch=0)
+    assert cluster.do(strange, q.AlterPartitionResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_elections_that_were_asked_for() -> None:
+    cluster = Cluster()
+    cluster.create(assigned("t", [1, 2], [2, 1]), assigned("u", [3]))
+    known, lonely = cluster.topic_id("t"), cluster.topic_id("u")
+    cluster.fence(1)
+    cluster.unfence(1)
+    cluster.fence(3)
+
+    def elect(kind: int, index: int, of: bytes = known) -> ErrorCode:
+        command = q.ElectLeaders(
+            election_type=kind, partitions=[q.ElectionPartition(topic_id=of, partition=index)]
+        )
+        (result,) = cluster.do(command, q.ElectLeadersResult).partitions
+        return ErrorCode(result.error_code)
+
+    assert elect(0, 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert elect(0, 1) == ErrorCode.ELECTION_NOT_NEEDED
+    assert elect(1, 0) == ErrorCode.ELECTION_NOT_NEEDED
+    assert elect(1, 0, lonely) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert elect(0, 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert elect(0, 0, bytes(16)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    every = cluster.do(q.ElectLeaders(election_type=0), q.ElectLeadersResult)
+    assert [(entry.topic_id, entry.partition, entry.error_code) for entry in every.partitions] == [
+        (known, 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (lonely, 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+    ]
+    unknown = cluster.do(q.ElectLeaders(election_type=5), q.ElectLeadersResult)
+    assert unknown.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_commands_about_brokers() -> None:
+    cluster = Cluster(1)
+    for command in (
+        q.FenceBroker(broker_id=9, broker_epoch=1),
+        q.UnfenceBroker(broker_id=9, broker_epoch=1),
+        q.UnregisterBroker(broker_id=9),
+    ):
+        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    for command in (q.FenceBroker(broker_id=1, broker_epoch=0), q.UnfenceBroker(broker_id=1, broker_epoch=0)):
+        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.STALE_BROKER_EPOCH
+    shutdown = cluster.do(q.BeginControlledShutdown(broker_id=1), q.ControlledShutdownResult)
+    assert shutdown.error_code == ErrorCode.STALE_BROKER_EPOCH
+    allocated = cluster.do(q.AllocateProducerIds(broker_id=1), q.AllocateProducerIdsResult)
+    assert (allocated.error_code, allocated.count) == (ErrorCode.STALE_BROKER_EPOCH, 0)
+    negative = cluster.do(q.RegisterBroker(broker_id=-5), q.RegisterBrokerResult)
+    assert negative.error_code == ErrorCode.INVALID_REGISTRATION
+
+
+def test_a_cluster_is_formed_once() -> None:
+    cluster = Cluster(0)
+    form = q.FormCluster(cluster_id="c")
+    assert cluster.do(form, q.CommandResult).error_code == ErrorCode.NONE
+    assert cluster.apply(form).records == ()
+    for other in ("d", ""):
+        refused = cluster.do(q.FormCluster(cluster_id=other), q.CommandResult)
+        assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert cluster.machine.image.cluster_id == "c"
