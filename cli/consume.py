@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..client.admin import Admin
 from ..client.consumer import Consumer
 from ..client.fetched import ConsumerRecord, TopicPartition
 from .failures import CommandFailed, UsageError
@@ -80,6 +81,8 @@ def parse_offset(text: str) -> tuple[str, int]:
         return "end", 0
     kind = {"@": "timestamp", "-": "last"}.get(text[:1], "offset")
     number = text[1:] if kind != "offset" else text
+    if text in ("json", "table"):
+        raise UsageError(f"-o says where to start; for the format give --output {text}")
     if not number.isdecimal():
         raise UsageError(f"-o takes beginning, end, N, -N or @MS, not {text!r}")
     return kind, int(number)
@@ -144,6 +147,8 @@ def _text(data: bytes | None) -> str | None:
 async def _consume(
     arguments: argparse.Namespace, where: tuple[str, int], show: Callable[[ConsumerRecord], bytes]
 ) -> None:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        await admin.describe_topics([arguments.topic])  # a consumer's question would create it
     topics = (arguments.topic,) if arguments.group else ()
     async with Consumer(
         *topics,
@@ -174,8 +179,6 @@ async def _consume(
 
 async def _partitions(consumer: Consumer, arguments: argparse.Namespace) -> list[TopicPartition]:
     existing = await consumer.partitions_for(arguments.topic)
-    if not existing:
-        raise CommandFailed(f"there is no topic {arguments.topic!r}")
     wanted: list[int] = arguments.partition or existing
     if missing := [index for index in wanted if index not in existing]:
         raise CommandFailed(f"{arguments.topic} has partitions 0 to {len(existing) - 1}, not {missing[0]}")
@@ -190,8 +193,12 @@ async def _go_to(
 ) -> None:
     kind, number = where
     if kind == "offset":
+        first = await consumer.beginning_offsets(partitions)
+        last = await consumer.end_offsets(partitions)
+        if number > max(last.values()):
+            raise CommandFailed(f"there is no offset {number} yet: the log ends at {max(last.values())}")
         for partition in partitions:
-            consumer.seek(partition, number)
+            consumer.seek(partition, min(max(number, first[partition]), last[partition]))
     elif kind == "timestamp":
         consumer.seek_to_timestamp(number)
     elif kind == "last":

@@ -61,20 +61,13 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # started with it closed, as a daemon may be
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     name = words[0] if words else ""
-    if name in ("-h", "--help", "help"):
-        print(OVERVIEW, end="")
-        return 0
-    if name in ("version", "--version", "-V"):
-        from .. import __version__
-
-        print(f"ottla {__version__}")
-        return 0
     try:
-        if name not in COMMANDS:
-            raise UsageError(_unknown(name))
-        command = cast(Command, import_module(f".{COMMANDS[name]}", __package__))
-        return command.run(command.parser(name).parse_args(words[1:]))
+        code = _run(name, words[1:])
+        sys.stdout.flush()
+        return code
     except UsageError as error:
         print(f"ottla: {error}", file=sys.stderr)
         return 2
@@ -84,10 +77,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the interpreter's own flush stays quiet
+        _forget_output()
         return 141
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}", file=sys.stderr)
+        _forget_output()
+        return 1
+
+
+def _run(name: str, words: Sequence[str]) -> int:
+    if name in ("-h", "--help", "help"):
+        print(OVERVIEW, end="")
+        return 0
+    if name in ("version", "--version", "-V"):
+        from .. import __version__
+
+        print(f"ottla {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise UsageError(_unknown(name))
+    command = cast(Command, import_module(f".{COMMANDS[name]}", __package__))
+    return command.run(command.parser(name).parse_args(words))
+
+
+def _forget_output() -> None:
+    """What could not be written is dropped: the interpreter's own flush at the end stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unknown(name: str) -> str:

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -66,6 +67,12 @@ def parser(name: str) -> argparse.ArgumentParser:
     options.add_argument(
         "--pid-file", type=Path, metavar="FILE", help="keep the process id here while running"
     )
+    if name == "quorum":
+        options.add_argument(
+            "--replace",
+            action="store_true",
+            help="the folder of this node was lost: take part again with an empty one",
+        )
     return options
 
 
@@ -82,12 +89,15 @@ def run(arguments: argparse.Namespace) -> int:
             log.warning("%s is no setting: ignored", variable_of(name))
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
-        run_nodes([build(arguments.role, settings)])
+        run_nodes([build(arguments.role, settings, replaces=getattr(arguments, "replace", False))])
     return 0
 
 
-def build(role: str, settings: Mapping[str, str]) -> Node:
-    """The node of this role, not started. Raises CommandFailed for settings that it cannot use."""
+def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> Node:
+    """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
+
+    Raises CommandFailed for settings that it cannot use.
+    """
     from ..protocol.config_keys import ConfigError, Scope, check_properties
 
     try:
@@ -97,7 +107,8 @@ def build(role: str, settings: Mapping[str, str]) -> Node:
             from ..metadata_quorum.config import QuorumNodeConfig
             from ..metadata_quorum.node import QuorumNode
 
-            return QuorumNode(QuorumNodeConfig.from_properties(settings))
+            config = QuorumNodeConfig.from_properties(settings)
+            return QuorumNode(replace(config, replace_empty=replaces))
         from ..dataplane.broker import Broker
         from ..dataplane.config import BrokerConfig
 

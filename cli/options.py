@@ -10,6 +10,7 @@ import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ..client.failures import NoBrokerReachable
 from ..protocol.errors import KafkaError
 from .failures import CommandFailed, UsageError
 
@@ -27,13 +28,14 @@ def command_parser(name: str, description: str, examples: str) -> argparse.Argum
     )
 
 
-def add_bootstrap(options: argparse.ArgumentParser) -> None:
-    """-b: where the cluster is."""
+def add_bootstrap(options: argparse.ArgumentParser, *, repeats: bool = False) -> None:
+    """-b: where the cluster is. An action of a command `repeats` what may stand before it, too."""
     options.add_argument(
         "-b",
         "--bootstrap",
+        "--bootstrap-server",
         metavar="HOST:PORT,...",
-        default=os.environ.get("OTTLA_BOOTSTRAP", DEFAULT_BOOTSTRAP),
+        default=argparse.SUPPRESS if repeats else os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
         help=f"brokers to begin with (OTTLA_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
     )
 
@@ -53,6 +55,10 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a command on an event loop of its own. Raises CommandFailed for what the cluster refuses."""
     try:
         return asyncio.run(coroutine)
+    except NoBrokerReachable as error:
+        raise CommandFailed(
+            f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where"
+        ) from error
     except KafkaError as error:
         raise CommandFailed(f"{error.message} ({error.code.name})") from error
     except ValueError as error:

@@ -16,6 +16,8 @@ from .failures import CommandFailed, UsageError
 from .options import add_bootstrap, command_parser, key_values, run_client
 
 READ_BYTES = 256 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+"""The largest record that is sent."""
 PROGRESS_AFTER_S = 2.0
 Headers = list[tuple[str, bytes | None]]
 ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
@@ -55,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("-K takes at least one character")
     headers: Headers = [(key, value.encode()) for key, value in key_values(arguments.header, "-H").items()]
     try:
+        if not arguments.file and sys.stdin is None:
+            raise CommandFailed("standard input is closed: name a file")
         source = arguments.file.open("rb") if arguments.file else sys.stdin.buffer
     except OSError as error:
         raise CommandFailed(f"cannot read {arguments.file}: {error.strerror}") from None
@@ -128,6 +132,8 @@ async def _lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
     read = getattr(source, "read1", source.read)
     while chunk := await asyncio.to_thread(read, READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            raise CommandFailed(f"a line is longer than {MAX_LINE_BYTES} bytes, which is the largest record")
         if lines:
             yield lines
     if rest:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..client.admin import TOPIC_RESOURCE, Admin, ConfigEntry, NewTopic
 from ..client.metadata import TopicInfo
+from ..protocol.errors import ErrorCode, KafkaError
+from .failures import CommandFailed
 from .options import add_bootstrap, add_output, command_parser, key_values, run_client
 from .output import numbers, print_json, print_table
 
@@ -21,6 +24,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         "  ottla topic describe orders\n"
         "  ottla topic delete orders",
     )
+    add_bootstrap(options)
     actions = options.add_subparsers(dest="action", required=True, metavar="create|list|describe|delete")
 
     create = actions.add_parser("create", help="create topics", description="Create topics.")
@@ -48,7 +52,7 @@ def parser(name: str) -> argparse.ArgumentParser:
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
 
     for action in (create, listing, describe, delete):
-        add_bootstrap(action)
+        add_bootstrap(action, repeats=True)
         add_output(action, "-o")
     return options
 
@@ -61,22 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _create(arguments: argparse.Namespace) -> None:
-    from ..protocol.errors import ErrorCode, KafkaError
-
     configs = key_values(arguments.config, "--config")
-    results: list[dict[str, Any]] = []
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
-        for name in arguments.names:
-            topic = NewTopic(name, arguments.partitions, arguments.replication_factor, configs=configs)
-            outcome = "checked" if arguments.dry_run else "created"
-            try:
-                await admin.create_topics([topic], validate_only=arguments.dry_run)
-            except KafkaError as error:
-                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
-                    raise
-                outcome = "exists"
-            results.append({"topic": name, "result": outcome})
-    _print_results(arguments, results)
+
+    async def create(admin: Admin, name: str) -> str:
+        topic = NewTopic(name, arguments.partitions, arguments.replication_factor, configs=configs)
+        try:
+            await admin.create_topics([topic], validate_only=arguments.dry_run)
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
+                raise
+            return "exists"
+        return "checked" if arguments.dry_run else "created"
+
+    await _for_each(arguments, create)
 
 
 async def _list(arguments: argparse.Namespace) -> None:
@@ -125,20 +126,34 @@ async def _describe(arguments: argparse.Namespace) -> None:
 
 
 async def _delete(arguments: argparse.Namespace) -> None:
-    from ..protocol.errors import ErrorCode, KafkaError
+    async def delete(admin: Admin, name: str) -> str:
+        try:
+            await admin.delete_topics([name])
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not arguments.if_exists:
+                raise
+            return "absent"
+        return "deleted"
 
+    await _for_each(arguments, delete)
+
+
+async def _for_each(arguments: argparse.Namespace, act: Callable[[Admin, str], Awaitable[str]]) -> None:
+    """Do it to every topic named, whatever became of the others, and show what became of each."""
     results: list[dict[str, Any]] = []
+    failures: list[str] = []
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
         for name in arguments.names:
-            outcome = "deleted"
             try:
-                await admin.delete_topics([name])
+                result = await act(admin, name)
             except KafkaError as error:
-                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not arguments.if_exists:
-                    raise
-                outcome = "absent"
-            results.append({"topic": name, "result": outcome})
-    _print_results(arguments, results)
+                result = "failed"
+                failures.append(f"{error.message} ({error.code.name})")
+            results.append({"topic": name, "result": result})
+    if len(failures) < len(results):
+        _print_results(arguments, results)
+    if failures:
+        raise CommandFailed("; ".join(failures))
 
 
 def _print_results(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:

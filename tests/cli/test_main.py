@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import subprocess
@@ -11,9 +12,10 @@ import pytest
 
 from ottla import __version__
 from ottla.cli.consume import formatter, parse_offset
-from ottla.cli.failures import UsageError
+from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.logs import JsonFormatter, KeyValueFormatter
 from ottla.cli.main import COMMANDS, main
+from ottla.cli.produce import MAX_LINE_BYTES, _lines
 from ottla.client.fetched import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 1, 5, 1700000000000, None, b"v=1", (("h", b"x"), ("n", None)))
@@ -57,6 +59,7 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("up", "--set", "log.segment.bytes=big"), "Invalid value 'big' for configuration log.segment.bytes"),
         (("up", "--set", "node.id=7"), "--set node.id: ottla up decides this itself"),
         (("consume", "t", "-o", "last"), "-o takes beginning, end, N, -N or @MS, not 'last'"),
+        (("consume", "t", "-o", "json"), "for the format give --output json"),
         (("consume", "t", "-g", "g", "-p", "1"), "give -g or -p"),
         (("consume", "t", "-f", "%q"), "-f does not know %q"),
         (("produce", "t", "-H", "x"), "-H takes key=value, not 'x'"),
@@ -77,6 +80,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     ("words", "message"),
     [
         (("topic", "list", "-b", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),
+        (("topic", "-b", "127.0.0.1:1", "list"), "no broker answers at 127.0.0.1:1"),
+        (("cluster", "--bootstrap-server", "127.0.0.1:1"), "Is the cluster up? -b HOST:PORT"),
         (("broker", "-c", "/nowhere/broker.yaml"), "cannot read /nowhere/broker.yaml: No such file"),
         (("produce", "t", "/nowhere/lines"), "cannot read /nowhere/lines"),
         (("cluster", "--data", "/nowhere"), "/nowhere holds no cluster"),
@@ -97,6 +102,35 @@ def test_missing_arguments_exit_with_2(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(list(words))
     assert ended.value.code == 2
+
+
+def shell(line: str) -> tuple[int, str]:
+    """The exit code and standard error of a shell line, in which `ottla` is the command."""
+    line = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}; {line}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("ottla --help > /dev/full", 1, "No space left on device"),
+        ("ottla produce t <&-", 1, "standard input is closed: name a file"),
+        ("ottla version >&-", 0, ""),
+        ("ottla topic list -b 127.0.0.1:1 >&-", 1, "no broker answers"),
+    ],
+)
+def test_unusual_streams_need_no_traceback(line: str, code: int, message: str) -> None:
+    ended, error = shell(line)
+    assert ended == code
+    assert message in error
+    assert error.count("\n") <= 1
+
+
+async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+    with pytest.raises(CommandFailed, match="a line is longer than 1048576 bytes"):
+        async for _ in _lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
+            pass
 
 
 def test_nodes_start_without_what_tables_need() -> None:
