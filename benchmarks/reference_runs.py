@@ -4,14 +4,21 @@ with.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import platform
 import shutil
+import statistics
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 SOURCES = Path(__file__).parent / "reference"
 
@@ -28,9 +35,9 @@ def build(folder: Path) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time of a process so far, of threads that ended too, in nanosecond steps."""
+    # What clock_getcpuclockid(3) returns for a process.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 @contextmanager
@@ -66,10 +73,35 @@ class Reading:
     p99_us: float
 
 
-def replay(folder: Path, pid: int, port: int, frames: bytes, load: Load, payload_bytes: int) -> Reading:
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The reference and a broker, measured one after the other."""
+
+    reference: Reading
+    ottla: Reading
+
+
+def touch_free_pages(folder: Path, size_bytes: int) -> None:
+    """Have `size_bytes` of free memory that was in use a moment ago.
+
+    In a virtual machine the first touch of a page that the host has taken back costs several times what
+    copying into it does, and is booked on whoever touches it. It does so within seconds: runs are short.
+    """
+    path = folder / "pages"
+    chunk = bytes(1 << 20)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(size_bytes // len(chunk) + 1):
+            file.write(chunk)
+    path.unlink()
+
+
+def replay(
+    folder: Path, pid: int, port: int, frames: bytes, load: Load, payload_bytes: int, *, writes: bool
+) -> Reading:
     """Send `frames` in turn as `load` says and read the CPU time that the server took.
 
-    A first quarter of the load warms the server up; `payload_bytes` is what a request is worth.
+    A first quarter of the load warms the server up; `payload_bytes` is what a request is worth, and `writes`
+    says that the server writes as much.
     """
     file = folder / "frames"
     file.write_bytes(frames)
@@ -81,6 +113,8 @@ def replay(folder: Path, pid: int, port: int, frames: bytes, load: Load, payload
         return result
 
     press(max(load.count // 4, 1))
+    if writes:
+        touch_free_pages(folder, load.connections * load.count * payload_bytes)
     before = cpu_seconds(pid)
     result = press(load.count)
     cpu = cpu_seconds(pid) - before
@@ -93,3 +127,60 @@ def replay(folder: Path, pid: int, port: int, frames: bytes, load: Load, payload
         p50_us=result["p50_us"],
         p99_us=result["p99_us"],
     )
+
+
+# ---------------------------------------------------------------- arguments and tables
+
+
+def arguments(description: str | None) -> argparse.Namespace:
+    """`--rounds` and `--record` of a benchmark."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    return parser.parse_args()
+
+
+def median_of(readings: Sequence[Reading]) -> Reading:
+    """Each field by itself."""
+    return Reading(
+        *(statistics.median(getattr(reading, name) for reading in readings) for name in Reading.__slots__)
+    )
+
+
+def machine() -> str:
+    """What the readings were taken on."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+
+
+def report(what: str, pairs: Mapping[int, Sequence[Pair]], record: Path | None) -> None:
+    """Print the medians; the ratio is CPU time per request, the broker's over the reference's."""
+    table = Table(
+        what, "server", "CPU us/request", "MB per CPU second", "MB/s", "p50 us", "p99 us", "CPU ratio"
+    )
+    results: dict[str, dict[str, float]] = {}
+    for size, runs in pairs.items():
+        ratio = statistics.median(p.ottla.cpu_us_per_request / p.reference.cpu_us_per_request for p in runs)
+        label = f"{size / 1024:.0f} KB"
+        for server in ("reference", "ottla"):
+            reading = median_of([getattr(pair, server) for pair in runs])
+            table.add_row(
+                label,
+                "C" if server == "reference" else server,
+                f"{reading.cpu_us_per_request:.1f}",
+                f"{reading.mb_per_cpu_second:.0f}",
+                f"{reading.mb_per_second:.0f}",
+                f"{reading.p50_us:.0f}",
+                f"{reading.p99_us:.0f}",
+                f"{ratio:.2f}" if server == "ottla" else "",
+            )
+            results[f"{label} {server}"] = {
+                name: round(getattr(reading, name), 1) for name in Reading.__slots__
+            }
+        results[f"{label} ratio"] = {"cpu": round(ratio, 2)}
+    Console().print(table)
+    if record is not None:
+        line = {"what": what, "at": time.strftime("%F %T"), "machine": machine(), "results": results}
+        with record.open("a") as out:
+            out.write(json.dumps(line) + "\n")
