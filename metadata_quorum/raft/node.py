@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,9 +17,9 @@ from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity
 from ..link import Link, LinkLimits
 from . import failstop, syncobj
 from .core import Core
-from .disk import Directory
+from .disk import CorruptFile, Directory
 from .effects import FoldRequest, RoleChange
-from .formation import Formation, prepare
+from .formation import Formation, WrongFolder, prepare
 from .machine import Machine, load_factory
 from .messages import MalformedMessage
 from .settings import Settings
@@ -48,6 +49,15 @@ class RaftConfig:
     limits: LinkLimits = field(default_factory=LinkLimits)
 
 
+@contextmanager
+def _naming(directory: Path) -> Iterator[None]:
+    """Says which folder it is that cannot be used."""
+    try:
+        yield
+    except (CorruptFile, WrongFolder) as error:
+        raise type(error)(f"{directory}: {error}") from error
+
+
 class RaftNode:
     """One node of the quorum. Everything but :meth:`start` and :meth:`stop` is called on the loop."""
 
@@ -73,9 +83,10 @@ class RaftNode:
         self._on_applied = on_applied
         self._factory = load_factory(config.machine_factory)
         self._disk = Directory(config.directory)
-        self._formation: Formation = prepare(
-            self._disk, config.cluster_id, config.node_id, os.urandom(DIRECTORY_ID_BYTES)
-        )
+        with _naming(config.directory):
+            self._formation: Formation = prepare(
+                self._disk, config.cluster_id, config.node_id, os.urandom(DIRECTORY_ID_BYTES)
+            )
         self.identity = Identity(config.node_id, self._formation.directory_id, config.cluster_id)
         """What this node says about itself in handshakes."""
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
@@ -88,13 +99,14 @@ class RaftNode:
         """Recover, restore the machine, and take part. Raises :class:`.disk.CorruptFile`."""
         config = self._config
         loop = asyncio.get_running_loop()
-        parts = await loop.run_in_executor(
-            None,
-            lambda: open_parts(
-                self._disk, self._formation, config.settings, replace_empty=config.replace_empty
-            ),
-        )
-        await loop.run_in_executor(None, restore, parts, self._machine)
+        with _naming(config.directory):
+            parts = await loop.run_in_executor(
+                None,
+                lambda: open_parts(
+                    self._disk, self._formation, config.settings, replace_empty=config.replace_empty
+                ),
+            )
+            await loop.run_in_executor(None, restore, parts, self._machine)
         self._shell = _Shell(self, config, journal_salt(parts.formation), self._links)
         self._core = Core(
             config.settings,
