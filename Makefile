@@ -35,7 +35,7 @@ demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo
 
 test: venv lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: venv
 	$(BIN)/ruff check .

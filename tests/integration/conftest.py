@@ -2,6 +2,9 @@
 
 `OTTLA_TEST_CLUSTER=/path/to/cluster.json` runs them against a cluster that is already up, be it Ottla or
 Apache Kafka: that is how a doubt about what Kafka does is settled.
+
+Everything that uses it is one group, so that `pytest -n 2 --dist loadgroup` starts it once; tests that kill
+processes have clusters of their own.
 """
 
 from __future__ import annotations
@@ -20,13 +23,26 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster import running_cluster
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares the cluster runs in one process, and so does what shares the cluster of its module."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if "description" in names:
+            item.add_marker(pytest.mark.xdist_group("shared"))
+        elif "cluster" in names:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """cluster.json of the shared cluster."""
     if given := os.environ.get("OTTLA_TEST_CLUSTER"):
         yield json.loads(Path(given).read_text())
         return
-    with running_cluster(tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3) as cluster:
+    settings = {"group.initial.rebalance.delay.ms": "200"}
+    with running_cluster(
+        tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3, settings=settings
+    ) as cluster:
         yield cluster.description
 
 
