@@ -47,7 +47,7 @@ from .topic_settings import TopicSettingsView
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_INTERVAL_S = 60.0
-_CHECKPOINTS_PER_PRODUCER_EXPIRY = 10
+_CHECKPOINTS_PER_EXPIRY = 10
 
 
 class StorageUnusable(OSError):
@@ -90,7 +90,9 @@ class Broker:
             on_lost=self._lost,
         )
         self.replicas = self._replicas()
-        self.groups = GroupCoordinator(config.groups, wall_ms, self._offsets_partitions)
+        self.groups = GroupCoordinator(
+            config.groups, wall_ms, self._offsets_partitions, lambda: self.session.image.topics
+        )
         self.replicas.listen(self)
         self._register_handlers()
         self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
@@ -220,7 +222,7 @@ class Broker:
                 self._delete_strays(image)
             self.replicas.apply(image, passed)
             if passed.removed_topics:
-                self.groups.topics_removed(image.topics)
+                self.groups.topics_removed()
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.
             log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
@@ -272,8 +274,9 @@ class Broker:
         for round_ in itertools.count(1):
             await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
             await asyncio.wrap_future(self.logs.checkpoint())
-            if round_ % _CHECKPOINTS_PER_PRODUCER_EXPIRY == 0:
+            if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
                 self.logs.expire_producers()
+                self.groups.expire()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[KafkaError], None], error: KafkaError) -> None:

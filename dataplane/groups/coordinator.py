@@ -38,8 +38,14 @@ class GroupCoordinator:
     """The shards led here, by partition number."""
 
     def __init__(
-        self, limits: GroupLimits, now_ms: Callable[[], int], partition_count: Callable[[], int | None]
+        self,
+        limits: GroupLimits,
+        now_ms: Callable[[], int],
+        partition_count: Callable[[], int | None],
+        topics: Callable[[], Container[str]],
     ) -> None:
+        """`partition_count` and `topics` are as the cluster image has them now."""
+        self._topics = topics
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
         self._shards: dict[int, Shard] = {}
         self._loading: set[asyncio.Task[None]] = set()
@@ -58,11 +64,20 @@ class GroupCoordinator:
         if shard is not None:
             shard.close()
 
-    def topics_removed(self, existing: Container[str]) -> None:
+    def topics_removed(self) -> None:
         """Topics were deleted: offsets in those that no longer exist go with them."""
         for shard in self.shards():
-            for topic in {topic for topic in shard.offsets.topics() if topic not in existing}:
-                shard.forget_topic(topic)
+            self._forget_removed(shard)
+
+    def _forget_removed(self, shard: Shard) -> None:
+        existing = self._topics()
+        for topic in {topic for topic in shard.offsets.topics() if topic not in existing}:
+            shard.forget_topic(topic)
+
+    def expire(self) -> None:
+        """Let go of old offsets and of groups that are left with none."""
+        for shard in self.shards():
+            shard.expire()
 
     def shard_for(self, group_id: str) -> Shard:
         """The loaded shard of a group.
@@ -97,6 +112,9 @@ class GroupCoordinator:
     async def _load(self, partition: int, shard: Shard) -> None:
         try:
             await shard.load()
-        except (KafkaError, OSError) as error:
-            # The shard stays unloaded: its groups are told to wait until the partition moves or is mended.
-            log.error("cannot read %s-%d: %s", OFFSETS_TOPIC, partition, error)
+            if not shard.closed:
+                self._forget_removed(shard)
+        except Exception:
+            if not shard.closed:
+                # It stays unloaded: its groups are told to wait until the partition moves or is mended.
+                log.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)

@@ -5,11 +5,13 @@ A key starts with its version: 0 and 1 are offset commits, 2 is group metadata. 
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...protocol.codec import decode, encode
+from ...protocol.codec import MalformedMessage, decode, encode
+from ...protocol.errors import KafkaError
 from ...protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -17,7 +19,7 @@ from ...protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.record import decode_records, encode_batch
+from ...protocol.record import Record, decode_records, encode_batch
 from ...protocol.record_batch import walk_batches
 from .group import Group, GroupState
 from .membership import GroupLimits, Member
@@ -25,6 +27,8 @@ from .offsets import CommittedOffset, TopicPartition
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 3
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
+
+log = logging.getLogger(__name__)
 
 _version = struct.Struct(">h")
 
@@ -107,7 +111,7 @@ def restore_group(
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol, group.leader = value.protocol, value.leader
-    group.state_changed_ms = now_ms
+    group.state_changed_ms = value.current_state_timestamp if value.current_state_timestamp > 0 else now_ms
     for m in value.members:
         member = Member(
             m.member_id,
@@ -134,17 +138,34 @@ def batch_of(records: list[KeyValue], now_ms: int) -> bytearray:
 
 
 def read_records(data: memoryview) -> Iterator[OffsetRecord | GroupRecord]:
-    """What whole batches say, in order; keys of versions this build does not know are passed over."""
+    """What whole batches say, in order. Keys of versions that this build does not know and records that are
+    damaged are passed over: one of them must not keep all groups of a partition from being served."""
     for start, header in walk_batches(data):
-        for record in decode_records(data[start : start + header.size]):
-            if record.key is None:
+        if header.is_control:
+            continue
+        try:
+            records = list(decode_records(data[start : start + header.size]))
+        except KafkaError as error:
+            log.error("passing over the batch of groups at offset %d: %s", header.base_offset, error.message)
+            continue
+        for record in records:
+            try:
+                found = _read_record(record)
+            except (MalformedMessage, struct.error) as error:
+                log.error("passing over a record of groups behind offset %d: %s", header.base_offset, error)
                 continue
-            key, value = bytes(record.key), record.value
-            (version,) = _version.unpack_from(key)
-            if version <= OFFSET_KEY_VERSION:
-                yield _read_offset(key, version, value)
-            elif version == GROUP_KEY_VERSION:
-                yield _read_group(key, value)
+            if found is not None:
+                yield found
+
+
+def _read_record(record: Record) -> OffsetRecord | GroupRecord | None:
+    if record.key is None:
+        return None
+    key, value = bytes(record.key), record.value
+    (version,) = _version.unpack_from(key)
+    if 0 <= version <= OFFSET_KEY_VERSION:
+        return _read_offset(key, version, value)
+    return _read_group(key, value) if version == GROUP_KEY_VERSION else None
 
 
 def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> OffsetRecord:

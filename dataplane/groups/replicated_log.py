@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import walk_batches
@@ -30,7 +31,8 @@ class ReplicatedOffsetsLog:
         self._partition.on_high_watermark(result.last_offset + 1, done)
 
     async def read_all(self) -> AsyncIterator[memoryview]:
-        """Everything up to the log end: a new leader never truncates, so all of it will be committed."""
+        """Everything up to the log end, which ends once all of it is committed: what the leader before told
+        its clients is in it, and what nobody else has yet must not be told."""
         log = self._partition.log
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
@@ -44,3 +46,18 @@ class ReplicatedOffsetsLog:
             yield memoryview(data)
             offset = max(header.next_offset for _, header in walk_batches(data))
             await asyncio.sleep(0)
+        await self._committed(end)
+
+    async def _committed(self, offset: int) -> None:
+        outcome = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        while outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+            self._partition.on_high_watermark(offset, partial(_tell, told))
+            outcome = await told
+        if outcome is not ErrorCode.NONE:
+            raise KafkaError(outcome)
+
+
+def _tell(told: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
+    if not told.done():
+        told.set_result(outcome)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .group import Group
+from .group import Group, GroupState
 from .membership import Effect, GroupLimits, JoinReply, JoinRequest, StoreGroup, SyncReply
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .records import (
@@ -26,6 +28,9 @@ from .records import (
     read_records,
     restore_group,
 )
+
+_TOMBSTONES_BYTES = 256 * 1024
+_TOMBSTONE_BYTES = 32
 
 JoinTicket = Callable[[JoinReply], None]
 SyncTicket = Callable[[SyncReply], None]
@@ -56,6 +61,8 @@ class Shard:
         self._log, self._limits, self._now_ms = log, limits, now_ms
         self._commit_timeout_s = commit_timeout_s
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Offset commits that are being written, by group.
+        self._commits: Counter[str] = Counter()
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.loaded = False
@@ -76,12 +83,23 @@ class Shard:
                     self.offsets.remove(record.group_id, record.partition)
                 else:
                     self.offsets.put(record.group_id, record.partition, record.committed)
+        if self.closed:
+            return
         now = self._now_ms()
         for group_id, record in stored.items():
             if record.value is not None:
                 self.groups[group_id] = restore_group(record, self._limits, new_member_id, now)
                 self._set_timer(self.groups[group_id])
+        for group_id in self.offsets.groups():
+            self._make_group(group_id)
         self.loaded = True
+
+    def _make_group(self, group_id: str) -> Group:
+        """The group, made if need be: offsets alone make one, too."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._limits, new_member_id)
+        return group
 
     def close(self) -> None:
         """Another broker leads this shard now: everyone waiting is sent there."""
@@ -103,7 +121,7 @@ class Shard:
             if request.member_id:
                 reply(JoinReply(reply, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            group = self.groups[group_id] = Group(group_id, self._limits, new_member_id)
+            group = self._make_group(group_id)
         self._perform(group, group.join(request, reply, self._now_ms()))
 
     def sync(
@@ -160,26 +178,78 @@ class Shard:
             if generation >= 0:
                 done(ErrorCode.ILLEGAL_GENERATION)
                 return
-            group = self.groups[group_id] = Group(group_id, self._limits, new_member_id)
+            group = Group(group_id, self._limits, new_member_id)
         error = group.check_commit(member_id, instance_id, generation, self._now_ms())
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
 
         def show() -> None:
+            self._make_group(group_id)
             for partition, committed in offsets.items():
                 self.offsets.put(group_id, partition, committed)
 
-        self._write((offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), done, show)
+        def written(outcome: ErrorCode) -> None:
+            self._commits[group_id] -= 1
+            if not self._commits[group_id]:
+                del self._commits[group_id]
+            done(outcome)
+
+        self._commits[group_id] += 1
+        self._write((offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), written, show)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: offsets in it must not be found by a later topic of the same name."""
-        gone = list(self.offsets.of_topic(topic))
+        self._forget_offsets(list(self.offsets.of_topic(topic)))
+
+    def _forget_offsets(self, gone: list[tuple[str, TopicPartition]]) -> None:
+        """At once, and in batches that the log takes; a commit that is written already goes with them."""
+
+        def remove(some: Sequence[tuple[str, TopicPartition]]) -> None:
+            for group_id, partition in some:
+                self.offsets.remove(group_id, partition)
+
+        remove(gone)
+        batch: list[tuple[str, TopicPartition]] = []
+        size = 0
         for group_id, partition in gone:
-            self.offsets.remove(group_id, partition)
-        if gone:
-            tombstones = [offset_record(OffsetRecord(g, p, None)) for g, p in gone]
-            self._write(tombstones, lambda _outcome: None)
+            batch.append((group_id, partition))
+            size += len(group_id.encode()) + len(partition[0]) + _TOMBSTONE_BYTES
+            if size >= _TOMBSTONES_BYTES:
+                self._write_tombstones(batch, partial(remove, batch))
+                batch, size = [], 0
+        if batch:
+            self._write_tombstones(batch, partial(remove, batch))
+
+    def _write_tombstones(self, gone: Iterable[tuple[str, TopicPartition]], show: Callable[[], None]) -> None:
+        records = [offset_record(OffsetRecord(group_id, partition, None)) for group_id, partition in gone]
+        self._write(records, lambda _outcome: None, show)
+
+    def expire(self) -> None:
+        """Forget offsets that were committed, and whose group was left, longer than the retention ago, and
+        then groups that have neither members nor offsets."""
+        now, retention = self._now_ms(), self._limits.offsets_retention_ms
+        gone: list[tuple[str, TopicPartition]] = []
+        for group in list(self.groups.values()):
+            group_id = group.group_id
+            if group.state is not GroupState.EMPTY or group.pending_ids or group_id in self._commits:
+                continue
+            left_ms = group.state_changed_ms if group.protocol_type else 0
+            offsets = self.offsets.of_group(group_id)
+            old = [p for p, each in offsets.items() if now - max(left_ms, each.commit_time_ms) >= retention]
+            gone += ((group_id, partition) for partition in old)
+            if len(old) == len(offsets):
+                self._forget_group(group)
+                if group.generation > 0:
+                    self._write([group_record(group)], lambda _outcome: None)
+        self._forget_offsets(gone)
+
+    def _forget_group(self, group: Group) -> None:
+        group.kill(self._now_ms())
+        del self.groups[group.group_id]
+        timer = self._timers.pop(group.group_id, None)
+        if timer is not None:
+            timer.cancel()
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
         """Remove a group without members, and its offsets (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
@@ -195,12 +265,16 @@ class Shard:
             except KafkaError as error:
                 done(error.code)
                 return
-            group.kill(self._now_ms())
-            del self.groups[group_id]
+            self._forget_group(group)
             tombstones.append(group_record(group))
-        for partition in offsets:
-            self.offsets.remove(group_id, partition)
-        self._write(tombstones, done)
+
+        def forget() -> None:
+            for partition in offsets:
+                self.offsets.remove(group_id, partition)
+
+        forget()
+        # Once more when that is committed: commits on their way have shown theirs meanwhile.
+        self._write(tombstones, done, forget)
 
     # ------------------------------------------------------------ effects
 

@@ -189,7 +189,7 @@ async def test_a_deleted_group_stays_deleted_and_one_with_members_is_not_deleted
 
 async def test_the_coordinator_says_where_a_group_is_or_why_not_yet() -> None:
     count: list[int | None] = [None]
-    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: count[0])
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: count[0], lambda: {"t"})
 
     def refusal(group_id: str) -> ErrorCode:
         with pytest.raises(KafkaError) as caught:
