@@ -28,6 +28,7 @@ from ...protocol.messages.quorum_commands import (
     ResourceType,
 )
 from . import election
+from .refusal import message_of
 from .workspace import Workspace
 
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
@@ -43,7 +44,7 @@ def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
             if not command.validate_only:
                 _store(work, resource, values)
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, message_of(error)
         results.append(result)
     return AlterConfigsResult(resources=results)
 
@@ -74,7 +75,7 @@ def _check_resource(work: Workspace, resource: ConfigResource) -> None:
     elif resource.resource_type != ResourceType.BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}")
     elif name and not _BROKER_ID.fullmatch(name):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is not a broker id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Not a broker id: '{name}'")
     elif name and int(name) not in work.image.brokers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 

@@ -43,6 +43,7 @@ from ...protocol.messages.quorum_commands import (
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import brokers, configs, partitions, topics
+from .refusal import message_of
 from .sessions import CommandSession, SessionTable
 from .snapshot import cut, joined
 from .workspace import Scope, Workspace
@@ -192,7 +193,7 @@ def _allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducer
 def _refusal(command: Command, error: KafkaError) -> Message:
     """The result of a command that was refused as a whole."""
     refused: Callable[..., Message] = result_type(command)
-    return refused(error_code=error.code, error_message=error.message)
+    return refused(error_code=error.code, error_message=message_of(error))
 
 
 _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {

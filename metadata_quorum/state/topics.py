@@ -23,6 +23,7 @@ from ...protocol.messages.quorum_commands import (
     TopicResult,
 )
 from .placement import Placement
+from .refusal import message_of
 from .workspace import Workspace
 
 NAME_LENGTH_MAX = 249
@@ -52,7 +53,9 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
                 )
             )
         except KafkaError as error:
-            results.append(CreatedTopic(name=topic.name, error_code=error.code, error_message=error.message))
+            results.append(
+                CreatedTopic(name=topic.name, error_code=error.code, error_message=message_of(error))
+            )
     return CreateTopicsResult(topics=results)
 
 
@@ -238,7 +241,7 @@ def delete_topics(work: Workspace, command: DeleteTopics) -> DeleteTopicsResult:
         missing = TopicResult(
             name=name,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"There is no topic '{name}'.",
+            error_message="There is no such topic.",
         )
         found.append((work.image.topics.get(name), missing))
     return DeleteTopicsResult(topics=[_delete(work, topic, missing) for topic, missing in found])
@@ -274,7 +277,9 @@ def create_partitions(work: Workspace, command: CreatePartitions) -> CreateParti
                     work.set_partition(topic.id, index, _new_partition(work, replicas))
             results.append(TopicResult(name=topic.name, topic_id=topic.id))
         except KafkaError as error:
-            results.append(TopicResult(name=wanted.name, error_code=error.code, error_message=error.message))
+            results.append(
+                TopicResult(name=wanted.name, error_code=error.code, error_message=message_of(error))
+            )
     return CreatePartitionsResult(topics=results)
 
 

@@ -23,7 +23,7 @@ from ottla.protocol.messages.quorum_session import CommandStatus
 BROKERS = (1, 2, 3, 4)
 KINDS = (
     *("start", "crash", "unfence", "unfence", "unfence", "fence", "stop", "unregister"),
-    *("create", "create", "delete", "grow", "config"),
+    *("create", "create", "delete", "grow", "config", "config", "config"),
     *("shrink", "expand", "expand", "write", "write", "elect"),
     *("ids", "repeat", "gap", "stale", "snapshot", "junk"),
 )
@@ -209,7 +209,7 @@ class History:
             for kind, name in ((2, f"t{number}"), (4, ""))
             for change in [q.ConfigChange(name=key, operation=operation, value=value)]
         ]
-        self.submit(broker_id, q.AlterConfigs(resources=resources[number % 2 :]))
+        self.submit(broker_id, q.AlterConfigs(resources=resources[:1] if len(junk) % 4 else resources[1:]))
 
     # ---------------------------------------------------------------- replication
 

@@ -1,0 +1,130 @@
+"""Snapshots of any size in bounded chunks, and sessions whose results are bounded."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.metadata_quorum.raft.machine import MAX_CHUNK_BYTES
+from ottla.metadata_quorum.state import sessions
+from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.snapshot import cut, joined
+from ottla.protocol.cluster_image import ImageInconsistent
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.metadata_records import BrokerListener
+from ottla.protocol.messages.quorum_session import CommandStatus
+
+from .harness import Cluster, topic
+
+
+@given(st.lists(st.binary(max_size=50)), st.integers(1, 40), st.data())
+def test_items_survive_any_cut(items: list[bytes], chunk_bytes: int, data: st.DataObject) -> None:
+    chunks = list(cut(items, chunk_bytes))
+    assert all(len(chunk) == chunk_bytes for chunk in chunks[:-1])
+    assert list(joined(chunks)) == items
+    stream = b"".join(chunks)
+    borders = data.draw(st.lists(st.integers(0, len(stream)), max_size=5).map(sorted))
+    pieces = [stream[a:b] for a, b in zip([0, *borders], [*borders, len(stream)], strict=True)]
+    assert list(joined(pieces)) == items
+    if stream:
+        with pytest.raises(ImageInconsistent, match="ends within an item"):
+            list(joined([stream[:-1]]))
+
+
+def test_a_stream_that_claims_a_huge_item_is_refused() -> None:
+    with pytest.raises(ImageInconsistent, match="claims 4294967295 bytes"):
+        list(joined([b"\xff" * 4]))
+
+
+def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
+    cluster = Cluster(1)
+    listeners = [BrokerListener(name="n" * 30_000) for _ in range(20)]
+    register = q.RegisterBroker(broker_id=2, incarnation=b"i" * 16, listeners=listeners)
+    cluster.do(register, q.RegisterBrokerResult)
+    names = ["x" * 249 + "!"] * 3000
+    ask = q.CreateTopics(topics=[q.NewTopic(name=name) for name in names])
+    session = q.Session(1, cluster.epoch(1), 1)
+    first = cluster.apply(ask, session)
+    assert len(first.result) > MAX_CHUNK_BYTES
+    chunks = list(cluster.machine.snapshot())
+    assert max(map(len, chunks)) <= MAX_CHUNK_BYTES
+    restored = new_machine()
+    restored.restore(chunks)
+    assert list(restored.image.records()) == list(cluster.machine.image.records())
+    again = restored.apply(9, 1, q.encode_command(session, ask))
+    assert (again.status, again.result, again.records) == (CommandStatus.APPLIED, first.result, ())
+    with pytest.raises(ImageInconsistent):
+        new_machine().restore([chunks[0][:1000]])
+
+
+def test_a_large_state_is_handed_out_in_slices() -> None:
+    cluster = Cluster(3)
+    for number in range(3):
+        cluster.create(topic(f"t{number}", 10_000, 3))
+    sizes, slowest = [], 0.0
+    chunks = cluster.machine.snapshot()
+    while True:
+        start = time.process_time()
+        chunk = next(chunks, None)
+        slowest = max(slowest, time.process_time() - start)
+        if chunk is None:
+            break
+        sizes.append(len(chunk))
+    assert sum(sizes) > 1_500_000
+    assert set(sizes[:-1]) == {MAX_CHUNK_BYTES}
+    assert slowest < 0.5
+
+
+def test_results_that_were_acknowledged_are_forgotten() -> None:
+    cluster = Cluster(1)
+    epoch = cluster.epoch(1)
+    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=epoch)
+    for sequence in range(1, 11):
+        cluster.apply(ask, q.Session(1, epoch, sequence, acknowledged=max(0, sequence - 3)))
+    assert cluster.apply(ask, q.Session(1, epoch, 8)).status is CommandStatus.APPLIED
+    assert cluster.apply(ask, q.Session(1, epoch, 7)).status is CommandStatus.INVALID
+    assert cluster.machine.image.next_producer_id == 10_000
+
+
+def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "KEPT_BYTES_MAX", 5000)
+    cluster = Cluster(1)
+    epoch = cluster.epoch(1)
+    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=epoch)
+    for sequence in range(1, sessions.KEPT_RESULTS_MAX + 50):
+        cluster.apply(ask, q.Session(1, epoch, sequence))
+    (session,) = cluster.machine.controller._sessions.sessions.values()
+    assert session.kept_bytes == sum(len(result) for _, result in session.kept.values()) <= 5000
+    last = sessions.KEPT_RESULTS_MAX + 49
+    assert cluster.apply(ask, q.Session(1, epoch, last)).status is CommandStatus.APPLIED
+    monkeypatch.setattr(sessions, "KEPT_BYTES_MAX", 1)
+    cluster.apply(ask, q.Session(1, epoch, last + 1))
+    assert list(session.kept) == [last + 1]
+
+
+def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
+    cluster = Cluster(1)
+    old = cluster.epoch(1)
+    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=old)
+    assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.APPLIED
+    cluster.start(1)
+    assert cluster.epoch(1) > old
+    assert cluster.apply(ask, q.Session(1, old, 2)).status is CommandStatus.STALE_SESSION
+    assert cluster.apply(ask, q.Session(1, cluster.epoch(1), 1)).status is CommandStatus.APPLIED
+    cluster.do(q.UnregisterBroker(broker_id=1), q.CommandResult)
+    assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.STALE_SESSION
+
+
+def test_fencing_a_broker_of_ten_thousand_partitions_is_quick() -> None:
+    cluster = Cluster(9)
+    for number in range(10):
+        cluster.create(topic(f"t{number}", 1000, 3))
+    start = time.process_time()
+    cluster.fence(1)
+    taken = time.process_time() - start
+    states = [state for one in cluster.machine.image.topics.values() for state in one.partitions.values()]
+    assert not any(1 in state.isr for state in states)
+    assert taken < 0.5
