@@ -1,0 +1,74 @@
+"""Which partitions go back to their preferred leader, and what of a quorum node's file becomes the cluster's."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
+from ottla.metadata_quorum.liveness import SessionTracker
+from ottla.metadata_quorum.state.machine import new_machine
+from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.messages import quorum_commands as q
+
+TOPIC = b"t" * 16
+
+
+def image_with(*leaders: int) -> ClusterImage:
+    """One partition per leader; every partition prefers broker 1."""
+    image = ClusterImage()
+    image.cluster_id = "c"
+    for broker_id in (1, 2):
+        image.brokers[broker_id] = BrokerState(broker_id, broker_id, bytes(16), fenced=False)
+    states = [PartitionState((1, 2), (1, 2), leader=leader) for leader in leaders]
+    image.topics["t"] = image.topics_by_id[TOPIC] = TopicState(TOPIC, "t", dict(enumerate(states)))
+    return image
+
+
+def proposals(
+    image: ClusterImage, percentage: int = 10, defaults: dict[str, str] | None = None
+) -> list[LeaderCommand]:
+    """What a new leader proposes until its first check of the balance."""
+    proposed: list[LeaderCommand] = []
+    duties = LeaderDuties(
+        lambda: image,
+        SessionTracker(timeout_s=1e9),
+        lambda command, done: proposed.append(command),
+        cluster_id="c",
+        imbalance_check_interval_s=10,
+        imbalance_percentage=percentage,
+        defaults=defaults,
+    )
+    duties.lead(0.0)
+    duties.tick(11.0)
+    return proposed
+
+
+@pytest.mark.parametrize(("leaders", "percentage", "moved"), [
+    ((1,) * 9 + (2,), 10, []),
+    ((1,) * 9 + (2,), 9, [9]),
+    ((1,) * 8 + (2, 2), 10, [8, 9]),
+    ((2,), 100, []),
+    ((1, 2), 0, [1]),
+    ((1, 1), 0, []),
+])  # fmt: skip
+def test_partitions_go_back_where_too_many_are_led_by_others(
+    leaders: tuple[int, ...], percentage: int, moved: list[int]
+) -> None:
+    commands = proposals(image_with(*leaders), percentage)
+    if not moved:
+        assert commands == []
+        return
+    (command,) = commands
+    assert isinstance(command, q.ElectLeaders)
+    assert [entry.partition for entry in command.partitions or []] == moved
+
+
+def test_what_the_file_says_holds_for_all_brokers_unless_it_is_set() -> None:
+    defaults = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
+    machine = new_machine()
+    for command in proposals(machine.image, defaults=defaults):
+        machine.apply(1, 1, q.encode_command(None, command))
+    assert machine.image.cluster_id == "c"
+    assert machine.image.configs == {(4, ""): defaults}
+    assert proposals(machine.image, defaults=defaults) == []
+    assert proposals(machine.image, defaults={"min.insync.replicas": "3"}) == []
