@@ -47,6 +47,7 @@ class Node:
     entry: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
     """The process when it was started again here."""
+    paused: bool = False
 
     @property
     def id(self) -> int:
@@ -77,10 +78,12 @@ class Node:
     def pause(self) -> None:
         """SIGSTOP: the process hangs and keeps its connections."""
         os.kill(self.pid, signal.SIGSTOP)
+        self.paused = True
 
     def resume(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
+        self.paused = False
 
     def restart(self) -> None:
         """Run the entry's argv again: same data, same port. Returns at once."""
@@ -155,9 +158,12 @@ class RunningCluster:
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo]:
         """Leaders, replicas and ISRs of a topic, empty while no broker tells."""
+        awake = [f"127.0.0.1:{node.port}" for node in self.brokers if node.alive and not node.paused]
+        if not awake:
+            return {}
 
         async def ask() -> dict[int, PartitionInfo]:
-            async with Admin(bootstrap_servers=self.bootstrap) as admin:
+            async with Admin(bootstrap_servers=awake) as admin:
                 return (await admin.describe_topics([topic]))[0].partitions
 
         with suppress(KafkaError):
