@@ -26,7 +26,7 @@ from .quorum.session import QuorumSession, SessionLost
 from .replication.fetcher import LinkSettings
 from .replication.fetching import FetchLimits
 from .replication.isr_submission import submit_to
-from .replication.partition import Partition, wall_ms
+from .replication.partition import Partition, monotonic_ms, wall_ms
 from .replication.replicas import Replicas, ReplicasConfig
 from .server import HandlerTable, Server
 from .server.handlers.api_versions import ApiVersionsHandlers
@@ -91,7 +91,7 @@ class Broker:
         )
         self.replicas = self._replicas()
         self.groups = GroupCoordinator(
-            config.groups, wall_ms, self._offsets_partitions, lambda: self.session.image.topics
+            config.groups, _steady_wall_ms(), self._offsets_partitions, lambda: self.session.image.topics
         )
         self.replicas.listen(self)
         self._register_handlers()
@@ -277,6 +277,12 @@ class Broker:
             if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
                 self.logs.expire_producers()
                 self.groups.expire()
+
+
+def _steady_wall_ms() -> Callable[[], int]:
+    """A clock that starts as the wall clock stands and does not jump with it: members of groups expire by it."""
+    ahead_ms = wall_ms() - monotonic_ms()
+    return lambda: ahead_ms + monotonic_ms()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[KafkaError], None], error: KafkaError) -> None:

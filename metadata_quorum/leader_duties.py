@@ -120,6 +120,8 @@ class LeaderDuties:
             self._sessions.register(broker_id, broker_epoch, incarnation, image.offset, now)
         for broker_id in self._sessions.brokers() - image.brokers.keys():
             self._sessions.unregister(broker_id)
+        if len(self.progress.topics) > len(image.topics_by_id):
+            self.progress.forget(self.progress.topics - image.topics_by_id.keys())
         if self.active:
             self._note_fences(image)
 

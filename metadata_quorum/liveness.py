@@ -168,19 +168,24 @@ class ProgressTable:
     """What heartbeats said about log end offsets, so that an election can take the replica furthest along."""
 
     _by_partition: dict[tuple[bytes, int], dict[int, ReplicaProgress]] = field(default_factory=dict)
+    #: what something is known about
+    topics: set[bytes] = field(default_factory=set)
 
     def clear(self) -> None:
         """Forgets everything: a new leader is told anew."""
         self._by_partition.clear()
+        self.topics.clear()
 
     def note(self, progress: ReplicaProgress) -> None:
         """Replaces what was known about this replica."""
+        self.topics.add(progress.topic_id)
         replicas = self._by_partition.setdefault((progress.topic_id, progress.partition), {})
         replicas[progress.broker_id] = progress
 
     def forget(self, topic_ids: Iterable[bytes]) -> None:
         """Drops deleted topics."""
         gone = set(topic_ids)
+        self.topics -= gone
         for key in [key for key in self._by_partition if key[0] in gone]:
             del self._by_partition[key]
 

@@ -523,12 +523,14 @@ class PartitionLog:
     def _sync_the_rest(self) -> None:
         """Leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
         epochs, segments = self.leader_epochs, self._segments
-        dirty, epochs.dirty = epochs.dirty, False
-        changed, segments.changed = segments.changed, False
+        dirty, changed = epochs.dirty, segments.changed
         try:
+            # Lowered first, and only if seen raised: what the event loop adds meanwhile raises them again.
             if dirty:
+                epochs.dirty = False
                 write_leader_epochs(self.directory, epochs.entries, sync=True)
             if changed:
+                segments.changed = False
                 sync_file(self.directory / PARTITION_METADATA)
                 sync_directory(self.directory)
         except KafkaError:

@@ -399,7 +399,11 @@ class QuorumSession:
         """The logs that moved since this leader was told last."""
         told = self._told
         news: list[PartitionProgress] = []
-        for topic_id, partition, leader_epoch, log_end_offset in self._progress():
+        present = list(self._progress())
+        if len(told) > len(present):
+            kept = {(topic_id, partition) for topic_id, partition, _, _ in present}
+            self._told = told = {key: end for key, end in told.items() if key in kept}
+        for topic_id, partition, leader_epoch, log_end_offset in present:
             if told.get((topic_id, partition)) != (leader_epoch, log_end_offset):
                 told[topic_id, partition] = (leader_epoch, log_end_offset)
                 news.append(

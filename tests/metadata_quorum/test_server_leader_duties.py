@@ -155,3 +155,14 @@ def test_preferred_leaders_are_restored_at_intervals_where_they_can_lead() -> No
     (command,) = [command for command in world.proposed if isinstance(command, ElectLeaders)]
     assert command.partitions is not None
     assert [entry.partition for entry in command.partitions] == [0]
+
+
+def test_what_is_known_of_deleted_topics_is_forgotten() -> None:
+    world = World(p0=PartitionState((1, 2), (1, 2), leader=1))
+    world.duties.lead(0.0)
+    for number in range(5):
+        world.duties.progress.note(ReplicaProgress(bytes([number]) * 16, 0, 2, 1, 100))
+    world.duties.progress.note(ReplicaProgress(TOPIC, 0, 2, 1, 100))
+    world.duties.image_changed(0.0)
+    assert world.duties.progress.topics == {TOPIC}
+    assert len(world.duties.progress.of([(TOPIC, 0), (bytes(16), 0)])) == 1

@@ -24,6 +24,7 @@ from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
+from .cluster_access import INTERNAL_TOPICS
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 
 _ALL = -1
@@ -119,6 +120,10 @@ class ProduceHandlers:
         self, partition: Partition, data: PartitionProduceData, acks: int, version: int
     ) -> tuple[PartitionProduceResponse, int]:
         """The answer if the append is enough, and the offset behind the batch."""
+        if partition.topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
+            )
         records = data.records
         if not records:
             raise KafkaError(

@@ -401,6 +401,21 @@ async def test_what_produce_refuses(cluster: Cluster) -> None:
         assert cluster[1].partition.log.log_end_offset == 3
 
 
+async def test_clients_do_not_write_where_groups_are_kept(cluster: Cluster) -> None:
+    groups = bytes([7]) * 16
+    cluster.quorum.tell(
+        TopicRecord(topic_id=groups, name="__consumer_offsets"),
+        PartitionRecord(topic_id=groups, partition=0, replicas=[1], isr=[1], leader=1),
+    )
+    async with Client(cluster[1].port) as client:
+        data = PartitionProduceData(index=0, records=batch(b"no group"))
+        request = ProduceRequest(
+            acks=1, topic_data=[TopicProduceData(name="__consumer_offsets", partition_data=[data])]
+        )
+        answer = (await client.call(request, 9)).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 async def test_the_wrong_broker_names_the_leader(cluster: Cluster) -> None:
     async with Client(cluster[2].port) as client:
         topic = TopicProduceData(
