@@ -152,8 +152,8 @@ def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tupl
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
     """CRC-32C of the batch of ``size`` bytes at ``position``: from the attributes to its end."""
-    with memoryview(buffer) as view, view[position + _ATTRIBUTES_AT : position + size] as covered:
-        return crc32c(covered)
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    return crc32c(view[position + _ATTRIBUTES_AT : position + size])
 
 
 def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:

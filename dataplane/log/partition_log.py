@@ -171,7 +171,7 @@ class PartitionLog:
                 )
         first_offset = offset = self.log_end_offset
         stamps = config.stamps_at_append
-        placed = []
+        placed: list[tuple[int, int, BatchHeader]] = []
         for position, header in parsed:
             patch_offset_and_epoch(batches, position, offset, leader_epoch)
             if stamps or header.is_log_append_time:

@@ -181,8 +181,9 @@ class Segment:
             descriptor.release()
         return None
 
-    def last_boundary(self, start: int, limit: int) -> int:
-        """The end of the last whole batch within bytes ``start`` to ``limit``; ``start`` if none fits.
+    def last_boundary(self, start: int, limit: int) -> tuple[int, int]:
+        """The end of the last whole batch within bytes ``start`` to ``limit`` (``start`` if none fits), and the
+        base offset of the batch that follows there, -1 at the end of the segment.
 
         ``start`` must be the start of a batch.
 
@@ -190,7 +191,7 @@ class Segment:
             KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
         if limit >= self.size:
-            return self.size
+            return self.size, -1
         found = self.offset_index.lookup_position(limit)
         boundary = start if found is None else max(start, found[1])
         descriptor = self.descriptor()
@@ -199,7 +200,7 @@ class Segment:
                 descriptor.fd, boundary, self.size, next_offset=self.base_offset
             ):
                 if position + header.size > limit:
-                    break
+                    return position, header.base_offset
                 boundary = position + header.size
         except BrokenBatch as broken:
             raise damage(self.path, broken.position, broken.reason) from broken
@@ -207,7 +208,7 @@ class Segment:
             raise disk_error("read", self.path, error) from error
         finally:
             descriptor.release()
-        return boundary
+        return boundary, -1
 
     # Cutting and going away
 

@@ -15,13 +15,14 @@ from .segment import Segment
 from .storage_errors import damage, disk_error
 
 _RECENT_BOUNDARIES = 64
+_RECENT_READERS = 256
 
 
 class SegmentList:
     """One or more segments, rising; the last is active.
 
     The positions of recent batch boundaries in the active segment are remembered, since readers at the tail
-    ask for exactly these.
+    ask for exactly these, and where recent reads stopped, since readers elsewhere go on from there.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class SegmentList:
         "_directory",
         "_files",
         "_segments",
+        "_stops",
         "active",
         "changed",
         "doomed",
@@ -46,6 +48,7 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
         self._boundaries: dict[int, int] = {}
         self._boundary_order: deque[int] = deque()
+        self._stops: dict[int, tuple[Segment, int]] = {}
         self.active = self._segments[-1]
         self.fd = self.active.activate().fd
         """Descriptor of the active segment."""
@@ -101,6 +104,7 @@ class SegmentList:
     def _restart_boundaries(self, offset: int) -> None:
         self._boundaries.clear()
         self._boundary_order.clear()
+        self._stops.clear()
         self.note_boundary(offset, self.active.size)
 
     # Reading
@@ -116,17 +120,33 @@ class SegmentList:
         segment, first_offset = self.active, offset
         start = self._boundaries.get(offset)
         if start is None:
-            located = self._locate(offset)
-            if located is None:
-                return None
-            segment, start, first_offset = located
+            stopped = self._stops.get(offset)
+            if stopped is not None:
+                segment, start = stopped
+            else:
+                located = self._locate(offset)
+                if located is None:
+                    return None
+                segment, start, first_offset = located
         stop = self._stop_position(segment, upto, end_offset)
         if stop - start > max_bytes:
-            limit = segment.last_boundary(start, start + max_bytes)
-            stop = limit if limit > start or not at_least_one else self._end_of_batch(segment, start)
+            limit, next_offset = segment.last_boundary(start, start + max_bytes)
+            if limit > start:
+                stop = limit
+                if next_offset >= 0:
+                    self._note_stop(next_offset, segment, limit)
+            else:
+                stop = self._end_of_batch(segment, start) if at_least_one else start
         if stop <= start:
             return None
         return LogSlice(segment.descriptor(), start, stop - start, first_offset)
+
+    def _note_stop(self, offset: int, segment: Segment, position: int) -> None:
+        """A read stopped where the batch with ``offset`` starts."""
+        stops = self._stops
+        if len(stops) >= _RECENT_READERS:
+            del stops[next(iter(stops))]
+        stops[offset] = segment, position
 
     def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
         """Segment, position and base offset of the first batch that ends at or after ``offset``."""
@@ -193,6 +213,8 @@ class SegmentList:
             self.doomed += self._segments[0].doom()
             del self._segments[0], self._bases[0]
             dropped += 1
+        if dropped:
+            self._stops.clear()
         return dropped
 
     def replace_all(self, base_offset: int, now_ms: int) -> None:

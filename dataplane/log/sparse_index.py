@@ -8,6 +8,7 @@ were open.
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 from pathlib import Path
@@ -36,7 +37,7 @@ class SparseIndex:
     @property
     def size(self) -> int:
         """Bytes of all entries."""
-        return len(self) * self._entry.size
+        return self._written * self._entry.size + len(self._tail)
 
     def entry(self, number: int) -> tuple[int, int]:
         """The two numbers of one entry; negative numbers count from the end, as in a list."""
@@ -55,14 +56,12 @@ class SparseIndex:
 
     def find(self, target: int, field: int) -> int:
         """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[field] <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        written, unpack = self._written, self._entry.unpack_from
+        if self._tail and (not written or unpack(self._tail)[field] <= target):
+            return written + _count(self._tail, len(self) - written, self._entry, target, field) - 1
+        if not written:
+            return -1
+        return _count(self._files.map(self.path), written, self._entry, target, field) - 1
 
     def write(self) -> None:
         """Append what gathered in memory to the file (no fsync).
@@ -119,3 +118,16 @@ class SparseIndex:
         self._files.forget_map(self.path)
         self._tail.clear()
         self._written = 0
+
+
+def _count(entries: bytearray | mmap.mmap, length: int, entry: struct.Struct, target: int, field: int) -> int:
+    """How many of the first `length` entries have a `field` at or below `target`."""
+    unpack, size = entry.unpack_from, entry.size
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if unpack(entries, middle * size)[field] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

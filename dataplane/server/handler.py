@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,8 @@ ErrorResponse = Callable[[Any, KafkaError], Message]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _REGISTRATION = "__ottla_handles__"
+_SIZE = struct.Struct(">i")
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ class Request:
         frame = bytearray(4)
         frame += response_header(self.api_key, self.api_version, self.correlation_id)
         encode_into(message, self.api_version, frame)
-        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+        _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
         self.connection.answer(self, (frame,))
 
     def reply_parts(self, parts: Sequence[Part]) -> None:
@@ -173,13 +176,13 @@ class Request:
         size = len(header)
         frame: list[Part] = [b""]
         for part in parts:
-            part_size = len(part) if isinstance(part, bytes | bytearray | memoryview) else part.size
+            part_size = len(part) if isinstance(part, _IN_MEMORY) else part.size
             if part_size:
                 frame.append(part)
                 size += part_size
-            elif not isinstance(part, bytes | bytearray | memoryview):
+            elif not isinstance(part, _IN_MEMORY):
                 part.release()
-        frame[0] = size.to_bytes(4, "big") + header
+        frame[0] = _SIZE.pack(size) + header
         self.connection.answer(self, frame)
 
     def no_reply(self) -> None:

@@ -9,10 +9,10 @@ import logging
 import struct
 from typing import Any
 
-from ...protocol.codec import MalformedMessage, decode
+from ...protocol.codec import MalformedMessage, decode_from
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
-from ...protocol.messages.headers import decode_request_header
+from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request
@@ -47,10 +47,10 @@ class Router:
             )
             return
         try:
-            header, offset = decode_request_header(frame)
+            client_id, offset = decode_client_id(frame, api_key, api_version)
             # A task outlives the receive buffer.
-            body = bytes(frame[offset:]) if handler.is_coroutine else frame[offset:]
-            message = decode(handler.request_class, body, api_version)
+            body = bytes(frame) if handler.is_coroutine else frame
+            message, _ = decode_from(handler.request_class, body, api_version, offset)
         except MalformedMessage as error:
             log.warning(
                 "closing the connection of %s: %s version %d cannot be read: %s",
@@ -58,7 +58,7 @@ class Router:
             )  # fmt: skip
             connection.close()
             return
-        request = Request(connection, api_key, api_version, correlation_id, header.client_id, now)
+        request = Request(connection, api_key, api_version, correlation_id, client_id, now)
         connection.expect(request)
         if handler.is_coroutine:
             task = self._loop.create_task(self._run(handler, request, message))

@@ -23,6 +23,7 @@ FIRST_FLEXIBLE: Final = {
 }  # fmt: skip
 
 _FIXED = struct.Struct(">hhih")
+_CLIENT_ID_LENGTH = struct.Struct(">h")
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 
@@ -43,7 +44,21 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         MalformedMessage: the frame is too short, or the client id is not UTF-8.
     """
     try:
-        api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
+        api_key, api_version, correlation_id, _ = _FIXED.unpack_from(frame)
+    except struct.error:
+        raise MalformedMessage("the request header is cut short") from None
+    client_id, position = decode_client_id(frame, api_key, api_version)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def decode_client_id(frame: Buffer, api_key: int, api_version: int) -> tuple[str | None, int]:
+    """What follows in the header of a request whose first three fields are known, and where the body begins.
+
+    Raises:
+        MalformedMessage: as `decode_request_header`.
+    """
+    try:
+        (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, _FIXED.size - _CLIENT_ID_LENGTH.size)
         position = _FIXED.size
         client_id = None
         if length >= 0:
@@ -61,7 +76,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         raise MalformedMessage("the request header is cut short") from None
     except UnicodeDecodeError:
         raise MalformedMessage("the client id is not UTF-8") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    return client_id, position
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
