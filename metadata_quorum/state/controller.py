@@ -66,7 +66,6 @@ class Applied:
 class _Head(Message):
     version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
     offset: int = int64(about="Metadata offset of the snapshot.")
-    records: int = int32(about="Number of metadata records; sessions follow them.")
 
 
 @data()
@@ -135,11 +134,11 @@ class Controller:
         return cut(self._items())
 
     def _items(self) -> Iterator[bytes]:
-        """A head, its records, and each session followed by its results."""
-        count = sum(1 for _ in self.image.records())
-        yield encode(_Head(offset=self.image.offset, records=count), 0)
+        """A head, the records, an empty item, and each session followed by its results."""
+        yield encode(_Head(offset=self.image.offset), 0)
         for record in self.image.records():
             yield encode_record(record)
+        yield b""
         for broker_id, session in sorted(self._sessions.sessions.items()):
             state = _SessionState(
                 broker_id=broker_id,
@@ -158,10 +157,12 @@ class Controller:
         if head.version != SNAPSHOT_VERSION:
             raise ImageInconsistent(f"snapshot version {head.version}: this is version {SNAPSHOT_VERSION}")
         image, table = ClusterImage(), SessionTable()
-        for item in islice(items, head.records):
+        for item in items:
+            if not item:
+                break
             image.apply(decode_record(item))
-        if image.offset != head.records:
-            raise ImageInconsistent(f"a snapshot has {image.offset} records of {head.records}")
+        else:
+            raise ImageInconsistent(f"a snapshot ends within its records, after {image.offset}")
         for item in items:
             state = decode(_SessionState, item, 0)
             session = table.sessions[state.broker_id] = CommandSession(state.broker_epoch, state.last)

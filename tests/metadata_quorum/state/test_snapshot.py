@@ -56,8 +56,12 @@ def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
     assert list(restored.image.records()) == list(cluster.machine.image.records())
     again = restored.apply(9, 1, q.encode_command(session, ask))
     assert (again.status, again.result, again.records) == (CommandStatus.APPLIED, first.result, ())
-    with pytest.raises(ImageInconsistent):
-        new_machine().restore([chunks[0][:1000]])
+    for end in (1000, 60_000):
+        with pytest.raises(ImageInconsistent, match="ends within"):
+            new_machine().restore([chunks[0][:end]])
+    (head, *_) = joined(chunks)
+    with pytest.raises(ImageInconsistent, match="ends within its records, after 0"):
+        new_machine().restore(cut([head]))
 
 
 def test_a_large_state_is_handed_out_in_slices() -> None:
