@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
@@ -20,10 +21,12 @@ from .leader import KnownBroker
 from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
-    from ...protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, TopicState
+    from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
     from ..log import LogConfig, PartitionLog
 
 log = logging.getLogger(__name__)
+
+_MISSING_LOGS_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class Replicas:
         self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
+        self._without_log: set[PartitionKey] = set()
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -286,8 +290,10 @@ class Replicas:
             elif partition_log.failure is not None:
                 raise partition_log.failure
             partition_log.config = settings.log
-        except (OSError, KafkaError):
-            log.exception("no log for %s-%d: this replica is offline", topic.name, index)
+        except (OSError, KafkaError) as error:
+            log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
+            if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+                self._without_log.add(key)  # Not if it is damaged: that does not pass.
             return None
         partition = Partition(
             topic.name,
@@ -360,6 +366,7 @@ class Replicas:
     def start(self) -> None:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.look_for_missing_logs)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -392,6 +399,12 @@ class Replicas:
             partition.advance()
             for broker_id in leader.followers.keys() - leader.in_sync.maximal:
                 self.sessions.offer(broker_id, (partition.topic_id, partition.index))
+
+    def look_for_missing_logs(self) -> None:
+        """Try once more for replicas whose log could not be made: a full disk has room again some day."""
+        if self._without_log:
+            missing, self._without_log = self._without_log, set()
+            self.apply(self.image, ImageDelta(partitions=missing))
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""
