@@ -347,10 +347,11 @@ class Partition:
             self._membership_changed(leader, now_ms)
 
     def flushed(self, offset: int) -> None:
-        """Everything below `offset` is on the disk."""
+        """Everything below `offset` was on the disk; a cut since then has lowered the recovery point."""
+        offset = min(offset, self.log.recovery_point)
         if offset <= self._flushed_offset:
             return
-        self._flushed_offset = min(offset, self.log.log_end_offset)
+        self._flushed_offset = offset
         leader = self.leader
         if (
             leader is not None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import struct
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ottla.dataplane.image_gate import ImageGate
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.quorum.image_follower import ImageFollower
+from ottla.dataplane.replication.follower import EpochEnd
 from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.partition import ReplicationSettings, wall_ms
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
@@ -160,6 +162,26 @@ async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: 
         async with asyncio.timeout(10):
             while partition.acknowledged_offset < 3:
                 await asyncio.sleep(0.001)
+
+
+async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(tmp_path: Path) -> None:
+    durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
+    image = ClusterImage()
+    async with broker(tmp_path, image, durable) as (_, replicas):
+        replicas.apply(image, fold(image, *topic(replicas=[1, 2])))
+        with mock.patch.object(Replicas, "flush"):
+            produce(replicas, 3)
+            partition = replicas.get("t", 0)
+            flushed = partition.log.flush()
+            replicas.apply(image, fold(image, *topic(replicas=[1, 2], leader=2, leader_epoch=1)[1:]))
+            partition.truncate_diverging(EpochEnd(0, 1))
+            for offset in (1, 2):
+                other = batch(b"other")
+                struct.pack_into(">q", other, 0, offset)
+                struct.pack_into(">i", other, 12, 1)
+                partition.append_fetched(memoryview(other), 0, 0)
+            partition.flushed(flushed)
+            assert (flushed, partition.log.log_end_offset, partition.acknowledged_offset) == (3, 3, 1)
 
 
 async def test_logs_of_topics_that_went_meanwhile_are_deleted(tmp_path: Path) -> None:
