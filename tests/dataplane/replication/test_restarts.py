@@ -225,6 +225,19 @@ async def test_a_follower_whose_disk_was_full_goes_on(tmp_path: Path) -> None:
         assert not failures
 
 
+async def test_a_replica_that_found_no_room_is_made_when_there_is(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch.object(Path, "mkdir", side_effect=full):
+            replicas.apply(image, fold(image, *topic()))
+        with pytest.raises(KafkaError):
+            replicas.get("t", 0)
+        replicas.look_for_missing_logs()
+        produce(replicas, 1, acks=-1)
+        assert replicas.get("t", 0).high_watermark == 1
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
 async def test_a_leader_whose_disk_failed_says_so_at_once(tmp_path: Path, number: int) -> None:
     image = ClusterImage()
