@@ -273,7 +273,7 @@ def _server(read: _Reader) -> ServerConfig:
         limits=ConnectionLimits(request_max_bytes=request_max),
         max_connections=read.number("max.connections", defaults.max_connections, 0, _INT_MAX),
         connections_max_idle_ms=read.number("connections.max.idle.ms", 600_000, 1, _LONG_MAX),
-        backlog=read.number("socket.listen.backlog.size", defaults.backlog, 1, _INT_MAX),
+        backlog=read.number("socket.listen.backlog.size", 50, 1, _INT_MAX),
         # The largest request must fit, and its buffer is a power of two.
         receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
     )

@@ -192,7 +192,7 @@ IGNORED_KEYS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
     "share.coordinator.state.topic.replication.factor": "there are no share groups",
     "share.coordinator.state.topic.min.isr": "there are no share groups",
-    "log.cleaner.enable": "compacted topics are always compacted",
+    "log.cleaner.enable": "logs are not compacted yet",
 }
 """Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
 
@@ -206,9 +206,9 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "max.connections.per.ip": "max.connections bounds all together",
     "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
     "num.recovery.threads.per.data.dir": "one thread opens the logs of a folder",
-    "offsets.retention.check.interval.ms": "committed offsets do not expire yet",
-    "offsets.retention.minutes": "committed offsets do not expire yet",
-    "producer.id.expiration.ms": "idle producer ids are dropped after a day, when a log is opened",
+    "offsets.retention.check.interval.ms": "it is checked every ten minutes",
+    "offsets.retention.minutes": "offsets of empty groups go after seven days",
+    "producer.id.expiration.ms": "idle producer ids go after a day",
     "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",
     "replica.fetch.min.bytes": "a follower takes whatever there is",
     "transaction.max.timeout.ms": "transactions are not served yet",
@@ -226,7 +226,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"), _NO_COMPACTION),
     **dict.fromkeys(("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"), _NO_COMPACTION),
     **dict.fromkeys(
-        ("file.delete.delay.ms", "log.segment.delete.delay.ms"), "files go when the last reader left"
+        ("file.delete.delay.ms", "log.segment.delete.delay.ms"), "files go as soon as nobody reads them"
     ),
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
     **dict.fromkeys(

@@ -79,7 +79,11 @@ class QuorumLink:
             try:
                 await self._one_connection(host, port)
             except (OSError, TimeoutError) as error:
-                self._note_problem(f"quorum node {self.node_id} at {host}:{port}: {error or 'no answer'}")
+                # Ours say that it is reached and does not want this broker, or is not what the settings say.
+                level = logging.WARNING if type(error) is ConnectionError else logging.INFO
+                self._note_problem(
+                    level, f"quorum node {self.node_id} at {host}:{port}: {error or 'no answer'}"
+                )
             await asyncio.sleep(random.uniform(low, high) / 1000)
 
     async def _one_connection(self, host: str, port: int) -> None:
@@ -111,11 +115,18 @@ class QuorumLink:
                 self._connection = None
                 self._user.link_lost(self)
 
-    def _note_problem(self, problem: str) -> None:
+    def _note_problem(self, level: int, problem: str) -> None:
         """Said once, not at every attempt."""
         if problem != self._last_problem:
             self._last_problem = problem
-            logger.info("%s", problem)
+            logger.log(level, "%s", problem)
+
+
+def _closed(error: Exception | None) -> Exception:
+    """Why there was no handshake; a node says nothing to whoever does not know the secret."""
+    return error or ConnectionError(
+        "it closed the connection unanswered: is its cluster.secret.file the same as here?"
+    )
 
 
 class _Connection(asyncio.Protocol):
@@ -198,6 +209,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.opened.done():
-            self.opened.set_exception(ConnectionError(str(error or "it closed the connection")))
+            self.opened.set_exception(_closed(error))
             self.opened.exception()
         self.closed.set()

@@ -1,0 +1,124 @@
+"""docs/CONFIGURATION.md, made from the table of keys: `python -m tests.render_configuration` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ottla.protocol.config_keys import (
+    IGNORED_KEYS,
+    NODE_KEYS,
+    NOT_IN_EFFECT,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigType,
+    Scope,
+)
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
+
+HEAD = """\
+# Configuration
+
+Names, types and meanings are Apache Kafka's. A node reads them from the file that `-c` names: YAML, or `key=value`
+lines if the name ends in `.properties`. A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and
+`--set log.segment.bytes=...` overrides both. An unknown key or a value of the wrong type ends the start with a message
+that names the nearest key or what is allowed. Settings of topics are given when a topic is created
+(`ottla topic create orders --config min.insync.replicas=2`) or changed later by any Kafka admin client
+(IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of the first table gives the default.
+
+This page is made from `protocol/config_table.py` by `python -m tests.render_configuration`; a test compares them.
+
+*Scope:* B a broker's file, Q a quorum node's file, D also while brokers run (for one broker, or for all of them).
+A dash as the default says that the key is optional, or has to be given where the meaning says so.
+Keys in *italics* are checked, kept and described, and change nothing so far: the last table says what happens instead.
+"""
+
+REQUIRED = """\
+Every node needs `node.id`, `cluster.id`, `cluster.secret.file` (at least 16 bytes, the same on all nodes),
+`controller.quorum.voters` and `log.dirs` (or `log.dir`; for a quorum node also `metadata.log.dir`).
+"""
+
+_TYPES = {
+    ConfigType.BOOLEAN: "boolean",
+    ConfigType.INT: "int",
+    ConfigType.LONG: "long",
+    ConfigType.DOUBLE: "double",
+    ConfigType.LIST: "list",
+    ConfigType.STRING: "string",
+    ConfigType.PASSWORD: "password",
+}
+_LARGEST = {str(2**31 - 1): "2^31 - 1", str(2**63 - 1): "2^63 - 1"}
+_SCOPES = ((Scope.BROKER, "B"), (Scope.QUORUM, "Q"), (Scope.DYNAMIC, "D"))
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(
+        [
+            HEAD,
+            "## Topics\n",
+            *_table(
+                ("key", "type", "default", "allowed", "meaning", "broker key"),
+                map(_topic_row, _sorted(TOPIC_KEYS.values())),
+            ),
+            "## Brokers and quorum nodes\n",
+            REQUIRED,
+            *_table(
+                ("key", "scope", "type", "default", "allowed", "meaning"),
+                map(_node_row, _sorted(NODE_KEYS.values())),
+            ),
+            "## Without effect so far\n",
+            *_table(
+                ("key", "what happens instead"),
+                ((f"`{name}`", why) for name, why in sorted(NOT_IN_EFFECT.items())),
+            ),
+            "## Ignored\n",
+            "Files written for Apache Kafka often have these. They are accepted, with a note in the log.\n",
+            *_table(
+                ("key", "why it changes nothing"),
+                ((f"`{name}`", why) for name, why in sorted(IGNORED_KEYS.items())),
+            ),
+        ]
+    )
+
+
+def _sorted(keys: Iterable[ConfigKey]) -> list[ConfigKey]:
+    return sorted(keys, key=lambda key: key.name)
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    columns = tuple(columns)
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _topic_row(key: ConfigKey) -> tuple[str, ...]:
+    synonyms = ", ".join(f"`{name}`" for name in key.synonyms)
+    return (_name(key), _TYPES[key.type], _default(key), _allowed(key), key.doc, synonyms)
+
+
+def _node_row(key: ConfigKey) -> tuple[str, ...]:
+    scope = " ".join(letter for flag, letter in _SCOPES if flag in key.scope)
+    return (_name(key), scope, _TYPES[key.type], _default(key), _allowed(key), key.doc)
+
+
+def _name(key: ConfigKey) -> str:
+    return f"*`{key.name}`*" if key.name in NOT_IN_EFFECT else f"`{key.name}`"
+
+
+def _default(key: ConfigKey) -> str:
+    return "-" if key.default is None else f"`{_LARGEST.get(key.default, key.default)}`"
+
+
+def _allowed(key: ConfigKey) -> str:
+    bounds = [f">= {int(key.least)}"] if key.least is not None else []
+    bounds += [f"<= {int(key.most)}"] if key.most is not None else []
+    return ", ".join([f"`{value}`" for value in key.allowed] or bounds)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())

@@ -1,0 +1,164 @@
+"""The pages in docs/ say what the code does: APIs and versions, configuration keys, commands, test names."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import COMMANDS
+from ottla.dataplane import broker as broker_module
+from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.server import HandlerTable
+from ottla.metadata_quorum.config import QuorumNodeConfig
+from ottla.protocol.config_keys import IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS, Scope
+from tests.render_configuration import PAGE, render
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("README.md"))]
+API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \|", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;]*)", re.MULTILINE)
+INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
+KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+CONFIG_FILES = ("dataplane/config.py", "metadata_quorum/config.py")
+UNITS_OF = {"log.retention", "log.roll"}
+"""Stems of keys that are read by unit: log.retention.hours and so on."""
+
+
+def handlers() -> HandlerTable:
+    """What a broker registers, without the objects behind it."""
+    classes = [
+        value
+        for name, value in vars(broker_module).items()
+        if isinstance(value, type) and name.endswith("Handlers")
+    ]
+    return HandlerTable(*(object.__new__(one) for one in classes))
+
+
+def test_the_table_of_apis_is_what_brokers_serve() -> None:
+    text = (ROOT / "docs" / "SUPPORT.md").read_text()
+    documented = {int(key): (name, int(first), int(last)) for key, name, first, last in API_ROW.findall(text)}
+    served = {
+        one.api_key: (one.request_class.__name__.removesuffix("Request"), one.min_version, one.max_version)
+        for one in handlers()
+    }
+    assert documented == served
+
+
+def test_the_configuration_page_is_the_table_of_keys() -> None:
+    assert PAGE.read_text() == render(), "run: python -m tests.render_configuration"
+
+
+def test_every_key_that_is_read_is_declared() -> None:
+    read = {
+        node.value
+        for path in CONFIG_FILES
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and KEY.fullmatch(node.value)
+    }
+    assert read - UNITS_OF - NODE_KEYS.keys() - TOPIC_KEYS.keys() == set()
+
+
+def test_no_key_is_declared_and_silently_ignored() -> None:
+    sources = "".join((ROOT / path).read_text() for path in CONFIG_FILES)
+    by_unit = {f"{stem}.{unit}" for stem in UNITS_OF for unit in ("minutes", "hours")}
+    silent = {
+        name
+        for name in NODE_KEYS
+        if f'"{name}"' not in sources and name not in NOT_IN_EFFECT and name not in by_unit
+    }
+    assert silent == set()
+
+
+def test_keys_without_effect_exist_and_are_in_one_list_only() -> None:
+    assert NOT_IN_EFFECT.keys() <= NODE_KEYS.keys() | TOPIC_KEYS.keys()
+    assert not IGNORED_KEYS.keys() & (NODE_KEYS.keys() | TOPIC_KEYS.keys())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> dict[str, str]:
+    secret = tmp_path / "secret"
+    secret.write_text("s" * 32)
+    return {
+        "node.id": "1",
+        "cluster.id": "c",
+        "cluster.secret.file": str(secret),
+        "controller.quorum.voters": "1@127.0.0.1:9093",
+        "log.dirs": str(tmp_path / "data"),
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, key in NODE_KEYS.items() if key.default is not None])
+def test_the_default_in_the_table_is_the_one_in_force(name: str, node: dict[str, str]) -> None:
+    key = NODE_KEYS[name]
+    assert key.default is not None
+    if name in ("process.roles", "listeners"):
+        pytest.skip("each role has its own")
+    given = {**node, name: key.default}
+    if Scope.BROKER in key.scope:
+        without, with_it = (
+            replace(BrokerConfig.from_properties(one), properties={}, topic_settings={})
+            for one in (node, given)
+        )
+        assert with_it == without
+    if Scope.QUORUM in key.scope and name not in CLUSTER_WIDE:
+        assert QuorumNodeConfig.from_properties(given) == QuorumNodeConfig.from_properties(node)
+
+
+CLUSTER_WIDE = ("min.insync.replicas", "unclean.leader.election.enable")
+"""Given explicitly they are kept as given, whatever the value."""
+
+
+def mentioned_commands() -> list[tuple[str, str]]:
+    """(page, command line) of every `ottla ...` that a page shows as something to type."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        blocks += re.findall(r"((?:^    .*\n)+)", text, re.MULTILINE)
+        for block in blocks:
+            found += [(page.name, line) for line in COMMAND.findall(block)]
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        found += [(page.name, line.removeprefix(".venv/bin/")) for line in INLINE.findall(prose)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), mentioned_commands())
+def test_commands_in_the_pages_exist(page: str, line: str) -> None:
+    from importlib import import_module
+
+    words = [word for word in shlex.split(line)[1:] if word not in ("...", "…")]
+    if not words or words[0] in ("version", "--help"):
+        return
+    name = words[0]
+    if name == "COMMAND":
+        return
+    assert name in COMMANDS, f"{page}: there is no command {name!r} in {line!r}"
+    module = import_module(f"ottla.cli.{COMMANDS[name]}")
+    flags = {word.partition("=")[0] for word in words[1:] if re.fullmatch(r"--[a-z-]+(=.*)?", word)}
+    known = module_flags(module, name)
+    assert flags <= known | {"--help"}, f"{page}: {line!r} uses {flags - known}"
+
+
+def module_flags(module: object, name: str) -> set[str]:
+    """Every long option of a command and of its actions."""
+    import argparse
+
+    flags: set[str] = set()
+    parsers = [module.parser(name)]  # type: ignore[attr-defined]
+    while parsers:
+        for action in parsers.pop()._actions:
+            flags |= {option for option in action.option_strings if option.startswith("--")}
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+    return flags
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_links_exist(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
