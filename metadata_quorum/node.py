@@ -4,14 +4,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ..protocol.codec import MalformedMessage
+from ..protocol.codec import MalformedMessage, prepare
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
-from ..protocol.messages.metadata_records import Record, encode_record
-from ..protocol.messages.quorum_commands import RegisterBroker, decode_command, encode_command
+from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
+from ..protocol.messages.quorum_commands import FenceBroker, RegisterBroker, decode_command, encode_command
 from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
+    FeedRecords,
+    LeaderChanged,
     SessionHeartbeat,
     ShutdownAllowed,
     SubmitCommand,
@@ -21,7 +23,7 @@ from .config import QuorumNodeConfig
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderCommand, LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress, SessionTracker
-from .probe import ProbeResult, probe
+from .probe import ProbeResult, is_refused, probe
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
 from .server import QuorumServer
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 MACHINE_FACTORY = "ottla.metadata_quorum.state.machine:new_machine"
 _TICKS_PER_TIMEOUT = 20
+_NEEDED_AT_ONCE = (FenceBroker, BrokerRecord, PartitionRecord, FeedRecords, LeaderChanged, CommandReply)
+"""What a failover takes: generating a codec at its first use would cost it a millisecond each."""
 
 
 class QuorumNode:
@@ -103,6 +107,8 @@ class QuorumNode:
     async def start(self) -> None:
         """Recovers, listens and takes part. The other nodes may start in any order, and later."""
         self._started = True
+        for message in _NEEDED_AT_ONCE:
+            prepare(message, 0)
         await self.raft.start()
         self._applied()
         await self.server.start()
@@ -253,6 +259,10 @@ class QuorumNode:
         if not (self.duties.active and session.host):
             return
         if broker is None or broker.fenced or broker.incarnation != session.incarnation:
+            return
+        if is_refused(self._seal, session.host, session.heartbeat_port):
+            logger.info("broker %d ended its session, and its port is refused", session.broker_id)
+            self.duties.fence(session.broker_id, broker.broker_epoch)
             return
         task = asyncio.create_task(self._probe(session, broker.broker_epoch), name="probe of a broker")
         self._probes.add(task)

@@ -16,6 +16,7 @@ from ..protocol.liveness_datagrams import NONCE_SIZE, DatagramSeal, InvalidDatag
 #: When to ask, in seconds from the start: a dying process closes its sockets in any order, within ms.
 ASK_AT_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _LAST_WAIT_S = 0.64
+_ANSWER_BYTES_MAX = 512
 
 
 class ProbeResult(Enum):
@@ -26,20 +27,41 @@ class ProbeResult(Enum):
     UNKNOWN = "nobody answered"
 
 
+def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:
+    """Whether the heartbeat port of a broker is refused at once, as it is on this very machine. Does not wait:
+    False proves nothing.
+    """
+    try:
+        with _connected(host, port) as asking:
+            asking.send(seal.encode(Probe(os.urandom(NONCE_SIZE))))
+            asking.recv(_ANSWER_BYTES_MAX)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 async def probe(seal: DatagramSeal, host: str, port: int, incarnation: bytes) -> ProbeResult:
     """Asks the heartbeat port of a broker, an IP address and a port, who is there, for about a second."""
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        asking = socket.socket(family, socket.SOCK_DGRAM)
+        asking = _connected(host, port)
     except OSError:
         return ProbeResult.UNKNOWN
     with asking:
-        asking.setblocking(False)
-        try:
-            asking.connect((host, port))
-        except OSError:
-            return ProbeResult.UNKNOWN
         return await _ask(asking, seal, incarnation)
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    """A UDP socket that hears only from there, refusals included. Raises OSError."""
+    asking = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        asking.setblocking(False)
+        asking.connect((host, port))
+    except OSError:
+        asking.close()
+        raise
+    return asking
 
 
 async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) -> ProbeResult:
@@ -73,7 +95,7 @@ async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) ->
 
 def _read(asking: socket.socket, seal: DatagramSeal, nonce: bytes, incarnation: bytes) -> ProbeResult | None:
     try:
-        answer = seal.decode(asking.recv(512))
+        answer = seal.decode(asking.recv(_ANSWER_BYTES_MAX))
     except ConnectionRefusedError:
         return ProbeResult.GONE
     except (OSError, InvalidDatagram):

@@ -126,6 +126,14 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
     return message, position
 
 
+def prepare(cls: type[Message], version: int) -> None:
+    """Generate the codec of a class now rather than at its first use. Raises UnsupportedVersion."""
+    if (cls, version) not in _top_readers:
+        _top_reader(cls, version)
+    if (cls, version) not in _top_writers:
+        _top_writer(cls, version)
+
+
 def _top_reader(cls: type[Message], version: int) -> Reader:
     read = _top_readers[cls, version] = reader(cls, version, _check(cls, version))
     return read

@@ -11,6 +11,7 @@ from .buffers import BufferPool
 from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable
 from .listener import Listener
+from .preparation import prepare_codecs
 from .purgatory import Purgatory
 from .router import Router
 
@@ -47,6 +48,8 @@ class Server:
     ) -> None:
         self.config = config or ServerConfig()
         self._loop = loop or asyncio.get_running_loop()
+        self._table = table
+        self._preparing: asyncio.Task[None] | None = None
         self.pool = BufferPool(budget_bytes=self.config.receive_budget_bytes)
         self.purgatory = Purgatory(self._loop)
         self.router = Router(table, self._loop)
@@ -67,6 +70,7 @@ class Server:
         for listener in self.listeners:
             listener.start()
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+        self._preparing = self._loop.create_task(prepare_codecs(self._table), name="codecs")
 
     def stop_accepting(self) -> None:
         """Close the listeners; connections go on."""
@@ -79,6 +83,8 @@ class Server:
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         self.router.close()
         self.purgatory.close()
         for connection in list(self.connections):

@@ -1,0 +1,43 @@
+"""Generates the codecs of the served APIs before they are needed.
+
+A codec is generated at its first use, which takes a millisecond or more. A broker that has just become the leader
+would pay that for the first request of each kind, while every client of the partition waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...protocol.codec import prepare
+from ...protocol.messages.api_versions import ApiVersionsRequest
+from ...protocol.messages.fetch import FetchRequest
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.messages.list_offsets import ListOffsetsRequest
+from ...protocol.messages.metadata import MetadataRequest
+from ...protocol.messages.produce import ProduceRequest
+from ...protocol.schema import Message
+from .handler import HandlerTable
+
+_URGENT: tuple[type[Message], ...] = (
+    ProduceRequest,
+    FetchRequest,
+    MetadataRequest,
+    ApiVersionsRequest,
+    ListOffsetsRequest,
+    FindCoordinatorRequest,
+)
+"""What clients and followers send when a leader changes."""
+_PAUSE_S = 0.003
+
+
+async def prepare_codecs(table: HandlerTable) -> None:
+    """Generate one codec per turn of the loop: the newest version of each API first, then older ones."""
+    handlers = [handler for handler in table if handler.request_class in _URGENT]
+    handlers.sort(key=lambda handler: _URGENT.index(handler.request_class))
+    for age in range(max((h.max_version - h.min_version + 1 for h in handlers), default=0)):
+        for handler in handlers:
+            version = handler.max_version - age
+            if version >= handler.min_version:
+                for message in (handler.request_class, handler.request_class.response):
+                    prepare(message, version)
+                    await asyncio.sleep(_PAUSE_S)
