@@ -95,6 +95,19 @@ class Cluster:
             raise ConnectionLost(f"broker {broker_id} is not in the cluster's metadata")
         return await self._connection_to(address, lane)
 
+    def keep_ready(self, broker_ids: Iterable[int]) -> None:
+        """Open what connections to these brokers are missing, in the background, so that whoever needs one does
+        not wait for it. A broker that cannot be reached is let alone.
+        """
+        for broker_id in broker_ids:
+            address = self.metadata.brokers.get(broker_id)
+            if address is None or self._closed:
+                continue
+            line = (address, "")
+            if line not in self._connections and line not in self._opening:
+                task = self._opening[line] = asyncio.ensure_future(self._open(line))
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
     async def any_connection(self) -> Connection:
         """A connection to some broker: an open one if there is, else the first that answers.
 

@@ -34,6 +34,8 @@ BY_NAME = 12
 MAX_EPOCH = 32_767
 STALL_S = 1.0
 """A leader silent for so long is asked about elsewhere: it may hang while another one has taken over."""
+REFUSED_S = 0.02
+"""A broker that cannot be reached is tried again no sooner: whether another one leads now is asked more often."""
 
 LEADER_MOVED = frozenset(
     {
@@ -295,7 +297,20 @@ class Sender:
         loop = asyncio.get_running_loop()
         if any(loop.time() - outstanding.heard_s >= STALL_S for outstanding in self._requests.values()):
             self._spawn(self._leave_stalled_leaders())
+        self._cluster.keep_ready(self._next_leaders())
         self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
+
+    def _next_leaders(self) -> set[int]:
+        """The brokers that may take over what is under way: a failover does not wait for connections to them."""
+        metadata = self._cluster.metadata
+        queues = {
+            queue
+            for outstanding in self._requests.values()
+            for sent in outstanding.requests
+            for queue, _ in sent
+        }
+        partitions = (metadata.partition(queue.topic, queue.partition) for queue in queues)
+        return {broker_id for info in partitions if info is not None for broker_id in info.replicas}
 
     async def _leave_stalled_leaders(self) -> None:
         """Give up connections to brokers that went silent and no longer lead what they were sent."""
@@ -484,7 +499,7 @@ class Sender:
                 leader = self._leader_of(queue)
                 if leader is not None and leader[0] == broker_id:
                     backoff = self._backoffs.setdefault(queue, Backoff(self._options.retry_backoff_max_ms))
-                    queue.failed_leader, queue.retry_at_s = leader, now + backoff.next_s()
+                    queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
                     self._leaderless.add(queue)
             self._seek_leaders()
         finally:
