@@ -11,17 +11,25 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import COMMANDS
+from ottla.cli.settings import parse_yaml
 from ottla.dataplane import broker as broker_module
 from ottla.dataplane.config import BrokerConfig
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig
-from ottla.protocol.config_keys import IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS, Scope
+from ottla.protocol.config_keys import (
+    IGNORED_KEYS,
+    NODE_KEYS,
+    NOT_IN_EFFECT,
+    TOPIC_KEYS,
+    Scope,
+    check_properties,
+)
 from tests.render_configuration import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("README.md"))]
 API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \|", re.MULTILINE)
-COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;]*)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 CONFIG_FILES = ("dataplane/config.py", "metadata_quorum/config.py")
@@ -156,6 +164,23 @@ def module_flags(module: object, name: str) -> set[str]:
             if isinstance(action, argparse._SubParsersAction):
                 parsers += action.choices.values()
     return flags
+
+
+def yaml_blocks() -> list[str]:
+    text = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    return re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", yaml_blocks(), ids=lambda block: block.splitlines()[1])
+def test_the_examples_of_files_are_usable(block: str, node: dict[str, str], tmp_path: Path) -> None:
+    settings = parse_yaml(block, tmp_path / "example.yaml")
+    settings["cluster.secret.file"] = node["cluster.secret.file"]
+    if settings["process.roles"] == "broker":
+        assert check_properties(settings, Scope.BROKER) == []
+        BrokerConfig.from_properties(settings)
+    else:
+        check_properties(settings, Scope.QUORUM)
+        QuorumNodeConfig.from_properties(settings)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
