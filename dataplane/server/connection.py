@@ -413,6 +413,8 @@ class Connection:
             self.close()
         if self.closed:
             return
+        if left < _SEND_BYTES:
+            self.last_activity = self._loop.time()
         if self._out and not self._writing:
             self._writing = True
             self._loop.add_writer(self._fd, self._on_writable)
@@ -448,7 +450,6 @@ class Connection:
             if self._sent:
                 buffers[0] = memoryview(head)[self._sent :]
             sent = self._socket.sendmsg(buffers, (), flags)
-        self.last_activity = self._loop.time()
         self._mark_sent(sent)
         return sent
 
@@ -458,16 +459,18 @@ class Connection:
         while out:
             part = out[0]
             if isinstance(part, _IN_MEMORY):
-                size = cost = len(part)
+                size = len(part)
+                if sent < size:
+                    break
+                self._queued_bytes -= size
             else:
-                size, cost = part.size, _SLICE_COST_BYTES
-            if sent < size:
-                break
-            sent -= size
-            out.popleft()
-            self._queued_bytes -= cost
-            if not isinstance(part, _IN_MEMORY):
+                size = part.size
+                if sent < size:
+                    break
+                self._queued_bytes -= _SLICE_COST_BYTES
                 part.release()
+            out.popleft()
+            sent -= size
             if sent == 0:
                 break
         self._sent = sent
