@@ -134,22 +134,30 @@ class History:
     def heal(self) -> None:
         cluster = self.cluster
         cluster.elect(self.chance.choice(sorted(cluster.state.isr)))
-        leader = cluster.state.leader
         for _ in range(40):
-            cluster.now_ms += 10
-            for node in cluster.nodes.values():
-                self.hear(node)
-                for proposal in node.proposals:
-                    cluster.settle(
-                        node.broker_id, proposal, cluster.alter_partition(node.broker_id, proposal)
-                    )
-                node.proposals.clear()
-                if node.broker_id != leader:
-                    session = node.following
-                    assert session is not None
-                    session.disconnected()
-                    for answer in cluster[leader].serve(node.ask()):
-                        node.take(answer)
+            self.heal_a_little()
+        self.check_all_is_there()
+
+    def heal_a_little(self) -> None:
+        """Everybody hears the news, and follows it in one undisturbed fetch."""
+        cluster = self.cluster
+        leader = cluster.state.leader
+        cluster.now_ms += 10
+        for node in cluster.nodes.values():
+            self.hear(node)
+            for proposal in node.proposals:
+                cluster.settle(node.broker_id, proposal, cluster.alter_partition(node.broker_id, proposal))
+            node.proposals.clear()
+            if node.broker_id != leader:
+                session = node.following
+                assert session is not None
+                session.disconnected()
+                for answer in cluster[leader].serve(node.ask()):
+                    node.take(answer)
+
+    def check_all_is_there(self) -> None:
+        cluster = self.cluster
+        leader = cluster.state.leader
         assert cluster.state.isr == {1, 2, 3}
         final = [record[61:] for record in cluster[leader].records()]
         for value, produced in self.sent:
