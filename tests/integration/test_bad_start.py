@@ -200,6 +200,7 @@ def fill(port: int) -> tuple[dict[int, bytes], tuple[ErrorCode, int, str]]:
             mark = b"%08d" % n
             told = producer.ask(mark + os.urandom(900_000))
             if told[0] != ErrorCode.NONE:
+                assert producer.ask(os.urandom(900_000))[0] != ErrorCode.NONE, "nothing has made room"
                 return acknowledged, told
             acknowledged[told[1]] = mark
     finally:

@@ -32,19 +32,26 @@ def some_leader(cluster: RunningCluster, topic: str, partition: int = 0) -> int:
     return wait_for(lambda: cluster.leader(topic, partition), f"a leader of {topic}-{partition}")
 
 
-def test_a_leader_dies_under_load(cluster: RunningCluster) -> None:
-    make_topic(cluster.bootstrap, "led", min_insync_replicas=2)
-    with Load(cluster.bootstrap, "led") as load:
-        for _ in range(2):
-            load.wait_acknowledged(500)
-            victim = cluster.broker(some_leader(cluster, "led"))
-            victim.kill9()
-            load.wait_acknowledged(1_000)
+@pytest.mark.parametrize("together_with_the_quorum_leader", [False, True])
+def test_a_leader_dies_under_load(cluster: RunningCluster, together_with_the_quorum_leader: bool) -> None:
+    topic = "led-alone" if not together_with_the_quorum_leader else "led-together"
+    make_topic(cluster.bootstrap, topic, min_insync_replicas=2)
+    with Load(cluster.bootstrap, topic) as load:
+        load.wait_acknowledged(500)
+        victims = [cluster.broker(some_leader(cluster, topic))]
+        if together_with_the_quorum_leader:
+            victims.insert(0, cluster.quorum_leader())
+        for victim in victims:
+            os.kill(victim.pid, signal.SIGKILL)
+        wait_until(lambda: not any(victim.alive for victim in victims), "the end of the leaders")
+        load.wait_acknowledged(1_000)
+        for victim in victims:
             victim.restart()
-            cluster.wait_until_in_sync("led")
+        cluster.wait_until_in_sync(topic)
+        cluster.wait_until_quorum_agrees()
     assert load.failed == []
-    load.check(read_all(cluster.bootstrap, "led"))
-    wait_identical_replicas(cluster, "led", 3)
+    load.check(read_all(cluster.bootstrap, topic))
+    wait_identical_replicas(cluster, topic, 3)
 
 
 def test_the_quorum_leader_dies_while_topics_are_created_and_records_are_written(
