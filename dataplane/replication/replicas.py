@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.cluster_image import ImageDelta
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..log import LogConfig, PartitionLog
 
 log = logging.getLogger(__name__)
+
+_NEW_REPLICAS_PER_TURN = 16
 
 _MISSING_LOGS_INTERVAL_S = 5.0
 
@@ -101,6 +104,7 @@ class Replicas:
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._without_log: set[PartitionKey] = set()
+        self._to_make: dict[PartitionKey, None] = {}
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -231,7 +235,7 @@ class Replicas:
             for gone in [partition for key, partition in self._by_key.items() if key[0] == topic_id]:
                 self._remove(gone)
         follow: list[tuple[TopicState, int, PartitionState]] = []
-        for topic_id, index in delta.partitions:
+        for topic_id, index in self._due_now(delta.partitions):
             topic = image.topics_by_id.get(topic_id)
             state = None if topic is None else topic.partitions.get(index)
             if topic is None or state is None or self.broker_id not in state.replicas:
@@ -248,6 +252,32 @@ class Replicas:
             self._broker_changed(broker_id)
         if delta.configs:
             self.reconfigure()
+
+    def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
+        """Partitions to look at in this turn. New replicas beyond the first few get turns of the loop of their
+        own: a log takes about a millisecond to make, and thousands may be created at once. Until a replica is
+        there, clients are told to ask again."""
+        mine = [key for key in partitions if key not in self._by_key and self._is_assigned(key)]
+        later = mine[_NEW_REPLICAS_PER_TURN:]
+        if not later:
+            return partitions
+        if not self._to_make:
+            self._loop.call_soon(self._make_more)
+        self._to_make.update(dict.fromkeys(later))
+        return partitions.difference(later)
+
+    def _is_assigned(self, key: PartitionKey) -> bool:
+        topic = self.image.topics_by_id.get(key[0])
+        state = None if topic is None else topic.partitions.get(key[1])
+        return state is not None and self.broker_id in state.replicas
+
+    def _make_more(self) -> None:
+        batch = set(islice(self._to_make, _NEW_REPLICAS_PER_TURN))
+        for key in batch:
+            del self._to_make[key]
+        if self._to_make:
+            self._loop.call_soon(self._make_more)
+        self.apply(self.image, ImageDelta(partitions=batch))
 
     def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)

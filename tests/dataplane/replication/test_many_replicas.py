@@ -1,0 +1,61 @@
+"""Thousands of replicas appear at once: the loop gets its turn while their logs are made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
+
+from .test_replication_over_sockets import Broker, Quorum
+
+TOPIC = bytes(range(16))
+COUNT = 200
+A_FEW = 50
+
+
+async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path) -> None:
+    quorum = Quorum()
+    broker = Broker(quorum, 1, 1, tmp_path / "b1", durable=False)
+    try:
+        partitions = [
+            PartitionRecord(topic_id=TOPIC, partition=n, replicas=[1], isr=[1], leader=1)
+            for n in range(COUNT)
+        ]
+        quorum.tell(TopicRecord(topic_id=TOPIC, name="many"), *partitions)
+        assert 0 < len(broker.replicas) < A_FEW
+        made = {partition.index for partition in broker.replicas}
+        missing = next(n for n in range(COUNT) if n not in made)
+        with pytest.raises(KafkaError) as refused:
+            broker.replicas.get("many", missing)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER  # which makes clients ask again
+        async with asyncio.timeout(30):
+            before = len(broker.replicas)
+            while before < COUNT:
+                await asyncio.sleep(0)
+                assert len(broker.replicas) - before < A_FEW, "a turn of the loop made too many logs"
+                before = len(broker.replicas)
+        assert all(broker.replicas.get("many", n).leader is not None for n in range(COUNT))
+    finally:
+        await broker.stop()
+
+
+async def test_a_topic_deleted_while_its_replicas_are_made_leaves_none(tmp_path: Path) -> None:
+    quorum = Quorum()
+    broker = Broker(quorum, 1, 1, tmp_path / "b1", durable=False)
+    try:
+        partitions = [
+            PartitionRecord(topic_id=TOPIC, partition=n, replicas=[1], isr=[1], leader=1)
+            for n in range(COUNT)
+        ]
+        quorum.tell(TopicRecord(topic_id=TOPIC, name="many"), *partitions)
+        quorum.tell(TopicRemovedRecord(topic_id=TOPIC))
+        for _ in range(COUNT):
+            await asyncio.sleep(0)
+        assert len(broker.replicas) == 0
+        assert not [p for p in (tmp_path / "b1").iterdir() if p.name.startswith("many-") and p.suffix == ""]
+    finally:
+        await broker.stop()
