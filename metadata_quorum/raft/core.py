@@ -471,7 +471,7 @@ class Core:
         if was_stranded is None and self._gathering.stranded_by is not None:
             logger.error(
                 "node %d belongs to a formed cluster, but the folder of node %d is empty: it does not take part. "
-                "Restore its folder, or replace the node explicitly if the old one can never run again.",
+                "Restore the folder or, if it can never come back, start once with: ottla quorum --replace",
                 peer,
                 self.node_id,
             )

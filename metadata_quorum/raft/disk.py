@@ -7,6 +7,7 @@ removal, after :meth:`Disk.sync_names`.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import zlib
 from pathlib import Path
@@ -114,6 +115,24 @@ class Directory:
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self._lock: int | None = None
+
+    def lock(self) -> bool:
+        """Keep other processes out until :meth:`unlock`, or until this one ends; False if one is in already."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+    def unlock(self) -> None:
+        """Let others in; does nothing without a lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in os.scandir(self.path) if entry.is_file())

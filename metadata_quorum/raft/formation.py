@@ -20,7 +20,7 @@ _MAGIC = b"OTTLFORM"
 
 
 class WrongFolder(Exception):
-    """The folder belongs to another node or cluster."""
+    """The folder belongs to another node or cluster, or another process uses it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,15 @@ class RaftNode:
         self._shell: _Shell | None = None
 
     async def start(self) -> None:
-        """Recover, restore the machine, and take part. Raises :class:`.disk.CorruptFile`."""
+        """Recover, restore the machine, and take part. To be stopped even if it fails.
+
+        Raises :class:`.disk.CorruptFile`, and :class:`.formation.WrongFolder` while another process uses the folder.
+        """
         config = self._config
         loop = asyncio.get_running_loop()
         with _naming(config.directory):
+            if not self._disk.lock():
+                raise WrongFolder("another process uses the folder")
             parts = await loop.run_in_executor(
                 None,
                 lambda: open_parts(
@@ -124,11 +129,13 @@ class RaftNode:
     async def stop(self) -> None:
         """Leave in order: followers elect another at once, the journal is closed and marked whole."""
         if self._core is None or self._shell is None:
+            self._disk.unlock()
             return
         self._core.stop()
         await self._links.stop()
         await self._shell.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._core.journal.close)
+        self._disk.unlock()
 
     def adopt(self, link: Link) -> PeerLinks | None:
         """Take an accepted, authenticated link of role RAFT: its handler, None to refuse it."""

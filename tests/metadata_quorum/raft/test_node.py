@@ -56,6 +56,17 @@ async def test_a_leader_stays_whatever_the_librarys_clock_says(
         assert leader.term == term
 
 
+async def test_two_nodes_do_not_share_a_folder(tmp_path: Path) -> None:
+    async with quorum(tmp_path, 1) as nodes:
+        await nodes.start()
+        await nodes.leader()
+        second = RaftNode(nodes.config(1), Journalist(), on_role=lambda change: None)
+        with pytest.raises(WrongFolder, match="another process uses the folder"):
+            await second.start()
+        await second.stop()
+        assert await nodes.propose(b"x") == 1
+
+
 async def test_commands_of_one_turn_share_an_entry_and_keep_their_order(tmp_path: Path) -> None:
     async with quorum(tmp_path, 3) as nodes:
         await nodes.start()
