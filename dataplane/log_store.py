@@ -11,7 +11,7 @@ from typing import Self
 
 from ..protocol.errors import KafkaError
 from .log import LogConfig, LogDirectory, PartitionLog
-from .log.storage_errors import is_disk_full
+from .log.storage_errors import may_pass
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class LogStore:
         self._checkpoint: Future[None] | None = None
         self._unwritten: _HighWatermarks | None = None
         self.on_failure: Callable[[KafkaError], None] | None = None
-        """Called, in whichever thread found out, when a data folder's disk has failed (a full one has not)."""
+        """Called, in whichever thread found out, when the disk failed under a log or a checkpoint."""
         for directory in self._directories:
             directory.on_failure = self._failed
 
@@ -98,16 +98,16 @@ class LogStore:
                 self._delete_from(directory, topic, index)
 
     def delete_strays(self, belongs: Callable[[bytes, int], bool]) -> None:
-        """Delete the logs whose (topic id, partition) does not belong here; those whose topic is not known stay.
-
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Delete the logs whose (topic id, partition) does not belong here; those whose topic is not known stay."""
         for directory in self._directories:
             for topic, index in [*directory.logs, *directory.failed]:
                 topic_id = directory.topic_id(topic, index)
                 if topic_id is not None and not belongs(topic_id, index):
                     log.warning("%s-%d is not this broker's any more: deleting it", topic, index)
-                    self._delete_from(directory, topic, index)
+                    try:
+                        self._delete_from(directory, topic, index)
+                    except KafkaError as error:
+                        log.error("it stays until the next start: %s", error.message)
 
     def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
         directory.delete(topic, index)
@@ -144,7 +144,7 @@ class LogStore:
                 directory.write_high_watermarks(offsets)
             except KafkaError as error:
                 log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
-                self._failed(error)
+                self._checkpoint_failed(error)
 
     def checkpoint(self) -> Future[None]:
         """Flush rolled segments and write recovery points, off the loop."""
@@ -157,10 +157,14 @@ class LogStore:
                 directory.remove_deleted()
             except KafkaError as error:
                 log.error("cannot checkpoint %s: %s", directory.path, error.message)
-                self._failed(error)
+                self._checkpoint_failed(error)
+
+    def _checkpoint_failed(self, error: KafkaError) -> None:
+        if not may_pass(error):
+            self._failed(error)
 
     def _failed(self, error: KafkaError) -> None:
-        if self.on_failure is not None and not is_disk_full(error):
+        if self.on_failure is not None:
             self.on_failure(error)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:

@@ -33,7 +33,7 @@ from .config import LogConfig
 from .descriptors import FileCache
 from .meta_properties import MetaProperties
 from .partition_log import PartitionLog
-from .storage_errors import disk_error, is_disk_full
+from .storage_errors import disk_error
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
@@ -58,8 +58,7 @@ class LogDirectory:
         self.failed: dict[TopicPartition, KafkaError] = {}
         """Logs that could not be opened, and why."""
         self.on_failure: Callable[[KafkaError], None] | None = None
-        """Called, in whichever thread found out, when the disk failed under a log or a checkpoint; a full disk
-        is no failure."""
+        """Called, in whichever thread found out, when a log went offline."""
         self._lock_fd = lock_fd
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, bytes] = {}
@@ -179,7 +178,7 @@ class LogDirectory:
         self._logs[key] = log
 
     def _failed(self, error: KafkaError) -> None:
-        if self.on_failure is not None and not is_disk_full(error):
+        if self.on_failure is not None:
             self.on_failure(error)
 
     # Logs

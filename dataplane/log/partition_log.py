@@ -36,7 +36,7 @@ from .producer_state import ProducerStates
 from .recovery import OpenRequest, load_producers, open_folder
 from .segment import POSITION_MAX, Segment
 from .segment_list import SegmentList
-from .storage_errors import DISK_FULL, disk_error, is_disk_full
+from .storage_errors import DISK_FULL, disk_error, is_unreadable, lacks_resources, may_pass
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 
 _RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -339,7 +339,12 @@ class PartitionLog:
         upto = min(upto_offset, end_offset)
         if offset >= upto:
             return LogSlice(None, 0, 0, offset)
-        found = self._segments.slice(offset, upto, end_offset, max_bytes, at_least_one=at_least_one)
+        try:
+            found = self._segments.slice(offset, upto, end_offset, max_bytes, at_least_one=at_least_one)
+        except KafkaError as error:
+            if is_unreadable(error):
+                self._fail(error)
+            raise
         return LogSlice(None, 0, 0, offset) if found is None else found
 
     def offset_for_timestamp(self, timestamp: int, upto_offset: int) -> TimestampOffset | None:
@@ -505,12 +510,13 @@ class PartitionLog:
             try:
                 self._sync_segments(segments)
             except KafkaError as error:
-                self._fail(error)
+                if not lacks_resources(error):
+                    self._fail(error)
                 raise
             try:
                 self._sync_the_rest()
             except KafkaError as error:
-                if not is_disk_full(error):
+                if not may_pass(error):
                     self._fail(error)
                 raise
             with self._guard:

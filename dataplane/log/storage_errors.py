@@ -9,12 +9,28 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is room again; after any other the content of a file is not certain."""
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_UNREADABLE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE})
 
 
-def is_disk_full(error: KafkaError) -> bool:
-    """Whether the system call behind an error of `disk_error` only lacked room."""
+def may_pass(error: KafkaError) -> bool:
+    """Whether the system call behind an error of `disk_error` only lacked room, descriptors or memory."""
+    return _errno(error) in DISK_FULL or lacks_resources(error)
+
+
+def lacks_resources(error: KafkaError) -> bool:
+    """Whether the system call behind an error of `disk_error` only lacked descriptors or memory."""
+    return _errno(error) in _OUT_OF_RESOURCES
+
+
+def is_unreadable(error: KafkaError) -> bool:
+    """Whether the disk itself refused to read."""
+    return _errno(error) in _UNREADABLE
+
+
+def _errno(error: KafkaError) -> int | None:
     cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in DISK_FULL
+    return cause.errno if isinstance(cause, OSError) else None
 
 
 def disk_error(action: str, path: Path, error: OSError) -> KafkaError:

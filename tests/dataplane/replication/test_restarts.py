@@ -252,6 +252,33 @@ async def test_a_leader_whose_disk_failed_says_so_at_once(tmp_path: Path, number
         assert os.strerror(number) in failed.value.message
 
 
+@pytest.mark.parametrize(
+    ("call", "number", "failed"),
+    [
+        ("os.fdatasync", errno.EIO, True),
+        ("os.fdatasync", errno.ENOSPC, True),  # What was written is lost.
+        ("os.open", errno.EMFILE, False),
+        ("os.replace", errno.ENOSPC, False),
+    ],
+)
+async def test_what_a_failed_flush_means(tmp_path: Path, call: str, number: int, *, failed: bool) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image, clean=False) as (logs, replicas):
+        failures: list[KafkaError] = []
+        logs.on_failure = failures.append
+        replicas.apply(image, fold(image, *topic()))
+        produce(replicas, 1)
+        partition_log = replicas.get("t", 0).log
+        error = OSError(number, os.strerror(number))
+        with mock.patch(call, side_effect=error), pytest.raises(KafkaError) as flush:
+            partition_log.flush()
+        assert flush.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bool(failures) is failed
+        if not failed:
+            assert partition_log.flush() == 1
+            assert (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
 async def test_a_deletion_under_a_flush_is_no_failure_of_the_disk(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (logs, replicas):
