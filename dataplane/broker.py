@@ -67,6 +67,7 @@ class Broker:
         self._incarnation = uuid.uuid4().bytes
         self._gate = ImageGate(config.node_id, self._incarnation)
         self._failure: StorageUnusable | None = None
+        self._topic_names: dict[bytes, str] = {}
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -221,12 +222,18 @@ class Broker:
             if waited:
                 self._delete_strays(image)
             self.replicas.apply(image, passed)
-            if passed.removed_topics:
-                self.groups.topics_removed()
+            self.groups.topics_removed(self._removed(image, passed))
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.
             log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
             os._exit(1)
+
+    def _removed(self, image: ClusterImage, delta: ImageDelta) -> list[str]:
+        """Names of the topics that went."""
+        names = self._topic_names
+        gone = [names.pop(topic_id) for topic_id in delta.removed_topics if topic_id in names]
+        names.update((topic_id, image.topics_by_id[topic_id].name) for topic_id in delta.topics)
+        return gone
 
     def _delete_strays(self, image: ClusterImage) -> None:
         """Logs of topics that were deleted, or moved to other brokers, while this one was away."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .membership import GroupLimits
@@ -64,12 +64,14 @@ class GroupCoordinator:
         if shard is not None:
             shard.close()
 
-    def topics_removed(self) -> None:
-        """Topics were deleted: offsets in those that no longer exist go with them."""
-        for shard in self.shards():
-            self._forget_removed(shard)
+    def topics_removed(self, names: Iterable[str]) -> None:
+        """These topics were deleted, though others may have their names by now: offsets in them go along."""
+        for name in names:
+            for shard in self.shards():
+                shard.forget_topic(name)
 
     def _forget_removed(self, shard: Shard) -> None:
+        """The same for topics that were deleted while nobody had the shard loaded."""
         existing = self._topics()
         for topic in {topic for topic in shard.offsets.topics() if topic not in existing}:
             shard.forget_topic(topic)

@@ -161,3 +161,17 @@ async def test_offsets_of_topics_that_went_while_nobody_led_are_forgotten_at_the
     (loaded,) = coordinator.shards()
     assert set(loaded.offsets.topics()) == {"kept"}
     coordinator.close()
+
+
+async def test_offsets_of_a_deleted_topic_go_though_another_has_its_name() -> None:
+    log = MemoryLog()
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"})
+    coordinator.elected(0, log)
+    async with asyncio.timeout(5):
+        while not list(coordinator.shards()):
+            await asyncio.sleep(0)
+    (shard,) = coordinator.shards()
+    commit(shard, 5)
+    coordinator.topics_removed(["t"])
+    assert shard.offsets.get("g", ("t", 0)) is None
+    coordinator.close()
