@@ -2,8 +2,9 @@
 
     python -m benchmarks.fetch_cpu [--rounds N] [--record FILE]
 
-The topic is in the page cache. They run in pairs; the table has medians over the rounds, and of the ratio
-within each pair.
+The topic is in the page cache, and the C server sends the broker's own segment, in slices of as many bytes:
+how a file was written decides how large the kernel's pieces are. They run in pairs; the table has medians
+over the rounds, and of the ratio within each pair.
 """
 
 from __future__ import annotations
@@ -48,25 +49,27 @@ def fetch_frames(topic: str, size: int) -> bytes:
     return b"".join(frames)
 
 
-def fill(folder: Path, cluster: Cluster, topic: str) -> None:
-    """Produce the topic's content."""
+def fill(folder: Path, cluster: Cluster, topic: str) -> tuple[Path, int]:
+    """Produce the topic's content: the file that holds it, and the size of each batch in it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    frame, _ = produce_frame(topic, BATCH_BYTES)
+    frame, batch_offset = produce_frame(topic, BATCH_BYTES)
     broker = cluster.brokers[0]
-    replay(
-        folder, broker.pid, broker.port, frame, Load(connections=1, count=BATCHES), BATCH_BYTES, writes=True
-    )
+    load = Load(connections=1, count=BATCHES)
+    replay(folder, broker.pid, broker.port, frame, load, BATCH_BYTES, writes=True)
+    (segment,) = (folder / "cluster").glob(f"**/{topic}-0/*.log")
+    return segment, len(frame) - 4 - batch_offset
 
 
-def measure(folder: Path, cluster: Cluster, size: int) -> Pair:
+def measure(folder: Path, cluster: Cluster, segment: Path, batch_bytes: int, size: int) -> Pair:
     """One pair of runs."""
+    slice_bytes = size // batch_bytes * batch_bytes
     frames = fetch_frames("fetch", size)
     load = Load(count=SIZES[size])
     broker = cluster.brokers[0]
-    ours = replay(folder, broker.pid, broker.port, frames, load, size, writes=False)
-    with reference_server(folder / "fetch_server", folder / "file", size) as (pid, port):
-        theirs = replay(folder, pid, port, frames, load, size, writes=False)
+    ours = replay(folder, broker.pid, broker.port, frames, load, slice_bytes, writes=False)
+    with reference_server(folder / "fetch_server", segment, slice_bytes) as (pid, port):
+        theirs = replay(folder, pid, port, frames, load, slice_bytes, writes=False)
     return Pair(theirs, ours)
 
 
@@ -77,14 +80,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder)
-        with (folder / "file").open("wb") as file:
-            for _ in range(BATCHES):
-                file.write(bytes(BATCH_BYTES))
         with ottla_cluster(folder / "cluster", brokers=1, quorum=1) as cluster:
-            fill(folder, cluster, "fetch")
+            segment, batch_bytes = fill(folder, cluster, "fetch")
             for _ in range(args.rounds):
                 for size in SIZES:
-                    pairs[size].append(measure(folder, cluster, size))
+                    pairs[size].append(measure(folder, cluster, segment, batch_bytes, size))
     report("fetch", pairs, args.record)
     return 0
 
