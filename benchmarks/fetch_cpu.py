@@ -3,7 +3,7 @@
     python -m benchmarks.fetch_cpu [--rounds N] [--record FILE]
 
 The topic is in the page cache, and the C server sends the broker's own segment, in slices of as many bytes:
-how a file was written decides how large the kernel's pieces are. They run in pairs; the table has medians
+slices that end on page boundaries would cost the kernel far less. They run in pairs; the table has medians
 over the rounds, and of the ratio within each pair.
 """
 
