@@ -220,7 +220,7 @@ class Broker:
             return
         try:
             if waited:
-                self._delete_strays(image)
+                self._set_strays_aside(image)
             self.replicas.apply(image, passed)
             self.groups.topics_removed(self._removed(image, passed))
         except Exception:
@@ -235,12 +235,9 @@ class Broker:
         names.update((topic_id, image.topics_by_id[topic_id].name) for topic_id in delta.topics)
         return gone
 
-    def _delete_strays(self, image: ClusterImage) -> None:
+    def _set_strays_aside(self, image: ClusterImage) -> None:
         """Logs of topics that were deleted, or moved to other brokers, while this one was away."""
         node_id = self.config.node_id
-        if image.brokers[node_id].broker_epoch <= self.logs.previous_broker_epoch:
-            log.error("the quorum has forgotten an earlier registration of this broker: keeping all logs")
-            return
 
         def belongs(topic_id: bytes, index: int) -> bool:
             topic = image.topics_by_id.get(topic_id)
@@ -250,7 +247,7 @@ class Broker:
                 and node_id in topic.partitions[index].replicas
             )
 
-        self.logs.delete_strays(belongs)
+        self.logs.set_strays_aside(belongs)
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now."""

@@ -69,15 +69,14 @@ class LogStore:
         return -1 if epoch is None else epoch
 
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
-        """The log of this very topic, if there is one. A log of an older topic of the same name is deleted.
+        """The log of this very topic, if there is one. A log of an older topic of the same name is set aside.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened.
         """
         for directory in self._directories:
             known = directory.topic_id(topic, index)
             if known is not None and known != topic_id:
-                log.warning("%s-%d belongs to an older topic of that name: deleting it", topic, index)
-                self._delete_from(directory, topic, index)
+                self._set_aside(directory, topic, index)
             found = directory.get(topic, index)
             if found is None:
                 continue
@@ -97,17 +96,25 @@ class LogStore:
             if directory.topic_id(topic, index) == topic_id:
                 self._delete_from(directory, topic, index)
 
-    def delete_strays(self, belongs: Callable[[bytes, int], bool]) -> None:
-        """Delete the logs whose (topic id, partition) does not belong here; those whose topic is not known stay."""
+    def set_strays_aside(self, belongs: Callable[[bytes, int], bool]) -> None:
+        """Rename the logs whose (topic id, partition) does not belong here. They are not deleted: were the
+        quorum's data lost, they would be all that is left. Logs whose topic id is not known stay as they are."""
         for directory in self._directories:
             for topic, index in [*directory.logs, *directory.failed]:
                 topic_id = directory.topic_id(topic, index)
                 if topic_id is not None and not belongs(topic_id, index):
-                    log.warning("%s-%d is not this broker's any more: deleting it", topic, index)
-                    try:
-                        self._delete_from(directory, topic, index)
-                    except KafkaError as error:
-                        log.error("it stays until the next start: %s", error.message)
+                    self._set_aside(directory, topic, index)
+
+    def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> None:
+        try:
+            kept = directory.set_aside(topic, index)
+        except KafkaError as error:
+            log.error(
+                "%s-%d is not this broker's any more and cannot be set aside: %s", topic, index, error.message
+            )
+            return
+        self._high_watermarks.pop((topic, index), None)
+        log.warning("%s-%d is not this broker's any more: kept as %s until you delete it", topic, index, kept)
 
     def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
         directory.delete(topic, index)

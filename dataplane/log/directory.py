@@ -37,6 +37,8 @@ from .storage_errors import disk_error
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+"""Of folders set aside: Kafka's name for logs that the cluster does not know."""
 _NAME_MAX = 255
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 
@@ -242,22 +244,35 @@ class LogDirectory:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        target = self._rename_away(topic, partition, DELETE_SUFFIX)
+        if target is not None:
+            self._doomed_folders.append(target)
+
+    def set_aside(self, topic: str, partition: int) -> Path | None:
+        """Rename the log's folder so that nobody uses it, and keep it; where it is now, None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return self._rename_away(topic, partition, STRAY_SUFFIX)
+
+    def _rename_away(self, topic: str, partition: int, suffix: str) -> Path | None:
         key = (topic, partition)
         log = self._logs.pop(key, None)
         if log is None and key not in self.failed:
-            return
+            return None
         self.failed.pop(key, None)
         topic_id = self._topic_ids.pop(key, bytes(16))
         if log is not None:
             log.close(clean=False)
         folder = self.path / f"{topic}-{partition}"
-        unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{DELETE_SUFFIX}"
+        unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{suffix}"
         target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
         try:
             folder.rename(target)
         except OSError as error:
             raise disk_error("rename", folder, error) from error
-        self._doomed_folders.append(target)
+        return target
 
     def remove_deleted(self) -> None:
         """Unlink what was renamed for deletion. Blocking; failures are logged and tried again at the next

@@ -184,17 +184,22 @@ async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(
             assert (flushed, partition.log.log_end_offset, partition.acknowledged_offset) == (3, 3, 1)
 
 
-async def test_logs_of_topics_that_went_meanwhile_are_deleted(tmp_path: Path) -> None:
+async def test_logs_of_topics_that_went_meanwhile_are_set_aside_and_kept(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
         produce(replicas, 1)
     async with broker(tmp_path, image) as (logs, _):
-        logs.delete_strays(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0))
+        logs.set_strays_aside(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0))
         assert logs.get("t", OLD_TOPIC, 0) is not None
-        logs.delete_strays(lambda topic_id, index: False)
+        logs.set_strays_aside(lambda topic_id, index: False)
+        assert logs.get("t", OLD_TOPIC, 0) is None
         assert not (tmp_path / "t-0").exists()
-    assert not [name for name in os.listdir(tmp_path) if name.startswith("t-0")], "the space is free, too"
+    (kept,) = [name for name in os.listdir(tmp_path) if name.startswith("t-0")]
+    assert kept.endswith("-stray")
+    assert list((tmp_path / kept).glob("*.log")), "were the quorum lost, this would be all there is"
+    async with broker(tmp_path, image) as (logs, _):
+        assert logs.get("t", OLD_TOPIC, 0) is None, "it comes back only by hand"
 
 
 async def test_high_watermarks_stay_known_until_their_replicas_are_there(tmp_path: Path) -> None:
