@@ -29,6 +29,8 @@ from .transport import Listener, PeerLinks, TransportTimes
 logger = logging.getLogger(__name__)
 
 PUMP_MS = 20
+_CLOCK_TICK_S = 0.001
+"""Timers of the loop have this resolution: a timer set for a moment may come before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,9 @@ class RaftNode:
     def _disconnected(self, peer: int) -> None:
         if self._core is not None:
             with _Guard():
-                self._core.peer_disconnected(peer)
+                wait_s = self._core.peer_disconnected(peer)
+                if wait_s is not None:
+                    asyncio.get_running_loop().call_later(wait_s + _CLOCK_TICK_S, self._wake)
 
     def _received(self, peer: int, directory_id: bytes, payload: bytes) -> None:
         if self._core is not None:
