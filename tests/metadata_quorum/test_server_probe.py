@@ -6,7 +6,7 @@ import socket
 import uvloop
 
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
-from ottla.metadata_quorum.probe import ProbeResult, probe
+from ottla.metadata_quorum.probe import ProbeResult, is_refused, probe
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 
 SEAL = DatagramSeal(b"s" * 32, "cluster")
@@ -79,3 +79,12 @@ def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
     assert (first.broker_id, first.broker_epoch, first.incarnation, first.metadata_offset) == (1, 4, A, 9)
     assert second.counter > first.counter
     assert second.loop_age_ms >= first.loop_age_ms >= 1000
+
+
+def test_a_closed_port_of_this_machine_is_refused_without_waiting() -> None:
+    thread = heartbeats()
+    thread.start()
+    assert not is_refused(SEAL, "127.0.0.1", thread.port)
+    thread.stop()
+    assert is_refused(SEAL, "127.0.0.1", thread.port)
+    assert not is_refused(SEAL, "no address", thread.port)
