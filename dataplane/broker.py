@@ -33,7 +33,7 @@ from .server.handlers.api_versions import ApiVersionsHandlers
 from .server.handlers.config_view import ConfigView, described
 from .server.handlers.configs import ConfigHandlers
 from .server.handlers.coordinators import CoordinatorHandlers
-from .server.handlers.fetch import FetchHandlers
+from .server.handlers.fetch import FetchHandlers, FetchSettings
 from .server.handlers.groups import GroupHandlers
 from .server.handlers.metadata import MetadataHandlers
 from .server.handlers.offsets import OffsetHandlers
@@ -133,7 +133,13 @@ class Broker:
     def _open_logs(self) -> LogStore:
         config = self.config
         try:
-            return LogStore.open(config.log_dirs, config.cluster_id, config.node_id, wall_ms)
+            return LogStore.open(
+                config.log_dirs,
+                config.cluster_id,
+                config.node_id,
+                wall_ms,
+                config.recovery_threads_per_data_dir,
+            )
         except KafkaError as error:
             raise StorageUnusable(0, error.message) from error
 
@@ -198,7 +204,7 @@ class Broker:
             QuorumHandlers(session),
             CoordinatorHandlers(session, creator),
             ProduceHandlers(replicas, purgatory),
-            FetchHandlers(replicas, purgatory),
+            FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes)),
             OffsetHandlers(replicas),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),

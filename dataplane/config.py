@@ -97,6 +97,8 @@ class BrokerConfig:
     delete_topic_enable: bool = True
     transactional_id_timeout_max_ms: int = 900_000
     recovery_threads_per_data_dir: int = 1
+    fetch_answer_max_bytes: int = 57_671_680
+    producer_id_expiration_ms: int = 86_400_000
     # Topic settings by Kafka's topic-level names, as this broker's own settings imply them.
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     # Every setting as it was given, for DescribeConfigs.
@@ -134,11 +136,14 @@ class BrokerConfig:
                 min_session_timeout_ms=read.number("group.min.session.timeout.ms", 6000, 0, _INT_MAX),
                 max_session_timeout_ms=read.number("group.max.session.timeout.ms", 1_800_000, 0, _INT_MAX),
                 max_size=read.number("group.max.size", _INT_MAX, 1, _INT_MAX),
+                offsets_retention_ms=60_000 * read.number("offsets.retention.minutes", 10_080, 1, _INT_MAX),
                 initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms", 3000, 0, _INT_MAX),
             ),
             offset_metadata_max_bytes=read.number("offset.metadata.max.bytes", 4096, 0, _INT_MAX),
             delete_topic_enable=read.truth("delete.topic.enable", default=True),
             transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms", 900_000, 1, _INT_MAX),
+            fetch_answer_max_bytes=read.number("fetch.max.bytes", 57_671_680, 1024, _INT_MAX),
+            producer_id_expiration_ms=read.number("producer.id.expiration.ms", 86_400_000, 1, _INT_MAX),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir", 1, 1, 1024),
             topic_settings=MappingProxyType(_topic_settings(read)),
             properties=MappingProxyType(dict(properties)),

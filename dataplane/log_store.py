@@ -35,7 +35,14 @@ class LogStore:
             directory.on_failure = self._failed
 
     @classmethod
-    def open(cls, paths: Sequence[Path], cluster_id: str, node_id: int, wall_ms: Callable[[], int]) -> Self:
+    def open(
+        cls,
+        paths: Sequence[Path],
+        cluster_id: str,
+        node_id: int,
+        wall_ms: Callable[[], int],
+        threads: int = 1,
+    ) -> Self:
         """Lock the data folders and load every log in them (blocking).
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, INCONSISTENT_CLUSTER_ID.
@@ -46,7 +53,7 @@ class LogStore:
                 directories.append(
                     LogDirectory.open(path, cluster_id, node_id, new_directory_id=os.urandom(16))
                 )
-                directories[-1].load({}, LogConfig(), now_ms=wall_ms())
+                directories[-1].load({}, LogConfig(), now_ms=wall_ms(), threads=threads)
             store = cls(directories, wall_ms)
             for directory in directories:
                 store._high_watermarks |= directory.read_high_watermarks()

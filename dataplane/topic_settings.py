@@ -32,6 +32,7 @@ class TopicSettingsView:
 
     def _resolve(self, image: ClusterImage, topic: str) -> TopicSettings:
         texts = dict(self._config.topic_settings)
+        texts["producer.id.expiration.ms"] = str(self._config.producer_id_expiration_ms)
         for name in ("", str(self._config.node_id)):
             texts |= _as_topic_settings(image.configs.get((ResourceType.BROKER, name), {}))
         texts |= image.configs.get((ResourceType.TOPIC, topic), {})

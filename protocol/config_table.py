@@ -202,13 +202,9 @@ _NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to 
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
     "controlled.shutdown.enable": "leaderships always move before a stop",
-    "fetch.max.bytes": "an answer holds at most 55 MiB",
     "max.connections.per.ip": "max.connections bounds all together",
     "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
-    "num.recovery.threads.per.data.dir": "one thread opens the logs of a folder",
     "offsets.retention.check.interval.ms": "it is checked every ten minutes",
-    "offsets.retention.minutes": "offsets of empty groups go after seven days",
-    "producer.id.expiration.ms": "idle producer ids go after a day",
     "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",
     "replica.fetch.min.bytes": "a follower takes whatever there is",
     "transaction.max.timeout.ms": "transactions are not served yet",
