@@ -275,7 +275,8 @@ async def test_fifty_megabytes_reach_a_lagging_node_without_holding_anyone_up(tm
         watching.cancel()
         assert same_everywhere(nodes)
         assert nodes.nodes[leader_id].term == term, "nobody lost patience with the leader"
-        assert max(gaps) < 0.25
+        # Encoding or restoring this much on the loop takes several seconds; a busy machine alone, some tenths.
+        assert max(gaps) < 1.0
 
 
 async def _watch_loop(gaps: list[float]) -> None:
