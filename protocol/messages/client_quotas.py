@@ -1,0 +1,115 @@
+"""DescribeClientQuotas (48), AlterClientQuotas (49): limits by user and client id (KIP-546)."""
+
+from __future__ import annotations
+
+from ..schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    float64,
+    int8,
+    int16,
+    int32,
+    request,
+    response,
+    string,
+)
+
+
+@data()
+class EntityData(Message):
+    """One of the `entity` of EntryData."""
+
+    entity_type: str = string(about="user, client-id or ip.")
+    entity_name: str | None = string(nullable="0+", about="Name of the entity; null for the default.")
+
+
+@data()
+class ValueData(Message):
+    """One of the `values` of EntryData."""
+
+    key: str = string(about="Name of the quota.")
+    value: float = float64(about="Its value.")
+
+
+@data()
+class EntryData(Message):
+    """One of the `entries` of DescribeClientQuotasResponse."""
+
+    entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
+    values: list[ValueData] = array(ValueData, about="Quotas by name.")
+
+
+@response(48, "0-1", flexible="1+")
+class DescribeClientQuotasResponse(Message):
+    """Answer to DescribeClientQuotasRequest."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    entries: list[EntryData] | None = array(EntryData, nullable="0+", about="Quotas of one entity each.")
+
+
+@data()
+class ComponentData(Message):
+    """One of the `components` of DescribeClientQuotasRequest."""
+
+    entity_type: str = string(about="user, client-id or ip.")
+    match_type: int = int8(about="0 exactly this name, 1 the default entity, 2 any name.")
+    match: str | None = string(nullable="0+", about="Name to match; null if the match type needs none.")
+
+
+@request(48, "0-1", flexible="1+", response=DescribeClientQuotasResponse)
+class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
+    """Show the quotas of matching entities."""
+
+    components: list[ComponentData] = array(ComponentData, about="Conditions on the entities.")
+    strict: bool = boolean(about="Whether entities with further parts are left out.")
+
+
+@data()
+class AlterClientQuotasEntryData(Message):
+    """One of the `entries` of AlterClientQuotasResponse."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
+
+
+@response(49, "0-1", flexible="1+")
+class AlterClientQuotasResponse(Message):
+    """Answer to AlterClientQuotasRequest."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    entries: list[AlterClientQuotasEntryData] = array(
+        AlterClientQuotasEntryData, about="Quotas of one entity each."
+    )
+
+
+@data()
+class OpData(Message):
+    """One of the `ops` of AlterClientQuotasRequestEntryData."""
+
+    key: str = string(about="Name of the quota.")
+    value: float = float64(about="Its value.")
+    remove: bool = boolean(about="Whether the quota is removed.")
+
+
+@data()
+class AlterClientQuotasRequestEntryData(Message):
+    """One of the `entries` of AlterClientQuotasRequest."""
+
+    entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
+    ops: list[OpData] = array(OpData, about="Quotas to set or remove.")
+
+
+@request(49, "0-1", flexible="1+", response=AlterClientQuotasResponse)
+class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
+    """Set or remove quotas."""
+
+    entries: list[AlterClientQuotasRequestEntryData] = array(
+        AlterClientQuotasRequestEntryData, about="Quotas of one entity each."
+    )
+    validate_only: bool = boolean(about="Whether only to check.")

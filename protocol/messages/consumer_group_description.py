@@ -1,0 +1,91 @@
+"""ConsumerGroupDescribe (69): the groups of KIP-848."""
+
+from __future__ import annotations
+
+from ..schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    int8,
+    int16,
+    int32,
+    nested,
+    request,
+    response,
+    string,
+    uuid,
+)
+
+
+@data()
+class TopicPartitions(Message):
+    """One of the `topic_partitions` of Assignment."""
+
+    topic_id: bytes = uuid(about="Id of the topic; zero unknown.")
+    topic_name: str = string(about="Name of the topic.")
+    partitions: list[int] = array(int32, about="Partitions.")
+
+
+@data()
+class Assignment(Message):
+    """One of the `assignment` of Member."""
+
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions, about="Topics and their partitions.")
+
+
+@data()
+class Member(Message):
+    """One of the `members` of DescribedGroup."""
+
+    member_id: str = string(about="Member.")
+    instance_id: str | None = string(
+        default=None, nullable="0+", about="Lasting id of a static member; null without one (KIP-345)."
+    )
+    rack_id: str | None = string(default=None, nullable="0+", about="Rack of the member (KIP-881).")
+    member_epoch: int = int32(about="Epoch of the member.")
+    client_id: str = string(about="Client id of the member.")
+    client_host: str = string(about="Address that the member joined from.")
+    subscribed_topic_names: list[str] = array(string, about="Topics it asked for.")
+    subscribed_topic_regex: str | None = string(
+        default=None, nullable="0+", about="Pattern it asked for; null without one."
+    )
+    assignment: Assignment = nested(Assignment, about="What the member owns.")
+    target_assignment: Assignment = nested(Assignment, about="What the member shall own in the end.")
+    member_type: int = int8("1+", default=-1, ignorable=True, about="0 classic, 1 consumer; -1 unknown.")
+
+
+@data()
+class DescribedGroup(Message):
+    """One of the `groups` of ConsumerGroupDescribeResponse."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        default=None, nullable="0+", about="Explanation for people; null without one."
+    )
+    group_id: str = string(about="Group.")
+    group_state: str = string(about="State of the group.")
+    group_epoch: int = int32(about="Epoch of the group.")
+    assignment_epoch: int = int32(about="Epoch of the target assignment.")
+    assignor_name: str = string(about="Assignor in use.")
+    members: list[Member] = array(Member, about="Members.")
+    authorized_operations: int = int32(
+        default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+    )
+
+
+@response(69, "0-1", flexible="0+")
+class ConsumerGroupDescribeResponse(Message):
+    """Answer to ConsumerGroupDescribeRequest."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups concerned.")
+
+
+@request(69, "0-1", flexible="0+", response=ConsumerGroupDescribeResponse)
+class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
+    """Show groups."""
+
+    group_ids: list[str] = array(string, about="Groups to show.")
+    include_authorized_operations: bool = boolean(about="Whether to tell what the client may do.")

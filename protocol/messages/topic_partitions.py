@@ -1,0 +1,102 @@
+"""DescribeTopicPartitions (75): topics page by page, with their eligible leader replicas (KIP-966)."""
+
+from __future__ import annotations
+
+from ..schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    nested,
+    request,
+    response,
+    string,
+    uuid,
+)
+
+
+@data()
+class DescribeTopicPartitionsResponsePartition(Message):
+    """One of the `partitions` of DescribeTopicPartitionsResponseTopic."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    partition_index: int = int32(about="Partition.")
+    leader_id: int = int32(about="Node that leads; -1 for none.")
+    leader_epoch: int = int32(
+        default=-1, ignorable=True, about="Leader epoch of the last consumed record; -1 unknown."
+    )
+    replica_nodes: list[int] = array(int32, about="Brokers with a replica, preferred leader first.")
+    isr_nodes: list[int] = array(int32, about="Brokers in the ISR.")
+    eligible_leader_replicas: list[int] | None = array(
+        int32,
+        default=None,
+        nullable="0+",
+        about="Replicas out of the ISR that have everything committed; null for none (KIP-966).",
+    )
+    last_known_elr: list[int] | None = array(
+        int32,
+        default=None,
+        nullable="0+",
+        about="The eligible leader replicas before the partition lost them all; null for none.",
+    )
+    offline_replicas: list[int] = array(
+        int32, ignorable=True, about="Brokers whose replica is not available."
+    )
+
+
+@data()
+class DescribeTopicPartitionsResponseTopic(Message):
+    """One of the `topics` of DescribeTopicPartitionsResponse."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    name: str | None = string(nullable="0+", about="Name of the topic.")
+    topic_id: bytes = uuid(ignorable=True, about="Id of the topic; zero unknown.")
+    is_internal: bool = boolean(ignorable=True, about="Whether the topic is one of the cluster's own.")
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition, about="Partitions."
+    )
+    topic_authorized_operations: int = int32(
+        default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+    )
+
+
+@data()
+class Cursor(Message):
+    """One of the `next_cursor` of DescribeTopicPartitionsResponse."""
+
+    topic_name: str = string(about="Name of the topic.")
+    partition_index: int = int32(about="Partition.")
+
+
+@response(75, "0", flexible="0+")
+class DescribeTopicPartitionsResponse(Message):
+    """Answer to DescribeTopicPartitionsRequest."""
+
+    throttle_time_ms: int = int32(ignorable=True, about="How long a quota delayed the request, in ms.")
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(
+        DescribeTopicPartitionsResponseTopic, about="Topics on this page."
+    )
+    next_cursor: Cursor | None = nested(
+        Cursor, default=None, nullable="0+", about="Where the next page begins; null after the last."
+    )
+
+
+@data()
+class TopicRequest(Message):
+    """One of the `topics` of DescribeTopicPartitionsRequest."""
+
+    name: str = string(about="Name of the topic.")
+
+
+@request(75, "0", flexible="0+", response=DescribeTopicPartitionsResponse)
+class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
+    """Show partitions, from a cursor on."""
+
+    topics: list[TopicRequest] = array(TopicRequest, about="Topics concerned.")
+    response_partition_limit: int = int32(default=2000, about="At most so many partitions in the answer.")
+    cursor: Cursor | None = nested(
+        Cursor, default=None, nullable="0+", about="First partition to show; null from the beginning."
+    )
