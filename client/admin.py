@@ -152,7 +152,8 @@ class Admin:
         )
 
         async def once() -> None:
-            response = await self._cluster.ask_any(request)
+            connection = await self._cluster.any_connection()
+            response = await connection.request(request, timeout_ms=self._timeout_ms)
             for topic in response.topics:
                 _check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
 
@@ -173,7 +174,8 @@ class Admin:
         """Raise the number of partitions of `topic` to `total`."""
         wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
-        response = await self._cluster.ask_any(request)
+        connection = await self._cluster.any_connection()
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
         for result in response.results:
             _check(result.error_code, f"topic {result.name!r}", result.error_message)
 

@@ -21,7 +21,10 @@ FIRST_BACKOFF_MS = 1.0
 
 BACKOFF_GROWTH = 1.2
 METADATA_TIMEOUT_MS = 3_000
-"""A broker that does not answer a question any broker can answer is left for another one."""
+"""A connection on which metadata takes longer than this is given up."""
+HEDGE_AFTER_MS = 300
+"""A question that any broker can answer goes to another one too when the first is silent for so long: a paused
+broker keeps its connections and would be waited for until the timeout."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 _Line = tuple[BrokerAddress, str]
@@ -109,39 +112,22 @@ class Cluster:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker: an open one if there is, else the first that answers.
+        """A connection to some broker that answers now: what may not be asked twice is asked there.
 
-        Raises NoBrokerReachable with the last reason.
+        Raises NoBrokerReachable with the last reason, or what the last of several brokers failed with.
         """
-        open_ones = [connection for (_, lane), connection in self._connections.items() if not lane]
-        if open_ones:
-            self._turn += 1
-            return open_ones[self._turn % len(open_ones)]
-        reason: KafkaError | None = None
-        for address in self._candidates():
-            try:
-                return await self._connection_to(address, "")
-            except (ConnectionLost, RequestTimedOut) as error:
-                reason = error
-        servers = ", ".join(f"{address.host}:{address.port}" for address in self._bootstrap)
-        raise NoBrokerReachable(
-            f"no broker answers at {servers}" + (f" ({reason.message})" if reason else "")
-        )
+        nothing = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        connection, _ = await self._first_answer(nothing, self.request_timeout_ms)
+        return connection
 
     async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
-        """Ask some broker; another one when the connection breaks or is silent for too long.
+        """Ask some broker; another one too when the connection breaks or is silent for HEDGE_AFTER_MS.
 
+        Several brokers may carry the request out, so it must be one that does no more the second time.
         Raises NoBrokerReachable, or what the last of several brokers failed with.
         """
-        attempts = len(self._bootstrap) + len(self.metadata.brokers) + 1
-        while True:
-            attempts -= 1
-            connection = await self.any_connection()
-            try:
-                return await connection.request(message, timeout_ms=timeout_ms or self.request_timeout_ms)
-            except (ConnectionLost, RequestTimedOut):
-                if self._closed or attempts <= 0:
-                    raise
+        _, answer = await self._first_answer(message, timeout_ms or self.request_timeout_ms)
+        return answer
 
     async def ask(
         self, broker_id: int, message: Request[ResponseT], *, lane: str = "", timeout_ms: float | None = None
@@ -187,14 +173,61 @@ class Cluster:
         if not task.cancelled():
             task.exception()  # whoever still waits gets it; nobody else is warned
 
+    async def _first_answer(
+        self, message: Request[ResponseT], timeout_ms: float
+    ) -> tuple[Connection, ResponseT]:
+        """Ask one broker after the other, not waiting long for any, until one has answered."""
+        left = self._candidates()
+        asked: dict[asyncio.Task[tuple[Connection, ResponseT]], BrokerAddress] = {}
+        reason: KafkaError | None = None
+        try:
+            while not self._closed:
+                address = next((one for one in left if one not in asked.values()), None)
+                if address is not None:
+                    left.remove(address)
+                    asked[asyncio.ensure_future(self._ask_at(address, message, timeout_ms))] = address
+                elif not asked:
+                    break
+                patience_s = HEDGE_AFTER_MS / 1000 if left else None
+                done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    del asked[task]
+                    try:
+                        return task.result()
+                    except (ConnectionLost, RequestTimedOut, NoBrokerReachable) as error:
+                        reason = error
+        finally:
+            for task in asked:
+                task.cancel()
+        if reason is None:
+            raise ClientClosed("the client was closed")
+        raise self._nobody_at_all(reason) if isinstance(reason, NoBrokerReachable) else reason
+
+    async def _ask_at(
+        self, address: BrokerAddress, message: Request[ResponseT], timeout_ms: float
+    ) -> tuple[Connection, ResponseT]:
+        """Ask at one address. Raises NoBrokerReachable when there is no connection to be had."""
+        try:
+            connection = await self._connection_to(address, "")
+        except (ConnectionLost, RequestTimedOut) as error:
+            raise NoBrokerReachable(error.message) from None
+        return connection, await connection.request(message, timeout_ms=timeout_ms)
+
+    def _nobody_at_all(self, reason: KafkaError) -> NoBrokerReachable:
+        servers = ", ".join(f"{address.host}:{address.port}" for address in self._bootstrap)
+        return NoBrokerReachable(f"no broker answers at {servers} ({reason.message})")
+
     def _candidates(self) -> list[BrokerAddress]:
-        """Where to try: brokers known from metadata, then the bootstrap servers, beginning elsewhere each
-        time.
+        """Where to ask: over open connections, then brokers known from metadata (again, as a connection may
+        have broken), then the bootstrap servers; beginning elsewhere each time.
         """
         self._turn += 1
+        open_ones = [address for address, lane in self._connections if not lane]
         known = list(self.metadata.brokers.values())
-        start = self._turn % len(known) if known else 0
-        return list(dict.fromkeys(chain(known[start:], known[:start], self._bootstrap)))
+        return [
+            *_rotated(open_ones, self._turn),
+            *dict.fromkeys(chain(_rotated(known, self._turn), self._bootstrap)),
+        ]
 
     async def _connection_to(self, address: BrokerAddress, lane: str) -> Connection:
         if self._closed:
@@ -242,3 +275,8 @@ class Backoff:
         wait_ms = min(self._next_ms, self._max_ms)
         self._next_ms = wait_ms * BACKOFF_GROWTH
         return wait_ms / 1000
+
+
+def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:
+    start = turn % len(addresses) if addresses else 0
+    return addresses[start:] + addresses[:start]

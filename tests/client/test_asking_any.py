@@ -1,0 +1,74 @@
+"""Questions that any broker can answer: a silent one is not waited for, and changes are made once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from ottla.client.cluster import Cluster
+from ottla.client.failures import NoBrokerReachable, RequestTimedOut
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.messages.metadata import MetadataRequest
+from tests.client.test_connection import Serve, metadata_answer, peer
+
+
+class Peers:
+    """Brokers that count what they are asked and answer while they are not paused."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.paused: set[int] = set()
+        self.addresses: list[str] = []
+
+    @asynccontextmanager
+    async def running(self, count: int) -> AsyncIterator[Peers]:
+        async with AsyncExitStack() as stack:
+            for number in range(count):
+                address = await stack.enter_async_context(peer(self._serving(number)))
+                self.addresses.append(f"{address.host}:{address.port}")
+                self.asked.append(0)
+            yield self
+
+    def _serving(self, number: int) -> Serve:
+        async def serve(writer: asyncio.StreamWriter, header: RequestHeader) -> None:
+            self.asked[number] += 1
+            if number not in self.paused:
+                writer.write(metadata_answer(header, str(number)))
+
+        return serve
+
+
+async def test_a_paused_broker_is_not_waited_for() -> None:
+    async with Peers().running(2) as peers, Cluster(peers.addresses, request_timeout_ms=60_000) as cluster:
+        silent = peers.asked.index(1)
+        peers.paused = {silent}
+        async with asyncio.timeout(20):
+            while peers.asked[silent] < 3:
+                assert (await cluster.ask_any(MetadataRequest())).cluster_id == str(1 - silent)
+                connection = await cluster.any_connection()
+                assert (await connection.request(MetadataRequest())).cluster_id == str(1 - silent)
+
+
+async def test_a_broker_that_answers_is_asked_alone() -> None:
+    async with Peers().running(3) as peers, Cluster(peers.addresses) as cluster:
+        before = sum(peers.asked)
+        for _ in range(20):
+            await cluster.ask_any(MetadataRequest())
+        assert sum(peers.asked) == before + 20
+
+
+async def test_when_all_are_silent_the_timeout_is_told() -> None:
+    async with Peers().running(2) as peers, Cluster(peers.addresses, connect_timeout_ms=500) as cluster:
+        peers.paused = {0, 1}
+        with pytest.raises(RequestTimedOut, match="did not answer Metadata"):
+            await cluster.ask_any(MetadataRequest(), timeout_ms=400)
+
+
+async def test_when_nobody_listens_the_addresses_are_told() -> None:
+    async with Peers().running(2) as peers:
+        addresses = peers.addresses
+    with pytest.raises(NoBrokerReachable, match=addresses[1]):
+        await Cluster(addresses).start()
