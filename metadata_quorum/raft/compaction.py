@@ -61,6 +61,7 @@ class Compactor:
         self._effects = effects
         self._needed_from = needed_from
         self._folding = False
+        self._held_back = False
         self._bytes = 0
         self._entries = 0
 
@@ -70,7 +71,11 @@ class Compactor:
         self._entries += 1
 
     def consider(self, applied: int) -> None:
-        """Begin a snapshot of ``applied`` if enough has come together and all of it is durable here."""
+        """Begin a snapshot of ``applied`` if enough has come together and all of it is durable here.
+
+        To be called now and then even when nothing is applied: what was in the way may be over.
+        """
+        self._cut_what_was_held_back()
         settings = self._settings
         if self._folding or (
             self._bytes < settings.snapshot_bytes and self._entries < settings.snapshot_entries
@@ -93,10 +98,23 @@ class Compactor:
         else:
             self._drop_prefix(snapshot.index)
 
+    def _cut_what_was_held_back(self) -> None:
+        """Whoever needed entries that the newest snapshot covers may have them by now."""
+        latest = self._store.latest
+        if self._held_back and latest is not None:
+            needed_from = self._needed_from()
+            if needed_from is None or needed_from >= latest.index:
+                self._drop_prefix(latest.index)
+
     def _drop_prefix(self, index: int) -> None:
         needed_from = self._needed_from()
-        if needed_from is not None and self._journal.held_bytes < 4 * self._settings.snapshot_bytes:
-            index = min(index, needed_from)
+        self._held_back = (
+            needed_from is not None
+            and needed_from < index
+            and self._journal.held_bytes < 4 * self._settings.snapshot_bytes
+        )
+        if self._held_back and needed_from is not None:
+            index = needed_from
         removal = self._journal.drop_prefix(self._retaining(index))
         if removal is not None:
             self._effects.in_order(removal.run, lambda: None)

@@ -128,7 +128,7 @@ class Core:
             parts.store,
             parts.disk,
             effects,
-            lambda: self.replicator.transferring_from,
+            lambda: self.replicator.needed_from,
         )
         self._installer = Installer(
             self.consensus, parts.store, parts.disk, effects, factory, machine, self._send, self._installed
@@ -169,7 +169,7 @@ class Core:
             self.consensus.tick()
             if self._applied_something:
                 self._effects.applied()
-                self._compactor.consider(self.consensus.last_applied)
+            self._compactor.consider(self.consensus.last_applied)
             if self.consensus.last_applied < self.consensus.commit_index or self._queue:
                 self._effects.wake()
         self._sync()

@@ -72,9 +72,15 @@ class Replicator:
         self._transfers: dict[int, _Transfer] = {}
 
     @property
-    def transferring_from(self) -> int | None:
-        """The lowest index a snapshot on its way ends at: its receiver will need the entries behind it."""
-        return min((transfer.snapshot.index for transfer in self._transfers.values()), default=None)
+    def needed_from(self) -> int | None:
+        """The lowest index behind which a follower that gets, or has got, a snapshot needs entries."""
+        sent = [transfer.snapshot.index for transfer in self._transfers.values()]
+        installed = [
+            follower.next_index - 1
+            for follower in self._followers.values()
+            if follower.restored and follower.mode is not Mode.SNAPSHOT
+        ]
+        return min(sent + installed, default=None)
 
     def leadership_begins(self) -> None:
         """Forget what was known in another term; followers are probed at the end of the log."""

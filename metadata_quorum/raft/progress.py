@@ -33,6 +33,8 @@ class Progress:
     generation: int = 1
     awaiting_reply: bool = False
     in_flight_bytes: int = 0
+    restored: bool = False
+    """Whether a snapshot was needed: were the entries behind it gone too soon, it would be needed again."""
     _in_flight: deque[tuple[int, int]] = field(default_factory=deque)
 
     def sent(self, last_index: int, size: int) -> None:
@@ -73,6 +75,7 @@ class Progress:
 
     def snapshot_installed(self, index: int) -> None:
         """The follower continues behind ``index``."""
+        self.restored = True
         self._go_back(max(self.durable_index, index) + 1)
 
     def _go_back(self, next_index: int) -> None:
