@@ -1,55 +1,26 @@
-"""Clusters to measure: Ottla, and Apache Kafka (KRaft) from Maven Central, both as processes on loopback.
+"""Ottla clusters to measure and to show: `ottla up` as separate processes on loopback.
 
     with ottla_cluster(folder) as cluster: ...
-    with kafka_cluster(folder) as cluster: ...
 
-Both yield a `Cluster` with the same settings where a setting exists on both sides: three brokers, three
-quorum nodes, replication factor 3, min.insync.replicas 2, no initial rebalance delay. Kafka runs with the
-JVM flags of its own start script and a heap of 512 MB a process.
+Yields a `Cluster`, as `benchmarks.kafka.kafka_cluster` does for Apache Kafka, with the same settings where a
+setting exists on both sides: three brokers, three quorum nodes, replication factor 3, min.insync.replicas 2,
+no initial rebalance delay.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-KAFKA_VERSION = "4.4.0"
-JAR_CACHE = Path("~/.cache/ottla-benchmarks").expanduser() / f"kafka-{KAFKA_VERSION}"
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 120
-
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>org.ottla.benchmarks</groupId><artifactId>kafka-classpath</artifactId><version>1</version>
-<packaging>pom</packaging><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-  <version>{KAFKA_VERSION}</version><exclusions><!-- named by 4.4.0, absent from Maven Central -->
-  <exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
-  </exclusions></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-  <version>2.25.5</version></dependency>
-</dependencies></project>
-"""
-LOG4J = """<Configuration status="OFF"><Loggers><Root level="OFF"/></Loggers></Configuration>"""
-JVM_FLAGS = (
-    *("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
-    *(
-        "-XX:InitiatingHeapOccupancyPercent=35",
-        "-XX:+ExplicitGCInvokesConcurrent",
-        "-Djava.awt.headless=true",
-    ),
-)
 
 
 @dataclass
@@ -151,123 +122,3 @@ def ottla_cluster(
         yield cluster
     finally:
         cluster.stop()
-
-
-# ---------------------------------------------------------------- Apache Kafka
-
-
-def kafka_jars() -> Path:
-    """The folder with Kafka's jars, filled through `mvn` on first use."""
-    libs = JAR_CACHE / "libs"
-    if not (JAR_CACHE / "complete").exists():
-        if shutil.which("mvn") is None or shutil.which("java") is None:
-            raise SystemExit("comparing with Apache Kafka needs `java` and `mvn` on the PATH")
-        JAR_CACHE.mkdir(parents=True, exist_ok=True)
-        (JAR_CACHE / "pom.xml").write_text(POM)
-        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-        command = ["mvn", "-q", "-B", "-ntp", "-f", str(JAR_CACHE / "pom.xml"), goal]
-        subprocess.run([*command, f"-DoutputDirectory={libs}", "-DincludeScope=runtime"], check=True)
-        (JAR_CACHE / "log4j2.xml").write_text(LOG4J)
-        (JAR_CACHE / "complete").touch()
-    return libs
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind((HOST, 0))
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
-
-
-def kafka_properties(
-    node: int,
-    ports: Mapping[int, int],
-    brokers: list[int],
-    voters: str,
-    data: Path,
-    settings: Mapping[str, str],
-) -> Path:
-    broker = node in brokers
-    name = "PLAINTEXT" if broker else "CONTROLLER"
-    factor = min(3, len(brokers))
-    properties = {
-        "process.roles": "broker" if broker else "controller",
-        "node.id": str(node),
-        "controller.quorum.voters": voters,
-        "listeners": f"{name}://{HOST}:{ports[node]}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data / f"node-{node}"),
-        "default.replication.factor": str(factor),
-        "min.insync.replicas": str(min(2, factor)),
-        "offsets.topic.replication.factor": str(factor),
-        "group.initial.rebalance.delay.ms": "0",
-    } | dict(settings)
-    if broker:
-        properties["advertised.listeners"] = properties["listeners"]
-    path = data / f"node-{node}.properties"
-    path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
-    return path
-
-
-@contextmanager
-def kafka_cluster(
-    data: Path, *, brokers: int = 3, quorum: int = 3, settings: Mapping[str, str] | None = None
-) -> Iterator[Cluster]:
-    """Apache Kafka in a new folder: formatted, started, and every broker registered."""
-    jars = kafka_jars()
-    data.mkdir(parents=True, exist_ok=True)
-    broker_ids, voter_ids = list(range(1, brokers + 1)), list(range(101, 101 + quorum))
-    ports = dict(zip(broker_ids + voter_ids, free_ports(brokers + quorum), strict=True))
-    voters = ",".join(f"{i}@{HOST}:{ports[i]}" for i in voter_ids)
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
-    java = ["java", *JVM_FLAGS, f"-Dlog4j2.configurationFile={JAR_CACHE / 'log4j2.xml'}", "-cp", f"{jars}/*"]
-    files = {i: kafka_properties(i, ports, broker_ids, voters, data, settings or {}) for i in ports}
-    formats = [
-        subprocess.Popen(
-            [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for file in files.values()
-    ]
-    if any(one.wait() for one in formats):
-        raise RuntimeError("Kafka's storage format failed")
-    environment = dict(os.environ)
-    cluster = Cluster("Apache Kafka", ",".join(f"{HOST}:{ports[i]}" for i in broker_ids), [], [])
-    try:
-        for i in voter_ids + broker_ids:
-            node = Node(i, ports[i], 0, [*java, "kafka.Kafka", str(files[i])], str(data), environment)
-            cluster.restart(node)
-            (cluster.brokers if i in broker_ids else cluster.quorum).append(node)
-        wait_registered(cluster)
-        yield cluster
-    finally:
-        cluster.stop()
-
-
-def wait_registered(cluster: Cluster) -> None:
-    """Until a client sees every broker."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "log_level": 0,
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 50,
-        }
-    )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            if len(admin.list_topics(timeout=1).brokers) == len(cluster.brokers):
-                return
-        except KafkaException:
-            pass
-        time.sleep(0.01)
-    raise RuntimeError(f"{cluster.name}: brokers are not registered after {START_TIMEOUT_S} s")

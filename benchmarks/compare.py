@@ -31,7 +31,8 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from .clusters import Cluster, Node, kafka_cluster, ottla_cluster
+from .clusters import Cluster, Node, ottla_cluster
+from .kafka import kafka_cluster
 
 Row = dict[str, float]
 Launch = Callable[[Path], AbstractContextManager[Cluster]]

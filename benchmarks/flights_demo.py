@@ -13,19 +13,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import multiprocessing
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -38,6 +32,8 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from .clusters import Cluster, Node, ottla_cluster
 
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-counters"
 CARRIER, TAIL_NUMBER, DISTANCE = 9, 11, 15
@@ -66,66 +62,6 @@ def totals_of(rows: list[bytes]) -> Totals:
         flights[row[CARRIER]] += 1
         miles[row[CARRIER]] += int(row[DISTANCE])
     return {carrier: (flights[carrier], miles[carrier]) for carrier in flights}
-
-
-# ---------------------------------------------------------------- the cluster
-
-
-@dataclass
-class Cluster:
-    """The processes behind `ottla up`, as its cluster.json describes them."""
-
-    launcher: subprocess.Popen[bytes]
-    description: dict[str, Any]
-    restarted: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def bootstrap(self) -> str:
-        return str(self.description["bootstrap"])
-
-    def kill(self, broker_id: int) -> dict[str, Any]:
-        """SIGKILL one broker; returns its entry, with which it can be started again."""
-        entry: dict[str, Any] = next(b for b in self.description["brokers"] if b["id"] == broker_id)
-        os.kill(entry["pid"], signal.SIGKILL)
-        return entry
-
-    def restart(self, entry: dict[str, Any]) -> None:
-        """Run the entry's argv again: same data, same port."""
-        self.restarted.append(
-            subprocess.Popen(entry["argv"], cwd=entry["cwd"], env=entry["env"], stdin=subprocess.DEVNULL)
-        )
-
-    def stop(self) -> None:
-        """End every process: those restarted here first, then the rest."""
-        for process in [*self.restarted, self.launcher]:
-            if process.poll() is None:
-                process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-@contextmanager
-def cluster(data: Path) -> Iterator[Cluster]:
-    """Three quorum nodes and three brokers on free loopback ports."""
-    command = [sys.executable, "-m", "ottla", "up", "--quorum", "3", "--brokers", "3", "--data", str(data)]
-    log = (data / "up.log").open("ab")
-    launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    described = data / "cluster.json"
-    deadline = time.monotonic() + 30
-    started: Cluster | None = None
-    try:
-        while not described.exists():
-            if launcher.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the cluster did not start; {log.name} says:\n{Path(log.name).read_text()}")
-            time.sleep(0.01)
-        started = Cluster(launcher, json.loads(described.read_text()))
-        yield started
-    finally:
-        (started or Cluster(launcher, {})).stop()
-        log.close()
 
 
 # ---------------------------------------------------------------- the readers
@@ -271,15 +207,16 @@ def leaders(admin: AdminClient) -> dict[int, int]:
     return {p: m.leader for p, m in admin.list_topics(TOPIC, 10).topics[TOPIC].partitions.items()}
 
 
-def kill_busiest(running: Cluster, admin: AdminClient, stream: Stream) -> tuple[int, dict[str, Any]]:
-    """SIGKILL the broker that leads most partitions; its id and its entry, to start it again."""
+def kill_busiest(running: Cluster, admin: AdminClient, stream: Stream) -> Node:
+    """SIGKILL the broker that leads most partitions; returned, to start it again."""
     led = leaders(admin)
     busiest = Counter(led.values()).most_common(1)[0][0]
     stream.producer.poll(0)
-    entry = running.kill(busiest)
+    victim = running.broker(busiest)
+    running.kill(victim)
     stream.killed_at = stream.last_orphan = time.monotonic()
     stream.orphaned = frozenset(p for p, leader in led.items() if leader == busiest)
-    return busiest, entry
+    return victim
 
 
 def wait_in_sync(admin: AdminClient, timeout_s: float = 30) -> dict[int, list[int]]:
@@ -319,7 +256,7 @@ class Job:
         self.running, self.readers, self.rows, self.progress = running, readers, rows, progress
         self.admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         self.stream = Stream(producer_for(running.bootstrap))
-        self.victim: tuple[int, dict[str, Any]] | None = None
+        self.victim: Node | None = None
         self.restarted = False
         self.elapsed_s = 0.0
         self.isrs: dict[int, list[int]] = {}
@@ -354,14 +291,14 @@ class Job:
             self.victim = kill_busiest(self.running, self.admin, self.stream)
             partitions = ", ".join(map(str, sorted(self.stream.orphaned)))
             self.progress.console.print(
-                f"SIGKILL to broker {self.victim[0]}, leader of partitions {partitions}"
+                f"SIGKILL to broker {self.victim.id}, leader of partitions {partitions}"
             )
         if self.stream.killed_at is not None and time.monotonic() > self.stream.killed_at + 2:
             self.restart_victim()
 
     def restart_victim(self) -> None:
         if self.victim is not None and not self.restarted:
-            self.running.restart(self.victim[1])
+            self.running.restart(self.victim)
             self.restarted = True
 
 
@@ -370,7 +307,7 @@ def run(data: Path, console: Console) -> bool:
     rows = flight_rows()
     expected = totals_of(rows)
     began = time.monotonic()
-    with cluster(data) as running:
+    with ottla_cluster(data) as running:
         took = time.monotonic() - began
         console.print(f"3 quorum nodes and 3 brokers up in {took:.2f} s: {running.bootstrap}")
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
@@ -407,7 +344,7 @@ def summary_table(job: Job, distinct: int, again: int, exact: bool) -> Table:
     stream, count = job.stream, len(job.rows)
     megabytes = sum(map(len, job.rows)) / 1e6
     rate = f"{megabytes / job.elapsed_s:.1f} MB/s, {count / job.elapsed_s:,.0f} rows/s"
-    victim = "nobody was killed" if job.victim is None else f"failover of broker {job.victim[0]}"
+    victim = "nobody was killed" if job.victim is None else f"failover of broker {job.victim.id}"
     table = Table(show_header=False)
     table.add_row("rows written / read", f"{stream.acknowledged:,} / {distinct:,} ({again} read again)")
     table.add_row("throughput, failover included", rate)
