@@ -1,0 +1,44 @@
+"""The cluster and its metadata quorum."""
+
+from __future__ import annotations
+
+from ...protocol.messages.cluster import DescribeClusterRequest
+from ...protocol.messages.quorum_description import (
+    DescribeQuorumRequest,
+    QuorumPartitionAsked,
+    QuorumTopicAsked,
+)
+from ..metadata import BrokerAddress
+from .session import AdminSession, check
+from .values import ClusterDescription, QuorumDescription
+
+
+class ClusterAdmin(AdminSession):
+    """Describes the cluster as a whole."""
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster id and its brokers."""
+        response = await self._cluster.ask_any(DescribeClusterRequest())
+        check(response.error_code, "cluster", response.error_message)
+        brokers = tuple(
+            BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in response.brokers
+        )
+        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Who votes in the metadata quorum, and who leads it."""
+        asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
+        response = await self._cluster.ask_any(DescribeQuorumRequest(topics=[asked]))
+        check(response.error_code, "quorum", response.error_message)
+        state = response.topics[0].partitions[0]
+        check(state.error_code, "quorum", state.error_message)
+        addresses = {
+            node.node_id: (node.listeners[0].host, node.listeners[0].port)
+            for node in response.nodes
+            if node.listeners
+        }
+        return QuorumDescription(
+            None if state.leader_id < 0 else state.leader_id,
+            state.leader_epoch,
+            {voter.replica_id: addresses.get(voter.replica_id) for voter in state.current_voters},
+        )

@@ -1,0 +1,75 @@
+"""What all of the admin client's methods share: the connections, trying again, checking answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Self, TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata import MetadataRequest
+from ..cluster import Backoff, Cluster
+from ..metadata import ClusterMetadata
+
+ResultT = TypeVar("ResultT")
+
+
+class AdminSession:
+    """A cluster to ask. `Admin` adds the questions, a class for each theme."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        client_id: str = "ottla-admin",
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        self._cluster = Cluster(bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._timeout_ms = request_timeout_ms
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises NoBrokerReachable."""
+        try:
+            await self._cluster.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+
+    async def stop(self) -> None:
+        """Close the connections; idempotent."""
+        await self._cluster.close()
+
+    async def _metadata(self) -> ClusterMetadata:
+        """All topics of the cluster, fetched now."""
+        metadata = ClusterMetadata()
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        metadata.update(await self._cluster.ask_any(request))
+        return metadata
+
+    async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
+        """Run `attempt` again while it fails with something that time cures."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
+        backoff = Backoff(1_000)
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if not error.code.retriable or asyncio.get_running_loop().time() > deadline:
+                    raise
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                await asyncio.sleep(backoff.next_s())
+
+
+def check(code: int, what: str, message: str | None) -> None:
+    """Raises KafkaError about `what` unless the code is 0."""
+    if code:
+        error = ErrorCode.of(code)
+        raise KafkaError(error, f"{what}: {message or error.message}")

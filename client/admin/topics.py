@@ -1,0 +1,106 @@
+"""Topics and their partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+from ..cluster import Backoff
+from ..metadata import TopicInfo
+from .session import AdminSession, check
+from .values import NewTopic
+
+
+class TopicAdmin(AdminSession):
+    """Creates, lists, describes and deletes topics."""
+
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics and wait until brokers know their leaders; with `validate_only` only check."""
+        wanted = list(topics)
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in wanted],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def once() -> None:
+            connection = await self._cluster.any_connection()
+            response = await connection.request(request, timeout_ms=self._timeout_ms)
+            for topic in response.topics:
+                check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+
+        await self._with_retries(once)
+        if not validate_only:
+            await self._wait_until_led([topic.name for topic in wanted])
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics and all they hold."""
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
+        connection = await self._cluster.any_connection()
+        version = connection.version_for(DeleteTopicsRequest, at_most=5)  # version 6 may go by topic id
+        response = await connection.request(request, version=version)
+        for topic in response.responses:
+            check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+
+    async def create_partitions(self, topic: str, total: int) -> None:
+        """Raise the number of partitions of `topic` to `total`."""
+        wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
+        connection = await self._cluster.any_connection()
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        for result in response.results:
+            check(result.error_code, f"topic {result.name!r}", result.error_message)
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics, in order."""
+        return sorted((await self._metadata()).topics)
+
+    async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
+        """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not
+        exist.
+        """
+        metadata = await self._metadata()
+        described = []
+        for name in sorted(metadata.topics) if names is None else names:
+            info = metadata.topics.get(name)
+            if info is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            check(info.error, f"topic {name!r}", None)
+            described.append(info)
+        return described
+
+    async def _wait_until_led(self, names: Sequence[str]) -> None:
+        """Return when every broker that answers knows a leader for every partition; at most 5 s."""
+        deadline = asyncio.get_running_loop().time() + 5
+        backoff = Backoff(100)
+        while asyncio.get_running_loop().time() < deadline:
+            topics = (await self._metadata()).topics
+            infos = [topics.get(name) for name in names]
+            if all(info is not None and len(info.available) == len(info.partitions) > 0 for info in infos):
+                return
+            await asyncio.sleep(backoff.next_s())
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    """Explicit assignments leave both numbers at -1, as the protocol wants it."""
+    assignments = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+        for index, brokers in topic.assignments.items()
+    ]
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if assignments else topic.num_partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=assignments,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
+    )
