@@ -1,0 +1,72 @@
+"""Every stock client writes with every codec, what is stored was compressed so, and it reads all of it again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from ottla.client.cluster import Cluster
+from ottla.protocol.compression import Compression
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.record_batch import walk_batches
+from tests.integration.conftest import create
+from tests.integration.history import Place
+from tests.integration.stock_clients import CODECS, NAMES, installed, number_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+BY_NAME = 12
+"""The highest version of Fetch that names topics rather than giving their ids."""
+COUNT = 300
+
+
+async def stored_codecs(bootstrap: str, topic: str) -> dict[Place, str]:
+    """The codec of the batch that every record of a topic stands in."""
+    found: dict[Place, str] = {}
+    async with Cluster(bootstrap) as cluster:
+        await cluster.refresh([topic])
+        for partition, info in cluster.metadata.topics[topic].partitions.items():
+            connection = await cluster.connection(info.leader)
+            offset, high_watermark = 0, 1
+            while offset < high_watermark:
+                wanted = FetchPartition(
+                    partition=partition, fetch_offset=offset, partition_max_bytes=1_000_000
+                )
+                request = FetchRequest(max_wait_ms=100, topics=[FetchTopic(topic=topic, partitions=[wanted])])
+                version = connection.version_for(FetchRequest, at_most=BY_NAME)
+                answer = (await connection.request(request, version=version)).responses[0].partitions[0]
+                assert answer.error_code == 0
+                high_watermark = answer.high_watermark
+                for _, header in walk_batches(answer.records or b"", partial_tail=True):
+                    codec = Compression(header.attributes & 7).name.lower()
+                    offset = header.next_offset
+                    found |= {Place(partition, at): codec for at in range(header.base_offset, offset)}
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_codec_is_written_and_read(
+    bootstrap: str, admin: AdminClient, tmp_path: Path, name: str
+) -> None:
+    client, topic = installed(tmp_path)[name], create(admin, 3)
+    with ExitStack() as stack:
+        producers = {
+            codec: stack.enter_context(client.producer(bootstrap, topic, codec=codec, count=COUNT))
+            for codec in CODECS
+        }
+        with client.consumer(bootstrap, topic, f"g-{topic}") as consumer:
+            for producer in producers.values():
+                producer.wait_end()
+                assert producer.failures == []
+            consumer.wait_until(lambda: len(consumer.read) >= COUNT * len(CODECS), "all records")
+    codecs = asyncio.run(stored_codecs(bootstrap, topic))
+    for codec, producer in producers.items():
+        assert len(producer.acknowledged) == COUNT, producer.said
+        assert {codecs[place] for place, _ in producer.acknowledged} == {codec}
+    assert {one.place for one in consumer.read} == codecs.keys()
+    numbers = sorted(number_of(one.value) for one in consumer.read)
+    assert numbers == sorted([*range(COUNT)] * len(CODECS))
