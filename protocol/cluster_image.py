@@ -10,16 +10,22 @@ from .messages.metadata_records import (
     BrokerListener,
     BrokerRecord,
     BrokerRemovedRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     TopicRecord,
     TopicRemovedRecord,
 )
+from .messages.quota_commands import QuotaEntityPart, QuotaValue
 
 NO_LEADER = -1
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whose quotas: (user, client-id or ip, name or None for the default), by type."""
 
 _K = TypeVar("_K")
 
@@ -81,6 +87,9 @@ class ClusterImage:
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.next_producer_id = 0
+        self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        #: finalized levels of features, where any was set
+        self.features: dict[str, int] = {}
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
@@ -101,6 +110,10 @@ class ClusterImage:
                 self._configure(record)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
+            case ClientQuotaRecord():
+                self._limit(record)
+            case FeatureLevelRecord():
+                self.features[record.feature] = record.level
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
         self.offset += 1
@@ -126,6 +139,12 @@ class ClusterImage:
         if not values:
             del self.configs[key]
 
+    def _limit(self, record: ClientQuotaRecord) -> None:
+        entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
+        self.client_quotas.pop(entity, None)
+        if record.values:
+            self.client_quotas[entity] = {quota.key: quota.value for quota in record.values}
+
     def records(self) -> Iterator[Record]:
         """Records that rebuild this image, in a fixed order; the offset is not among them."""
         if self.cluster_id:
@@ -141,6 +160,10 @@ class ClusterImage:
                 yield ConfigRecord(resource_type=kind, resource_name=name, config_name=key, value=value)
         if self.next_producer_id:
             yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+        for entity in sorted(self.client_quotas, key=_by_type_and_name):
+            yield client_quota_record(entity, self.client_quotas[entity])
+        for feature, level in sorted(self.features.items()):
+            yield FeatureLevelRecord(feature=feature, level=level)
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
@@ -178,6 +201,7 @@ class ImageDelta:
     removed_topics: set[bytes] = field(default_factory=set)
     partitions: set[tuple[bytes, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
+    client_quotas: bool = False
 
     def note(self, record: Record) -> None:
         """Take a record into account that was just applied to the image."""
@@ -194,6 +218,8 @@ class ImageDelta:
                 self.partitions = {key for key in self.partitions if key[0] != record.topic_id}
             case ConfigRecord():
                 self.configs.add((record.resource_type, record.resource_name))
+            case ClientQuotaRecord():
+                self.client_quotas = True
             case _:
                 return
 
@@ -203,6 +229,7 @@ class ImageDelta:
         delta = cls()
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)
+        delta.client_quotas = before.client_quotas != after.client_quotas
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
         for topic_id, topic in after.topics_by_id.items():
@@ -214,6 +241,18 @@ class ImageDelta:
 
 def _differing(before: Mapping[_K, object], after: Mapping[_K, object]) -> set[_K]:
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def _by_type_and_name(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotaRecord:
+    """The record that gives an entity these quotas."""
+    return ClientQuotaRecord(
+        entity=[QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[QuotaValue(key=key, value=value) for key, value in sorted(values.items())],
+    )
 
 
 def broker_record(state: BrokerState) -> BrokerRecord:

@@ -41,8 +41,9 @@ from ...protocol.messages.quorum_commands import (
     result_type,
 )
 from ...protocol.messages.quorum_session import CommandStatus
+from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
 from ...protocol.schema import Message, bytes_, data, int32, int64
-from . import brokers, configs, partitions, topics
+from . import brokers, configs, features, partitions, quotas, topics
 from .refusal import message_of
 from .sessions import CommandSession, SessionTable
 from .snapshot import cut, joined
@@ -211,4 +212,6 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     AllocateProducerIds: _allocate,
     ElectLeaders: partitions.elect_leaders,
     FormCluster: _form,
+    AlterClientQuotas: quotas.alter_client_quotas,
+    UpdateFeatures: features.update_features,
 }

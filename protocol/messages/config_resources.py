@@ -10,7 +10,12 @@ class ConfigResource(Message):
     """One of the `config_resources` of ListConfigResourcesResponse."""
 
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
-    resource_type: int = int8("1+", default=16, ignorable=True, about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
+    resource_type: int = int8(
+        "1+",
+        default=16,
+        ignorable=True,
+        about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
+    )
 
 
 @response(74, "0-1", flexible="0+")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..codec import MalformedMessage, decode, encode_into
-from ..schema import Message, array, boolean, data, int8, int32, int64, string, uint16, uuid
+from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uint16, uuid
+from .quota_commands import QuotaEntityPart, QuotaValue
 
 
 @data()
@@ -79,7 +80,7 @@ class PartitionRecord(Message):
 class ConfigRecord(Message):
     """A dynamic configuration value was set or, with null, removed."""
 
-    resource_type: int = int8(about="2 topic, 4 broker.")
+    resource_type: int = int8(about="2 topic, 4 broker, 16 client metrics, 32 group.")
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
     config_name: str = string(about="Key.")
     value: str | None = string(nullable="0+", default=None, about="Null: removed.")
@@ -92,6 +93,22 @@ class ProducerIdsRecord(Message):
     next_producer_id: int = int64(about="The first one that was not.")
 
 
+@data()
+class ClientQuotaRecord(Message):
+    """All quotas of one entity; without any the entity has none."""
+
+    entity: list[QuotaEntityPart] = array(QuotaEntityPart, about="Parts that name it, by type.")
+    values: list[QuotaValue] = array(QuotaValue, about="Its quotas, by key.")
+
+
+@data()
+class FeatureLevelRecord(Message):
+    """The finalized level of a feature."""
+
+    feature: str = string(about="Name of the feature.")
+    level: int = int16(about="0: not in force.")
+
+
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -101,6 +118,8 @@ Record = (
     | PartitionRecord
     | ConfigRecord
     | ProducerIdsRecord
+    | ClientQuotaRecord
+    | FeatureLevelRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -112,6 +131,8 @@ _TYPES: dict[int, type[Record]] = {
     6: PartitionRecord,
     7: ConfigRecord,
     8: ProducerIdsRecord,
+    9: ClientQuotaRecord,
+    10: FeatureLevelRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -13,6 +13,12 @@ from typing import NamedTuple
 from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .metadata_records import BrokerListener
+from .quota_commands import (
+    AlterClientQuotas,
+    AlterClientQuotasResult,
+    UpdateFeatures,
+    UpdateFeaturesResult,
+)
 
 
 class ElectionType(IntEnum):
@@ -36,6 +42,8 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 @data()
@@ -418,6 +426,8 @@ Command = (
     | AllocateProducerIds
     | ElectLeaders
     | FormCluster
+    | AlterClientQuotas
+    | UpdateFeatures
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -434,6 +444,8 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     11: (AllocateProducerIds, AllocateProducerIdsResult),
     12: (ElectLeaders, ElectLeadersResult),
     13: (FormCluster, CommandResult),
+    20: (AlterClientQuotas, AlterClientQuotasResult),
+    21: (UpdateFeatures, UpdateFeaturesResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -1,0 +1,50 @@
+"""Finalized levels of features (KIP-584)."""
+
+from __future__ import annotations
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import FEATURES, finalized
+from ...protocol.messages.metadata_records import FeatureLevelRecord
+from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
+from .workspace import Workspace
+
+_UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
+
+
+def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesResult:
+    """All updates or, with a KafkaError about the first that is wrong, none."""
+    levels = finalized(work.image.features)
+    named: set[str] = set()
+    for update in command.updates:
+        if update.feature in named:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.feature} is updated twice")
+        named.add(update.feature)
+        _check(update, levels)
+    if not command.validate_only:
+        for update in command.updates:
+            if levels[update.feature] != update.level:
+                work.emit(FeatureLevelRecord(feature=update.feature, level=update.level))
+    return UpdateFeaturesResult()
+
+
+def _check(update: FeatureLevel, levels: dict[str, int]) -> None:
+    name, level = update.feature, update.level
+    wrong = f"Invalid update version {level} for feature {name}."
+    feature = FEATURES.get(name)
+    if feature is None:
+        raise _refusal(f"{wrong} Brokers do not support this feature.")
+    if not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
+        raise _refusal(f"{wrong} The controller does not support the given upgrade type.")
+    if not feature.least <= level <= feature.most:
+        raise _refusal(f"{wrong} Brokers only support versions {feature.least}-{feature.most}.")
+    if level < levels[name] and update.upgrade_type == _UPGRADE:
+        raise _refusal(
+            f"{wrong} Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if level > levels[name] and update.upgrade_type != _UPGRADE:
+        raise _refusal(f"{wrong} Can't downgrade to a newer version.")
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,38 @@
+"""The quotas there are, and what has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .cluster_image import QuotaEntity
+from .config_key import INT_MAX, LONG_MAX
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+_CLIENTS, _ADDRESSES = "clients", "addresses"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaKey:
+    """A quota. `kind`: what can have it; `most`: whole numbers up to this, None for any number."""
+
+    name: str
+    kind: str
+    most: int | None
+
+
+QUOTA_KEYS: Mapping[str, QuotaKey] = {
+    key.name: key
+    for key in (
+        QuotaKey("producer_byte_rate", _CLIENTS, LONG_MAX),  # bytes per second
+        QuotaKey("consumer_byte_rate", _CLIENTS, LONG_MAX),  # bytes per second
+        QuotaKey("request_percentage", _CLIENTS, None),  # of one processor's time
+        QuotaKey("controller_mutation_rate", _CLIENTS, None),  # partitions per second
+        QuotaKey("connection_creation_rate", _ADDRESSES, INT_MAX),  # connections per second
+    )
+}
+
+
+def entity_kind(entity: QuotaEntity) -> str:
+    """Which quotas the entity can have."""
+    return _ADDRESSES if any(kind == IP for kind, _ in entity) else _CLIENTS

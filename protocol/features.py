@@ -1,0 +1,38 @@
+"""Features with levels that are finalized for the whole cluster (KIP-584): what we know of each.
+
+Only what is there is listed. Clients look at `transaction.version`: from level 2 on they begin
+transactions in another way, so it is missing until the brokers understand that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature: the levels it can be set to, and the one in force where nothing was ever finalized."""
+
+    name: str
+    least: int
+    most: int
+    default: int
+
+
+FEATURES: Mapping[str, Feature] = {
+    feature.name: feature
+    for feature in (
+        # ELRs are always kept (KIP-966).
+        Feature("eligible.leader.replicas.version", 1, 1, 1),
+        # 1: the consumer groups of KIP-848.
+        Feature("group.version", 0, 1, 1),
+        # What Kafka 4.4 calls its newest metadata records; tools show it as the release.
+        Feature("metadata.version", 30, 30, 30),
+    )
+}
+
+
+def finalized(levels: Mapping[str, int]) -> dict[str, int]:
+    """The level in force of every feature, given those that the quorum keeps; 0: not in force."""
+    return {name: levels.get(name, feature.default) for name, feature in FEATURES.items()}
