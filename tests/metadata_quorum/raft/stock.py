@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pysyncobj.syncobj as library
+import pysyncobj.tcp_connection
+import pysyncobj.transport
 from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
@@ -23,7 +26,7 @@ class StockNode(SyncObj):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.items: list[Any] = []
 
-    @replicated  # type: ignore[misc]
+    @replicated  # type: ignore[untyped-decorator]
     def put(self, item: Any) -> int:
         self.items.append(item)
         return len(self.items)
@@ -118,3 +121,72 @@ def stock_world(**options: Any) -> Iterator[StockWorld]:
         yield world
     finally:
         library.monotonicTime = clock
+
+
+class Silent(Transport):  # type: ignore[misc]
+    """Nobody else is there."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+
+    def send(self, node: Any, message: Any) -> bool:
+        return False
+
+    def destroy(self) -> None:
+        """Nothing to release."""
+
+
+class StockSockets:
+    """Nodes of the library on sockets of loopback. Only their clock is virtual: it moves with :meth:`step`."""
+
+    def __init__(self, size: int) -> None:
+        random.seed(3)
+        self.now = 1000.0
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
+        self.addresses = sorted(f"127.0.0.1:{listening.getsockname()[1]}" for listening in sockets)
+        """The larger of two dials the smaller."""
+        for listening in sockets:
+            listening.close()
+        self.nodes: dict[str, Any] = {}
+
+    def start(self, address: str) -> Any:
+        others = [other for other in self.addresses if other != address]
+        self.nodes[address] = StockNode(address, others, SyncObjConf(autoTick=False, bindAddress=address))
+        return self.nodes[address]
+
+    def stop(self, address: str) -> None:
+        self.nodes.pop(address).destroy()
+
+    def step(self, seconds: float = 0.01) -> None:
+        self.now += seconds
+        for node in self.nodes.values():
+            node.doTick(0)
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Let time pass until the condition holds: whether it does."""
+        end = self.now + seconds
+        while not condition() and self.now < end:
+            self.step()
+        return condition()
+
+    def connected(self, one: str, other: str) -> bool:
+        """Whether both take the other for connected."""
+        return all(
+            self.nodes[here].isNodeConnected(Node(there)) for here, there in ((one, other), (other, one))
+        )
+
+
+@contextmanager
+def stock_sockets(size: int) -> Iterator[StockSockets]:
+    world = StockSockets(size)
+    modules = (library, pysyncobj.transport, pysyncobj.tcp_connection)
+    clock = library.monotonicTime
+    for module in modules:
+        module.monotonicTime = lambda: world.now
+    try:
+        yield world
+    finally:
+        for address in list(world.nodes):
+            world.stop(address)
+        for module in modules:
+            module.monotonicTime = clock
