@@ -252,7 +252,8 @@ def _not_preferred(image: ClusterImage, tolerated_percentage: int) -> Iterable[t
     for topic, index, partition in _partitions(image):
         preferred = partition.replicas[0]
         preferring[preferred] += 1
-        if partition.leader != preferred and preferred in able and preferred in partition.isr:
+        may_lead = preferred in able and preferred in partition.isr
+        if may_lead and partition.leader != preferred and preferred not in partition.offline_replicas:
             led_by_others.setdefault(preferred, []).append((topic.id, index))
     for broker_id, partitions in led_by_others.items():
         if len(partitions) * 100 > preferring[broker_id] * tolerated_percentage:

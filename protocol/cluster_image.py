@@ -61,6 +61,7 @@ class PartitionState:
     leader_epoch: int = 0
     partition_epoch: int = 0
     unclean: bool = False
+    offline_replicas: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -182,6 +183,8 @@ class ClusterImage:
             return "replicas are missing or repeat"
         if not {*state.isr, *state.elr, *state.last_known_elr} <= {*state.replicas}:
             return "ISR or ELR is not among the replicas"
+        if not {*state.offline_replicas} <= {*state.replicas}:
+            return "an offline replica is not among the replicas"
         if len(set(state.isr)) != len(state.isr) or {*state.isr} & {*state.elr}:
             return "ISR repeats or overlaps the ELR"
         if state.leader == NO_LEADER:
@@ -189,6 +192,8 @@ class ClusterImage:
         leader = self.brokers.get(state.leader)
         if state.leader not in state.isr:
             return "the leader is not in the ISR"
+        if state.leader in state.offline_replicas:
+            return "the leader's replica is offline"
         return "" if leader is not None and leader.usable else "the leader is fenced or shutting down"
 
 
@@ -295,6 +300,7 @@ def partition_record(topic_id: bytes, index: int, state: PartitionState) -> Part
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         unclean=state.unclean,
+        offline_replicas=list(state.offline_replicas),
     )
 
 
@@ -308,4 +314,5 @@ def _partition_state(record: PartitionRecord) -> PartitionState:
         record.leader_epoch,
         record.partition_epoch,
         record.unclean,
+        offline_replicas=tuple(record.offline_replicas),
     )

@@ -46,8 +46,18 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
         )
     )
     clean = old is not None and command.previous_broker_epoch == old.broker_epoch
+    _forget_offline_replicas(work, broker_id)
     _leave_partitions(work, broker_id, election.without if clean else election.after_unclean_stop, {})
     return RegisterBrokerResult(broker_epoch=epoch)
+
+
+def _forget_offline_replicas(work: Workspace, broker_id: int) -> None:
+    """A new process looks at its folders anew, and reports before it asks to be unfenced."""
+    for topic_id, index, state in work.partitions():
+        if broker_id in state.offline_replicas:
+            left = tuple(offline for offline in state.offline_replicas if offline != broker_id)
+            epoch = state.partition_epoch + 1
+            work.set_partition(topic_id, index, replace(state, offline_replicas=left, partition_epoch=epoch))
 
 
 def current(work: Workspace, broker_id: int, broker_epoch: int) -> BrokerState:

@@ -17,6 +17,7 @@ from ...protocol.messages.metadata_records import (
     decode_record,
     encode_record,
 )
+from ...protocol.messages.offline_replica_commands import ReportOfflineReplicas
 from ...protocol.messages.quorum_commands import (
     AllocateProducerIds,
     AllocateProducerIdsResult,
@@ -43,7 +44,7 @@ from ...protocol.messages.quorum_commands import (
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
 from ...protocol.schema import Message, bytes_, data, int32, int64
-from . import brokers, configs, features, partitions, quotas, topics
+from . import brokers, configs, features, offline_replicas, partitions, quotas, topics
 from .refusal import message_of
 from .sessions import CommandSession, SessionTable
 from .snapshot import cut, joined
@@ -212,6 +213,7 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     AllocateProducerIds: _allocate,
     ElectLeaders: partitions.elect_leaders,
     FormCluster: _form,
+    ReportOfflineReplicas: offline_replicas.report,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,
 }

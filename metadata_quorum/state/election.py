@@ -8,7 +8,7 @@ allowed, any usable replica, and the ISR is that replica alone. A sole ISR membe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...protocol.cluster_image import NO_LEADER, PartitionState
@@ -30,6 +30,12 @@ class Electorate:
     usable: frozenset[int]
     min_isr: int = 1
     unclean_allowed: bool = False
+
+    def of(self, state: PartitionState) -> Electorate:
+        """Those who may lead this partition: a broker whose replica is offline may not."""
+        if not state.offline_replicas:
+            return self
+        return replace(self, usable=self.usable.difference(state.offline_replicas))
 
 
 class _Membership(NamedTuple):
@@ -59,6 +65,7 @@ def _successor(old: PartitionState, was: _Membership, new: _Membership) -> Parti
         old.leader_epoch + (new.leader != old.leader),
         old.partition_epoch + 1,
         new.unclean,
+        offline_replicas=old.offline_replicas,
     )
 
 
@@ -113,13 +120,17 @@ def _elected(
 def elect(state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS) -> PartitionState:
     """The state after an election, if one is needed and possible."""
     was = _membership(state)
-    return _successor(state, was, _elected(state.replicas, was, electorate, progress))
+    return _successor(state, was, _elected(state.replicas, was, electorate.of(state), progress))
 
 
 def elect_preferred(state: PartitionState, electorate: Electorate) -> PartitionState:
     """The state with the preferred replica as leader, if it may lead cleanly."""
     preferred = state.replicas[0]
-    if state.leader == preferred or preferred not in state.isr or preferred not in electorate.usable:
+    if (
+        state.leader == preferred
+        or preferred not in state.isr
+        or preferred not in electorate.of(state).usable
+    ):
         return state
     was = _membership(state)
     return _successor(state, was, was._replace(leader=preferred, unclean=False))
@@ -136,7 +147,7 @@ def without(
     left = tuple([member for member in state.isr if member != broker_id])
     if left and len(left) < len(state.isr):
         new = _with_isr(state.replicas, was, left, electorate.min_isr)
-    return _successor(state, was, _elected(state.replicas, new, electorate, progress))
+    return _successor(state, was, _elected(state.replicas, new, electorate.of(state), progress))
 
 
 def after_unclean_stop(
@@ -154,7 +165,7 @@ def after_unclean_stop(
     new = new._replace(elr=tuple([member for member in new.elr if member != broker_id]))
     if state.isr and not left:
         new = new._replace(last_known_elr=(broker_id,))
-    return _successor(state, was, _elected(state.replicas, new, electorate, progress))
+    return _successor(state, was, _elected(state.replicas, new, electorate.of(state), progress))
 
 
 def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:

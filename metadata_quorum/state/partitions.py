@@ -66,14 +66,16 @@ def _refusal(
         return ErrorCode.INVALID_REQUEST
     if broker_id not in members:
         return ErrorCode.INVALID_REQUEST
-    if not all(_eligible(work, member) for member in change.new_isr):
+    if not all(_eligible(work, state, member) for member in change.new_isr):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _eligible(work: Workspace, member: IsrMember) -> bool:
+def _eligible(work: Workspace, state: PartitionState, member: IsrMember) -> bool:
     broker = work.image.brokers.get(member.broker_id)
-    return broker is not None and broker.usable and member.broker_epoch in (-1, broker.broker_epoch)
+    if broker is None or not broker.usable or member.broker_id in state.offline_replicas:
+        return False
+    return member.broker_epoch in (-1, broker.broker_epoch)
 
 
 def elect_leaders(work: Workspace, command: ElectLeaders) -> ElectLeadersResult:

@@ -74,6 +74,13 @@ class PartitionRecord(Message):
     leader_epoch: int = int32(about="Rises with each change of leadership.")
     partition_epoch: int = int32(about="Rises with each change.")
     unclean: bool = boolean(about="Whether this leadership came from an unclean election.")
+    adding_replicas: list[int] = array(
+        int32, "0+", tag=0, about="Replicas that a reassignment under way adds."
+    )
+    removing_replicas: list[int] = array(int32, "0+", tag=1, about="Replicas that go when it is completed.")
+    offline_replicas: list[int] = array(
+        int32, "0+", tag=4, about="Replicas that their brokers cannot use: a data folder failed (KIP-112)."
+    )
 
 
 @data()

@@ -13,12 +13,14 @@ from typing import NamedTuple
 from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .metadata_records import BrokerListener
+from .offline_replica_commands import ReportOfflineReplicas
 from .quota_commands import (
     AlterClientQuotas,
     AlterClientQuotasResult,
     UpdateFeatures,
     UpdateFeaturesResult,
 )
+from .reassignment_commands import AlterPartitionReassignments, AlterPartitionReassignmentsResult
 
 
 class ElectionType(IntEnum):
@@ -260,6 +262,9 @@ class IsrMember(Message):
 
     broker_id: int = int32(about="Replica.")
     broker_epoch: int = int64(default=-1, about="Registration that its fetches named; -1 if unknown.")
+    log_end_offset: int = int64(
+        "0+", tag=0, default=-1, about="Where its log ended, as the leader knew; -1 if it did not."
+    )
 
 
 @data()
@@ -426,8 +431,10 @@ Command = (
     | AllocateProducerIds
     | ElectLeaders
     | FormCluster
+    | ReportOfflineReplicas
     | AlterClientQuotas
     | UpdateFeatures
+    | AlterPartitionReassignments
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -444,6 +451,8 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     11: (AllocateProducerIds, AllocateProducerIdsResult),
     12: (ElectLeaders, ElectLeadersResult),
     13: (FormCluster, CommandResult),
+    14: (AlterPartitionReassignments, AlterPartitionReassignmentsResult),
+    18: (ReportOfflineReplicas, CommandResult),
     20: (AlterClientQuotas, AlterClientQuotasResult),
     21: (UpdateFeatures, UpdateFeaturesResult),
 }

@@ -56,6 +56,7 @@ PARTITION_STATES = st.builds(
     leader_epoch=st.integers(0, 2**31 - 1),
     partition_epoch=st.integers(0, 2**31 - 1),
     unclean=st.booleans(),
+    offline_replicas=IDS,
 )
 RECORDS: st.SearchStrategy[Record] = st.one_of(
     BROKER_STATES.map(broker_record),

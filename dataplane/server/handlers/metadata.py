@@ -217,7 +217,7 @@ class _TopicView:
     def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
         live = self._live
         replicas, isr = list(state.replicas), list(state.isr)
-        offline = [replica for replica in replicas if replica not in live]
+        offline = [one for one in replicas if one not in live or one in state.offline_replicas]
         error, leader = ErrorCode.NONE, state.leader
         if leader not in live:
             error, leader = ErrorCode.LEADER_NOT_AVAILABLE, -1

@@ -1,0 +1,40 @@
+"""Replicas that their broker cannot use though it lives: a data folder of it failed (KIP-112).
+
+Kafka's controllers learn which folder each replica is in (KIP-858) and conclude the rest; here brokers, who
+know, name the replicas. An offline replica leaves the ISR as a fenced broker's does (and, as there, remains in
+an ELR, or alone in an ISR, which it leaves when its broker registers after what cannot have been a clean stop
+of that folder). No election and no ISR takes it. It stays offline until its broker registers anew, or until it
+is moved away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.cluster_image import PartitionState
+from ...protocol.messages.offline_replica_commands import ReportOfflineReplicas
+from ...protocol.messages.quorum_commands import CommandResult
+from . import election
+from .brokers import current
+from .workspace import Workspace
+
+
+def report(work: Workspace, command: ReportOfflineReplicas) -> CommandResult:
+    """Take the replicas out. What is no replica of this broker (any more) is passed over."""
+    broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
+    for lost in command.partitions:
+        topic = work.image.topics_by_id.get(lost.topic_id)
+        state = None if topic is None else topic.partitions.get(lost.partition)
+        if state is not None and broker_id in state.replicas and broker_id not in state.offline_replicas:
+            new = _without_replica(work, lost.topic_id, state, broker_id)
+            work.set_partition(lost.topic_id, lost.partition, new)
+    return CommandResult()
+
+
+def _without_replica(
+    work: Workspace, topic_id: bytes, state: PartitionState, broker_id: int
+) -> PartitionState:
+    members = {*state.offline_replicas, broker_id}
+    offline = replace(state, offline_replicas=election.in_replica_order(state.replicas, members))
+    new = election.without(offline, broker_id, work.electorate(topic_id))
+    return new if new is not offline else replace(offline, partition_epoch=state.partition_epoch + 1)

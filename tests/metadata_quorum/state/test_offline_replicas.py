@@ -1,0 +1,167 @@
+"""Replicas that a live broker reports as lost, because a data folder of it failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.metadata_quorum.state import election
+from ottla.metadata_quorum.state.election import Electorate
+from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.offline_replica_commands import OfflineReplica, ReportOfflineReplicas
+
+from .harness import Cluster, assigned, topic
+
+
+def cluster(*assignments: list[int], **configs: str) -> Cluster:
+    """Three brokers and the topic `t`."""
+    made = Cluster()
+    new = assigned("t", *assignments)
+    new.configs = topic("t", **configs).configs
+    assert made.create(new)[0].error_code == 0
+    return made
+
+
+def state(of: Cluster, index: int = 0) -> PartitionState:
+    return of.machine.image.topics["t"].partitions[index]
+
+
+def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None) -> int:
+    """Report partitions of `t`; the error code."""
+    topic_id = of.topic_id("t")
+    command = ReportOfflineReplicas(
+        broker_id=broker_id,
+        broker_epoch=of.epoch(broker_id) if epoch is None else epoch,
+        partitions=[OfflineReplica(topic_id=topic_id, partition=index) for index in indexes],
+    )
+    error = of.do(command, q.CommandResult).error_code
+    of.machine.image.check()
+    return error
+
+
+def propose(of: Cluster, isr: list[int]) -> int:
+    now = state(of)
+    change = q.AlterPartitionChange(
+        topic_id=of.topic_id("t"),
+        partition=0,
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        new_isr=[q.IsrMember(broker_id=member, broker_epoch=of.epoch(member)) for member in isr],
+    )
+    command = q.AlterPartition(broker_id=now.leader, broker_epoch=of.epoch(now.leader), partitions=[change])
+    return of.do(command, q.AlterPartitionResult).partitions[0].error_code
+
+
+def test_a_lost_leader_is_replaced_and_only_there() -> None:
+    made = cluster([1, 2, 3], [1, 3, 2])
+    assert report(made, 1, 0) == 0
+    lost, kept = state(made, 0), state(made, 1)
+    assert (lost.leader, lost.isr, lost.offline_replicas) == (2, (2, 3), (1,))
+    assert (kept.leader, kept.isr, kept.offline_replicas) == (1, (1, 3, 2), ())
+
+
+def test_reporting_again_changes_nothing() -> None:
+    made = cluster([1, 2, 3])
+    report(made, 1, 0)
+    offset = made.machine.image.offset
+    assert report(made, 1, 0) == 0
+    assert made.machine.image.offset == offset
+
+
+def test_what_is_not_there_is_passed_over() -> None:
+    made = cluster([1, 2])
+    offset = made.machine.image.offset
+    assert report(made, 3, 0, 7) == 0
+    assert made.machine.image.offset == offset
+
+
+def test_an_earlier_process_cannot_report() -> None:
+    made = cluster([1, 2])
+    assert report(made, 1, 0, epoch=made.epoch(1) - 1) == ErrorCode.STALE_BROKER_EPOCH
+    assert state(made).offline_replicas == ()
+
+
+def test_an_offline_replica_joins_no_isr() -> None:
+    made = cluster([1, 2, 3])
+    report(made, 3, 0)
+    assert propose(made, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
+    assert propose(made, [1]) == 0
+
+
+def test_an_offline_replica_is_not_elected_not_even_uncleanly() -> None:
+    made = cluster([1, 2], unclean_leader_election_enable="true")
+    report(made, 1, 0)
+    made.fence(2)
+    assert (state(made).leader, state(made).isr) == (-1, (2,))
+
+
+def test_the_preferred_leader_stays_away_while_it_is_offline() -> None:
+    made = cluster([1, 2])
+    report(made, 1, 0)
+    elect = q.ElectLeaders(
+        election_type=q.ElectionType.PREFERRED,
+        partitions=[q.ElectionPartition(topic_id=made.topic_id("t"), partition=0)],
+    )
+    result = made.do(elect, q.ElectLeadersResult)
+    assert result.partitions[0].error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert state(made).leader == 2
+
+
+def test_a_sole_survivor_waits_for_its_broker_to_come_back() -> None:
+    made = cluster([1])
+    report(made, 1, 0)
+    assert (state(made).leader, state(made).isr) == (-1, (1,))
+    made.start(1)
+    assert state(made).offline_replicas == ()
+    report(made, 1, 0)  # Before it asks to be unfenced: the folder is still away.
+    made.unfence(1)
+    assert state(made).leader == -1
+    made.start(1)
+    made.unfence(1)
+    assert (state(made).leader, state(made).isr) == (1, (1,))
+
+
+def test_a_snapshot_remembers_them() -> None:
+    made = cluster([1, 2, 3])
+    report(made, 1, 0)
+    copy = Cluster(0)
+    copy.machine.restore(list(made.machine.snapshot()))
+    assert state(copy) == state(made)
+
+
+BROKERS = (1, 2, 3)
+
+
+@given(
+    st.permutations(BROKERS),
+    st.frozensets(st.sampled_from(BROKERS), min_size=1),
+    st.frozensets(st.sampled_from(BROKERS)),
+    st.frozensets(st.sampled_from(BROKERS)),
+    st.booleans(),
+    st.sampled_from(BROKERS),
+)
+def test_no_election_ends_with_an_offline_leader(
+    replicas: list[int],
+    isr: frozenset[int],
+    offline: frozenset[int],
+    usable: frozenset[int],
+    unclean: bool,
+    leaver: int,
+) -> None:
+    members = election.in_replica_order(replicas, isr)
+    before = PartitionState(
+        tuple(replicas), members, offline_replicas=election.in_replica_order(replicas, offline)
+    )
+    electorate = Electorate(usable, 1, unclean)
+    for after in (
+        election.elect(before, electorate),
+        election.elect_preferred(before, electorate),
+        election.without(before, leaver, replace(electorate, usable=usable - {leaver})),
+        election.after_unclean_stop(before, leaver, replace(electorate, usable=usable - {leaver})),
+    ):
+        assert after.leader not in offline
+        assert after.offline_replicas == before.offline_replicas
