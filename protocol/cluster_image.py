@@ -61,7 +61,14 @@ class PartitionState:
     leader_epoch: int = 0
     partition_epoch: int = 0
     unclean: bool = False
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
 
 @dataclass(slots=True)
@@ -185,6 +192,10 @@ class ClusterImage:
             return "ISR or ELR is not among the replicas"
         if not {*state.offline_replicas} <= {*state.replicas}:
             return "an offline replica is not among the replicas"
+        if not {*state.adding_replicas, *state.removing_replicas} <= {*state.replicas}:
+            return "added or removed replicas are not among the replicas"
+        if {*state.adding_replicas} & {*state.removing_replicas}:
+            return "a replica is both added and removed"
         if len(set(state.isr)) != len(state.isr) or {*state.isr} & {*state.elr}:
             return "ISR repeats or overlaps the ELR"
         if state.leader == NO_LEADER:
@@ -300,6 +311,8 @@ def partition_record(topic_id: bytes, index: int, state: PartitionState) -> Part
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         unclean=state.unclean,
+        adding_replicas=list(state.adding_replicas),
+        removing_replicas=list(state.removing_replicas),
         offline_replicas=list(state.offline_replicas),
     )
 
@@ -314,5 +327,7 @@ def _partition_state(record: PartitionRecord) -> PartitionState:
         record.leader_epoch,
         record.partition_epoch,
         record.unclean,
+        tuple(record.adding_replicas),
+        tuple(record.removing_replicas),
         offline_replicas=tuple(record.offline_replicas),
     )

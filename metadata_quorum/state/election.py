@@ -65,7 +65,9 @@ def _successor(old: PartitionState, was: _Membership, new: _Membership) -> Parti
         old.leader_epoch + (new.leader != old.leader),
         old.partition_epoch + 1,
         new.unclean,
-        offline_replicas=old.offline_replicas,
+        old.adding_replicas,
+        old.removing_replicas,
+        old.offline_replicas,
     )
 
 
