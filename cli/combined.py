@@ -12,7 +12,7 @@ from collections.abc import Callable
 from . import logs
 from .failures import CommandFailed
 from .layout import Layout
-from .node import build, plain_failures, run_nodes
+from .node import build, endpoints, plain_failures, run_nodes
 from .readiness import brokers_seen_by
 from .settings import read_settings
 
@@ -44,6 +44,11 @@ def run_combined(layout: Layout, announce: Callable[[int], None]) -> int:
     """Run both nodes until a signal; `announce(pid)` is called once they serve."""
     logs.configure("warning")
     with plain_failures():
-        nodes = [build(member.role, read_settings(layout.settings_file(member))) for member in layout.members]
-        run_nodes(nodes, last=Announcement(layout, lambda: announce(os.getpid())))
+        settings = [read_settings(layout.settings_file(member)) for member in layout.members]
+        nodes = [build(member.role, own) for member, own in zip(layout.members, settings, strict=True)]
+        # One process, one endpoint: the broker's address tells of both nodes.
+        run_nodes(
+            [*endpoints(settings[-1], nodes), *nodes],
+            last=Announcement(layout, lambda: announce(os.getpid())),
+        )
     return 0

@@ -15,8 +15,8 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,15 @@ OWN_KEYS = (
     "listeners",
     "advertised.listeners",
     "controller.listener.names",
+    "metrics.listener",
 )
 """What `ottla up` decides itself, node by node."""
 QUORUM_PORT_DISTANCE = 100
-"""With a base port P brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ..."""
+METRICS_PORT_DISTANCE = 200
+PORTS_FROM_BASE = 400
+"""With a base port P brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ...; the HTTP endpoint
+of each is 200 above.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Member:
     role: str
     id: int
     port: int
+    metrics_port: int
 
     @property
     def name(self) -> str:
@@ -112,6 +118,7 @@ class Layout:
             "cluster.secret.file": str(self.secret_file),
             "controller.quorum.voters": self.voters,
             "log.dirs": str(self.directory / member.name),
+            "metrics.listener": f"{HOST}:{member.metrics_port}",
         }
         if member.role == "broker":
             replicas = min(3, len(self.brokers))
@@ -156,16 +163,23 @@ def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, bas
     if known.quorum and base_port is not None and base_port != known.brokers[0].port:
         raise UsageError(f"{directory} has its ports from an earlier run: leave --base-port out")
     free = _free_ports()
+    for group in (known.quorum, known.brokers):
+        group[:] = [m if m.metrics_port else replace(m, metrics_port=next(free)) for m in group]
     wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
     for index in range(len(known.quorum), wanted_quorum):
-        port = next(free) if base_port is None else base_port + QUORUM_PORT_DISTANCE + index
-        known.quorum.append(Member("quorum", FIRST_QUORUM_ID + index, port))
+        ports = _ports(free, None if base_port is None else base_port + QUORUM_PORT_DISTANCE + index)
+        known.quorum.append(Member("quorum", FIRST_QUORUM_ID + index, *ports))
     wanted_brokers = brokers if brokers is not None else len(known.brokers) or 3
     for index in range(len(known.brokers), wanted_brokers):
-        port = next(free) if base_port is None else base_port + index
-        known.brokers.append(Member("broker", FIRST_BROKER_ID + index, port))
+        ports = _ports(free, None if base_port is None else base_port + index)
+        known.brokers.append(Member("broker", FIRST_BROKER_ID + index, *ports))
     free.close()
     return known
+
+
+def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
+    """The ports of a member and of its HTTP endpoint."""
+    return (next(free), next(free)) if port is None else (port, port + METRICS_PORT_DISTANCE)
 
 
 def known_layout(directory: Path) -> Layout:
@@ -230,6 +244,7 @@ def _as_json(layout: Layout) -> dict[str, Any]:
 
 
 def _from_json(directory: Path, raw: Mapping[str, Any]) -> Layout:
-    quorum = [Member(**entry) for entry in raw["quorum"]]
-    brokers = [Member(**entry) for entry in raw["brokers"]]
+    no_endpoint = {"metrics_port": 0}  # as the first versions wrote it
+    quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
+    brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
     return Layout(directory, raw["cluster_id"], quorum, brokers)

@@ -10,15 +10,19 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from . import logs
 from .failures import CommandFailed
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
+
+if TYPE_CHECKING:
+    from ..protocol.exposition import Family
+    from .endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +42,24 @@ examples
 """
 
 
-class Node(Protocol):
-    """What runs here: a quorum node or a broker."""
+class Runnable(Protocol):
+    """What is started and stopped here."""
 
     async def start(self) -> None:
-        """Return once the node serves."""
+        """Return once it serves."""
 
     async def stop(self) -> None:
         """Stop in good order."""
+
+
+class Node(Runnable, Protocol):
+    """A quorum node or a broker."""
+
+    def families(self) -> Iterable[Family]:
+        """Its metrics now; none before it serves."""
+
+    def unready(self) -> str:
+        """Why it does not take part now; empty when it does."""
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -90,8 +104,22 @@ def run(arguments: argparse.Namespace) -> int:
             log.warning("%s is no setting: ignored", variable_of(name))
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
-        run_nodes([build(arguments.role, settings, replaces=getattr(arguments, "replace", False))])
+        node = build(arguments.role, settings, replaces=getattr(arguments, "replace", False))
+        run_nodes([*endpoints(settings, [node]), node])
     return 0
+
+
+def endpoints(settings: Mapping[str, str], nodes: Sequence[Node]) -> list[Endpoint]:
+    """The HTTP endpoint that metrics.listener asks for, if it does. Raises CommandFailed."""
+    from .endpoint import Endpoint
+
+    text = settings.get("metrics.listener", "").strip()
+    if not text:
+        return []
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) <= 65535):
+        raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
+    return [Endpoint(host.strip("[]"), int(port), nodes)]
 
 
 def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> Node:
@@ -118,7 +146,7 @@ def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> 
         raise CommandFailed(str(error)) from error
 
 
-def run_nodes(nodes: Sequence[Node], *, last: Node | None = None) -> None:
+def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> None:
     """Start `nodes` in order on one event loop; on SIGTERM or SIGINT stop them in the opposite order.
 
     `last`, if given, is started once the nodes serve, and stopped first.
@@ -129,13 +157,13 @@ def run_nodes(nodes: Sequence[Node], *, last: Node | None = None) -> None:
         runner.run(_run_nodes([*nodes, *([last] if last else [])]))
 
 
-async def _run_nodes(nodes: Sequence[Node]) -> None:
+async def _run_nodes(nodes: Sequence[Runnable]) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     stopping = asyncio.ensure_future(stop.wait())
-    started: list[Node] = []
+    started: list[Runnable] = []
     try:
         for node in nodes:
             started.append(node)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .failures import CommandFailed, UsageError
-from .layout import OWN_KEYS, Layout, Member, open_layout, write_atomically
+from .layout import HOST, OWN_KEYS, PORTS_FROM_BASE, Layout, Member, open_layout, write_atomically
 from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
 
@@ -28,9 +28,9 @@ Starts the processes, waits until every broker takes part, writes DIR/cluster.js
 address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 
-DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env"},
-...], "brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
-An entry's argv, run in its cwd with its env, starts that node alone.
+DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
+"metrics"}, ...], "brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
+An entry's argv, run in its cwd with its env, starts that node alone; metrics is its Prometheus address.
 
 examples
   ottla up                                      3 quorum nodes and 3 brokers in ./ottla-data
@@ -93,13 +93,18 @@ def publish(
     environment: dict[str, str],
     directory: str,
     process: Callable[[Member], tuple[int, list[str]]],
+    endpoint_of: Callable[[Member], Member] = lambda member: member,
 ) -> None:
-    """Write cluster.json and print the bootstrap address; `process` tells a member's pid and argv."""
+    """Write cluster.json and print the bootstrap address.
+
+    `process` tells a member's pid and argv, `endpoint_of` whose HTTP endpoint tells about it.
+    """
 
     def entry(member: Member) -> dict[str, Any]:
         pid, argv = process(member)
         place = {"cwd": directory, "env": environment, "log": str(layout.log_file(member))}
-        return {"id": member.id, "port": member.port, "pid": pid, "argv": argv, **place}
+        metrics = f"http://{HOST}:{endpoint_of(member).metrics_port}/metrics"
+        return {"id": member.id, "port": member.port, "pid": pid, "argv": argv, **place, "metrics": metrics}
 
     hook = [sys.executable, "-m", "ottla", "cluster", "--data", str(layout.directory), "--quorum-leader"]
     description = {
@@ -124,7 +129,13 @@ def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
         again += ["--set", override]
 
     def announce(pid: int) -> None:
-        publish(layout, supervisor.environment, supervisor.directory, lambda member: (pid, again))
+        publish(
+            layout,
+            supervisor.environment,
+            supervisor.directory,
+            lambda member: (pid, again),
+            lambda member: layout.brokers[0],
+        )
 
     return run_combined(layout, announce)
 
@@ -179,8 +190,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--quorum takes 1, 3 or 5, not {arguments.quorum}")
     if arguments.brokers is not None and not 1 <= arguments.brokers <= 100:
         raise UsageError(f"--brokers takes 1 to 100, not {arguments.brokers}")
-    if arguments.base_port is not None and not 1 <= arguments.base_port <= 65535 - 200:
-        raise UsageError(f"--base-port takes 1 to {65535 - 200}, not {arguments.base_port}")
+    if arguments.base_port is not None and not 1 <= arguments.base_port <= 65535 - PORTS_FROM_BASE:
+        raise UsageError(f"--base-port takes 1 to {65535 - PORTS_FROM_BASE}, not {arguments.base_port}")
     if arguments.combined:
         arguments.quorum = arguments.quorum or 1
         arguments.brokers = arguments.brokers or 1

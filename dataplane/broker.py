@@ -10,17 +10,20 @@ import os
 import random
 import signal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..protocol.cluster_image import ClusterImage, ImageDelta
 from ..protocol.config_keys import NODE_KEYS, TOPIC_KEYS
 from ..protocol.errors import KafkaError
+from ..protocol.exposition import Family
+from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from .config import TOPIC_DEFAULT_OF, BrokerConfig
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .image_gate import ImageGate
 from .log_store import LogStore
+from .metrics import BrokerMetrics
 from .quorum.config import QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
 from .replication.fetcher import LinkSettings
@@ -42,6 +45,7 @@ from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_fro
 from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topics import TopicHandlers
+from .server.request_times import FOLLOWER_FETCH
 from .topic_settings import TopicSettingsView
 
 log = logging.getLogger(__name__)
@@ -68,6 +72,7 @@ class Broker:
         self._gate = ImageGate(config.node_id, self._incarnation)
         self._failure: StorageUnusable | None = None
         self._topic_names: dict[bytes, str] = {}
+        self._metrics: BrokerMetrics | None = None
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -105,6 +110,7 @@ class Broker:
         # Not before: asked with an empty image, this broker would deny all topics and all brokers, itself
         # included, and clients drop the addresses that an answer leaves out.
         self.server.start()
+        self._metrics = self._make_metrics()
         log.info("broker %d serves", config.node_id)
 
     async def stop(self) -> None:
@@ -127,6 +133,18 @@ class Broker:
         await asyncio.to_thread(self.logs.close, clean=self._failure is None, broker_epoch=clean_epoch)
         if self._failure is not None:
             raise self._failure
+
+    def families(self) -> Iterator[Family]:
+        """Its metrics; none before it serves."""
+        return iter(()) if self._metrics is None else self._metrics.families()
+
+    def unready(self) -> str:
+        """Why it does not take part now; empty when it does."""
+        if self._metrics is None:
+            return f"broker {self.config.node_id} is starting"
+        if self._failure is not None:
+            return str(self._failure.strerror)
+        return f"broker {self.config.node_id} is fenced" if self.session.fenced else ""
 
     # ------------------------------------------------------------ parts
 
@@ -214,6 +232,20 @@ class Broker:
             ConfigHandlers(session, config.node_id, view),
         ):
             self.table.add(handlers)
+
+    def _make_metrics(self) -> BrokerMetrics:
+        names = {
+            handler.api_key: handler.request_class.__name__.removesuffix("Request") for handler in self.table
+        } | {FetchRequest.api_key: "FetchConsumer", FOLLOWER_FETCH: "FetchFollower"}
+        return BrokerMetrics(
+            lambda: self.session.image,
+            self.replicas,
+            self.groups,
+            self.server.times,
+            names.__getitem__,
+            lambda: len(self.server.connections),
+            lambda: self.session.fenced,
+        )
 
     # ------------------------------------------------------------ what happens
 

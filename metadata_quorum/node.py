@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..protocol.codec import MalformedMessage, prepare
+from ..protocol.exposition import Family
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
@@ -23,6 +24,7 @@ from .config import QuorumNodeConfig
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderCommand, LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress, SessionTracker
+from .metrics import quorum_families
 from .probe import ProbeResult, is_refused, probe
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
@@ -103,6 +105,16 @@ class QuorumNode:
     def is_leader(self) -> bool:
         """Whether this node is the active Raft leader; advisory until a barrier."""
         return self.raft.is_leader
+
+    def families(self) -> Iterator[Family]:
+        """Its metrics; none before `start`."""
+        return quorum_families(self) if self._started else iter(())
+
+    def unready(self) -> str:
+        """Why it does not take part now; empty when it does."""
+        if not self._started or not self.raft.formed:
+            return f"quorum node {self.config.node_id} waits for its peers"
+        return "" if self.raft.leader_id is not None else f"quorum node {self.config.node_id} knows no leader"
 
     async def start(self) -> None:
         """Recovers, listens and takes part. The other nodes may start in any order, and later."""

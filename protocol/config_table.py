@@ -1,7 +1,7 @@
 """The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
 
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
-quorum hears of dead brokers faster; `cluster.id` and `cluster.secret.file` are our own.
+quorum hears of dead brokers faster; `cluster.id`, `cluster.secret.file` and `metrics.listener` are our own.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ _NODE_TABLE = (
     _node("controller.quorum.voters", _NODE, _LIST, None, "id@host:port of each quorum node."),
     _node("cluster.id", _NODE, _S, None, "The cluster that this node belongs to."),
     _node("cluster.secret.file", _NODE, _S, None, "File with the secret that all nodes share."),
+    _node("metrics.listener", _NODE, _S, None,
+          "host:port of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),
     _node("log.dir", _NODE, _LIST, None, "One data folder, if log.dirs is not given."),
     _node("metadata.log.dir", _QUORUM, _S, None, "Folder of the Raft log."),

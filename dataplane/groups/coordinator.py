@@ -106,6 +106,11 @@ class GroupCoordinator:
         """Every loaded shard of this broker."""
         return (shard for shard in self._shards.values() if shard.loaded)
 
+    @property
+    def loading(self) -> int:
+        """Shards that are being replayed."""
+        return sum(not shard.loaded for shard in self._shards.values())
+
     def close(self) -> None:
         """The broker stops."""
         for partition in list(self._shards):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.errors import ErrorCode, KafkaError
 from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
 from .leader import KnownBroker, LeaderState
+from .traffic import Traffic
 
 if TYPE_CHECKING:
     from ...protocol.cluster_image import PartitionState
@@ -80,6 +81,7 @@ class Partition:
         "settings",
         "topic",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -101,6 +103,7 @@ class Partition:
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
         self.watchers: dict[int, Watcher] = {}
+        self.traffic = Traffic()
         self._around = around
         self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self._flushed_offset = (

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from .buffers import SMALLEST_BYTES, BufferPool
 from .handler import Request
+from .request_times import RequestTimes
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class Connection:
         "_sent",
         "_socket",
         "_start",
+        "_times",
         "_view",
         "_writing",
         "closed",
@@ -107,6 +109,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
         limits: ConnectionLimits,
+        times: RequestTimes,
         on_frame: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection], None],
     ) -> None:
@@ -117,6 +120,7 @@ class Connection:
         self._loop = loop
         self._pool = pool
         self._limits = limits
+        self._times = times
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._close_callbacks: list[Callable[[], None]] | None = None
@@ -372,6 +376,7 @@ class Connection:
         if request.parts is not None:
             raise RuntimeError(f"API {request.api_key} request {request.correlation_id} was answered twice")
         request.parts = parts
+        self._times.answered(request.timed_as, request.began_s)
         for part in parts:
             self._queued_bytes += len(part) if isinstance(part, _IN_MEMORY) else _SLICE_COST_BYTES
         requests = self._requests

@@ -6,6 +6,7 @@ import inspect
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.codec import encode_into
@@ -123,11 +124,13 @@ class Request:
     __slots__ = (
         "api_key",
         "api_version",
+        "began_s",
         "client_id",
         "connection",
         "correlation_id",
         "parts",
         "received_at",
+        "timed_as",
     )
 
     def __init__(
@@ -141,11 +144,15 @@ class Request:
     ) -> None:
         self.connection = connection
         self.api_key = api_key
+        # Under which key its time is counted.
+        self.timed_as = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        # Seconds on the event loop's clock.
+        # Seconds on the event loop's clock, which stands still during a turn of the loop.
         self.received_at = received_at
+        # Seconds on a clock that does not.
+        self.began_s = perf_counter()
         # None until answered; then what the connection sends, nothing for acks=0.
         self.parts: Sequence[Part] | None = None
 

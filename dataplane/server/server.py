@@ -13,6 +13,7 @@ from .handler import HandlerTable
 from .listener import Listener
 from .preparation import prepare_codecs
 from .purgatory import Purgatory
+from .request_times import RequestTimes
 from .router import Router
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Server:
         self._preparing: asyncio.Task[None] | None = None
         self.pool = BufferPool(budget_bytes=self.config.receive_budget_bytes)
         self.purgatory = Purgatory(self._loop)
+        self.times = RequestTimes()
         self.router = Router(table, self._loop)
         self.listeners: list[Listener] = []
         self.connections: set[Connection] = set()
@@ -102,6 +104,7 @@ class Server:
             loop=self._loop,
             pool=self.pool,
             limits=self.config.limits,
+            times=self.times,
             on_frame=self.router.dispatch,
             on_closed=self.connections.discard,
         )

@@ -33,9 +33,11 @@ from ...replication.fetch_values import SessionAnswer
 from ...replication.follower import UNDEFINED_EPOCH, diverges
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
+from ...replication.traffic import Traffic
 from ..connection import Connection
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
+from ..request_times import FOLLOWER_FETCH
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 
 _CONSUMER = -1
@@ -59,7 +61,7 @@ class FetchSettings:
 class _Round:
     """One pass over the partitions of a request: what was read, and whether it must be answered now."""
 
-    __slots__ = ("budget", "failed", "leaders", "partitions", "response", "size")
+    __slots__ = ("budget", "failed", "leaders", "partitions", "response", "size", "sizes")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -67,6 +69,7 @@ class _Round:
         self.failed = False
         self.leaders: set[int] = set()
         self.partitions: list[Partition] = []
+        self.sizes: list[tuple[Traffic, int]] = []
         self.response = FetchResponse()
 
     def release(self) -> None:
@@ -137,6 +140,8 @@ class FetchHandlers:
                 ErrorCode.INVALID_REQUEST,
                 f"followers need Fetch version {_FIRST_WITH_REPLICA_STATE} or above, which has broker epochs",
             )
+
+        request.timed_as = FOLLOWER_FETCH
 
         def reply(answer: SessionAnswer) -> None:
             request.reply_parts(encode_parts(response_of(answer), request.api_version))
@@ -219,6 +224,7 @@ class FetchHandlers:
                 f"records compressed with zstd need Fetch version {_FIRST_WITH_ZSTD} or above",
             )
         found.size += records.size
+        found.sizes.append((partition.traffic, records.size))
         data.records = to_send(records)
         return data
 
@@ -244,6 +250,8 @@ class FetchHandlers:
     def answer(self, request: Request, found: _Round) -> None:
         """Send what was read."""
         response = found.response
+        for traffic, size in found.sizes:
+            traffic.bytes_out += size
         if found.leaders and request.api_version >= _FIRST_WITH_ENDPOINTS:
             response.node_endpoints = [
                 NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)

@@ -148,6 +148,10 @@ class ProduceHandlers:
                         "transactional batches cannot be written: transactions are not supported yet",
                     )
         result = partition.append(memoryview(records), required_acks=acks)
+        if not result.duplicate:
+            traffic = partition.traffic
+            traffic.bytes_in += result.size
+            traffic.messages_in += result.last_offset + 1 - result.first_offset
         return PartitionProduceResponse(
             index=data.index,
             base_offset=result.first_offset,

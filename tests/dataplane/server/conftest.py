@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, Listener, Request
+from ottla.dataplane.server.request_times import RequestTimes
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +51,7 @@ class FrameServer:
                 loop=self.loop,
                 pool=self.pool,
                 limits=self._limits,
+                times=RequestTimes(),
                 on_frame=self._dispatch,
                 on_closed=self.connections.discard,
             )

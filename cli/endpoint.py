@@ -1,0 +1,172 @@
+"""The HTTP endpoint of a node, for monitoring: GET /metrics (Prometheus), /healthz, /readyz.
+
+/healthz answers 200 as long as the event loop turns: a supervisor that gets no answer restarts the process.
+/readyz answers 200 once every node of the process takes part in the cluster, else 503 and why not.
+
+It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, five seconds for each step,
+and at most 16 connections at once. It listens where metrics.listener says, and nowhere without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ..protocol.exposition import CONTENT_TYPE, Family, Kind, Metric, exposition
+from .failures import CommandFailed
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX = 8192
+STEP_TIMEOUT_S = 5.0
+CONNECTIONS_MAX = 16
+_PLAIN = "text/plain; charset=utf-8"
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+MEMORY = Metric("process_resident_memory_bytes", Kind.GAUGE, "Resident memory.")
+CPU = Metric("process_cpu_seconds_total", Kind.COUNTER, "User and system time.")
+OPEN_FILES = Metric("process_open_fds", Kind.GAUGE, "Open file descriptors.")
+START_TIME = Metric("process_start_time_seconds", Kind.GAUGE, "Start, in seconds since 1970.")
+LOOP_LAG = Metric(
+    "ottla_loop_lag_seconds", Kind.GAUGE, "How late the event loop was at its last quarter second."
+)
+
+METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)
+
+
+class Observed(Protocol):
+    """A node as its endpoint sees it, also before it has started and after it has stopped."""
+
+    def families(self) -> Iterable[Family]:
+        """Its metrics now; none before it serves."""
+
+    def unready(self) -> str:
+        """Why it does not take part now; empty when it does."""
+
+
+class Endpoint:
+    """Serves HTTP for the nodes of this process. Start it first: it tells that they are not ready yet."""
+
+    def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
+        self._host, self._port, self._nodes = host, port, nodes
+        self._server: asyncio.Server | None = None
+        self._open = 0
+        self._started_s = time.time()
+        self._lag_s = 0.0
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises CommandFailed when the port is taken."""
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, limit=HEAD_BYTES_MAX
+            )
+        except OSError as error:
+            raise CommandFailed(f"metrics.listener {self._host}:{self._port}: {error.strerror}") from None
+        self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
+
+    async def stop(self) -> None:
+        """Stop listening; answers under way are cut off with the process."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _watch_loop(self) -> None:
+        loop, pause_s = asyncio.get_running_loop(), 0.25
+        while True:
+            due = loop.time() + pause_s
+            await asyncio.sleep(pause_s)
+            self._lag_s = max(0.0, loop.time() - due)
+
+    # ------------------------------------------------------------ HTTP
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= CONNECTIONS_MAX:
+                async with asyncio.timeout(STEP_TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                await self._answer(head, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            log.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+        status, kind, body = self._response(head.split(b"\r\n", 1)[0].split())
+        await _send(writer, status, kind, body)
+
+    def _response(self, words: list[bytes]) -> tuple[int, str, AsyncIterator[str]]:
+        """Status, content type and body for the words of a request line."""
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return 400, _PLAIN, _text("this is no HTTP request\n")
+        if words[0] != b"GET":
+            return 405, _PLAIN, _text("only GET is answered\n")
+        match words[1].split(b"?", 1)[0]:
+            case b"/metrics":
+                return 200, CONTENT_TYPE, self._metrics()
+            case b"/healthz":
+                return 200, _PLAIN, _text("ok\n")
+            case b"/readyz":
+                reasons = [reason for node in self._nodes if (reason := node.unready())]
+                text = "".join(f"{reason}\n" for reason in reasons) or "ready\n"
+                return (503 if reasons else 200), _PLAIN, _text(text)
+        return 404, _PLAIN, _text("there are /metrics, /healthz and /readyz\n")
+
+    async def _metrics(self) -> AsyncIterator[str]:
+        """Everything, with a turn for others after each piece."""
+        for piece in exposition(self._families()):
+            yield piece
+            await asyncio.sleep(0)
+
+    def _families(self) -> Iterator[Family]:
+        for node in self._nodes:
+            yield from node.families()
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield Family(MEMORY, [((), _resident_bytes())])
+        yield Family(CPU, [((), usage.ru_utime + usage.ru_stime)])
+        yield Family(OPEN_FILES, [((), len(os.listdir("/proc/self/fd")))])
+        yield Family(START_TIME, [((), self._started_s)])
+        yield Family(LOOP_LAG, [((), self._lag_s)])
+
+
+async def _send(writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncIterator[str]) -> None:
+    """A whole answer; the end of the connection is the end of the body."""
+    writer.write(
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
+    )
+    async with asyncio.timeout(None) as deadline:
+        async for piece in body:
+            writer.write(piece.encode())
+            deadline.reschedule(asyncio.get_running_loop().time() + STEP_TIMEOUT_S)
+            await writer.drain()
+
+
+async def _text(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

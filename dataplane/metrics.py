@@ -1,0 +1,209 @@
+"""What a broker tells about itself: metrics under the names that dashboards for Kafka already query.
+
+Names come from `kafka_exporter` (topics, groups) and from Kafka's JMX beans as the JMX exporter writes them in
+lower case (`kafka_server_*`, `kafka_network_*`, `kafka_log_*`); `ottla_*` are our own.
+Offsets and ISRs of a partition are told by its leader alone, and a group by its coordinator, so that sums over
+all brokers count everything once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..protocol.cluster_image import PartitionState
+from ..protocol.exposition import Family, Kind, Metric
+from .server.request_times import RequestTimes
+
+if TYPE_CHECKING:
+    from ..protocol.cluster_image import ClusterImage
+    from .groups.coordinator import GroupCoordinator
+    from .replication.partition import Partition
+    from .replication.replicas import Replicas
+
+_PARTITION = ("topic", "partition")
+_GROUP_PARTITION = ("consumergroup", "topic", "partition")
+
+
+def _gauge(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name, Kind.GAUGE, about, labels)
+
+
+def _counter(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name, Kind.COUNTER, about, labels)
+
+
+BROKERS = _gauge("kafka_brokers", "Brokers that take part in the cluster.")
+TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
+CURRENT_OFFSET = _gauge("kafka_topic_partition_current_offset", "High watermark.", *_PARTITION)
+OLDEST_OFFSET = _gauge("kafka_topic_partition_oldest_offset", "Log start offset.", *_PARTITION)
+IN_SYNC = _gauge("kafka_topic_partition_in_sync_replica", "Replicas in the ISR.", *_PARTITION)
+LEADER = _gauge("kafka_topic_partition_leader", "Broker id of the leader.", *_PARTITION)
+PREFERRED = _gauge("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads.", *_PARTITION)
+REPLICAS = _gauge("kafka_topic_partition_replicas", "Replicas.", *_PARTITION)
+UNDER_REPLICATED = _gauge(
+    "kafka_topic_partition_under_replicated_partition", "1 if the ISR lacks replicas.", *_PARTITION
+)
+GROUP_MEMBERS = _gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
+GROUP_OFFSET = _gauge("kafka_consumergroup_current_offset", "Committed offset.", *_GROUP_PARTITION)
+GROUP_LAG = _gauge(
+    "kafka_consumergroup_lag",
+    "High watermark minus committed offset, where this broker has a replica of the partition.",
+    *_GROUP_PARTITION,
+)
+GROUP_LAG_SUM = _gauge(
+    "kafka_consumergroup_lag_sum", "Sum of kafka_consumergroup_lag.", "consumergroup", "topic"
+)
+LEADER_COUNT = _gauge("kafka_server_replicamanager_leadercount", "Partitions led here.")
+PARTITION_COUNT = _gauge("kafka_server_replicamanager_partitioncount", "Replicas here.")
+UNDER_REPLICATED_COUNT = _gauge(
+    "kafka_server_replicamanager_underreplicatedpartitions", "Partitions led here that lack replicas."
+)
+UNDER_MIN_ISR_COUNT = _gauge(
+    "kafka_server_replicamanager_underminisrpartitioncount",
+    "Partitions led here that refuse acks=all for want of replicas.",
+)
+OFFLINE_LOGS = _gauge(
+    "kafka_server_replicamanager_offlinereplicacount", "Replicas here whose log is offline."
+)
+MESSAGES_IN = _counter(
+    "kafka_server_brokertopicmetrics_messagesinpersec", "Records written by clients.", "topic"
+)
+BYTES_IN = _counter("kafka_server_brokertopicmetrics_bytesinpersec", "Bytes written by clients.", "topic")
+BYTES_OUT = _counter("kafka_server_brokertopicmetrics_bytesoutpersec", "Bytes read by consumers.", "topic")
+REQUEST_TIMES = Metric(
+    "kafka_network_requestmetrics_totaltimems",
+    Kind.HISTOGRAM,
+    "Milliseconds from a request's arrival to its answer.",
+    ("request",),
+)
+CONNECTIONS = _gauge("kafka_server_socketservermetrics_connectioncount", "Open connections.")
+LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log.", *_PARTITION)
+LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", *_PARTITION)
+LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", *_PARTITION)
+FENCED = _gauge("ottla_broker_fenced", "1 while this broker may not lead.")
+METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
+LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
+_GONE = PartitionState((), ())
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+class BrokerMetrics:
+    """Looks at the parts of a broker when it is asked; nothing is kept up to date in between."""
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        replicas: Replicas,
+        groups: GroupCoordinator,
+        times: RequestTimes,
+        api_name: Callable[[int], str],
+        connections: Callable[[], int],
+        is_fenced: Callable[[], bool],
+    ) -> None:
+        self._image, self._replicas, self._groups = image, replicas, groups
+        self._times, self._api_name = times, api_name
+        self._connections, self._is_fenced = connections, is_fenced
+
+    def families(self) -> Iterator[Family]:
+        """All metrics. Rows are lazy, and made of what stands when they are asked for."""
+        held = list(self._replicas)
+        led = [partition for partition in held if partition.leader is not None]
+        yield from self._cluster()
+        yield from self._partitions(led)
+        yield from self._counts(held, led)
+        yield from _traffic(held)
+        yield from _logs(held)
+        yield from self._of_groups()
+        yield Family(
+            REQUEST_TIMES,
+            [((self._api_name(key),), times) for key, times in sorted(self._times.by_api.items())],
+        )
+        yield Family(CONNECTIONS, [((), self._connections())])
+
+    def _cluster(self) -> Iterator[Family]:
+        image = self._image()
+        yield Family(BROKERS, [((), sum(not broker.fenced for broker in image.brokers.values()))])
+        topics = [(name, len(topic.partitions)) for name, topic in image.topics.items()]
+        yield Family(TOPIC_PARTITIONS, (((name,), count) for name, count in topics))
+        yield Family(FENCED, [((), int(self._is_fenced()))])
+        yield Family(METADATA_OFFSET, [((), image.offset)])
+
+    def _partitions(self, led: list[Partition]) -> Iterator[Family]:
+        broker_id = self._replicas.broker_id
+        yield _by_partition(CURRENT_OFFSET, led, lambda p: p.high_watermark)
+        yield _by_partition(OLDEST_OFFSET, led, lambda p: p.log.log_start_offset)
+        yield _by_partition(LEADER, led, lambda p: broker_id)
+        yield _by_partition(IN_SYNC, led, lambda p: len(self._state(p).isr))
+        yield _by_partition(REPLICAS, led, lambda p: len(self._state(p).replicas))
+        yield _by_partition(PREFERRED, led, lambda p: self._state(p).replicas[:1] == (broker_id,))
+        yield _by_partition(UNDER_REPLICATED, led, self._lacks_replicas)
+
+    def _state(self, partition: Partition) -> PartitionState:
+        topic = self._image().topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partitions.get(partition.index)
+        return _GONE if state is None else state
+
+    def _lacks_replicas(self, partition: Partition) -> bool:
+        state = self._state(partition)
+        return len(state.isr) < len(state.replicas)
+
+    def _counts(self, held: list[Partition], led: list[Partition]) -> Iterator[Family]:
+        yield Family(LEADER_COUNT, [((), len(led))])
+        yield Family(PARTITION_COUNT, [((), len(held))])
+        yield Family(UNDER_REPLICATED_COUNT, [((), sum(map(self._lacks_replicas, led)))])
+        below = sum(len(self._state(p).isr) < p.settings.min_in_sync for p in led)
+        yield Family(UNDER_MIN_ISR_COUNT, [((), below)])
+        yield Family(OFFLINE_LOGS, [((), sum(p.log.failure is not None for p in held))])
+
+    def _of_groups(self) -> Iterator[Family]:
+        shards = list(self._groups.shards())
+        members = [
+            ((group_id,), len(group.members)) for shard in shards for group_id, group in shard.groups.items()
+        ]
+        committed = [
+            ((group_id, topic, index), entry.offset)
+            for shard in shards
+            for group_id in shard.offsets.groups()
+            for (topic, index), entry in shard.offsets.of_group(group_id).items()
+        ]
+        lags = [
+            (labels, max(0, end - offset))
+            for labels, offset in committed
+            if (end := self._end_of(labels[1], labels[2])) is not None
+        ]
+        sums: Counter[tuple[str, str]] = Counter()
+        for (group_id, topic, _), lag in lags:
+            sums[group_id, topic] += lag
+        yield Family(GROUP_MEMBERS, members)
+        yield Family(GROUP_OFFSET, committed)
+        yield Family(GROUP_LAG, lags)
+        yield Family(GROUP_LAG_SUM, list(sums.items()))
+        yield Family(LOADING_SHARDS, [((), self._groups.loading)])
+
+    def _end_of(self, topic: str, index: int) -> int | None:
+        partition = self._replicas.find(topic, index)
+        return None if partition is None else partition.high_watermark
+
+
+def _traffic(held: list[Partition]) -> Iterator[Family]:
+    sums: dict[str, list[int]] = {}
+    for partition in held:
+        traffic, of_topic = partition.traffic, sums.setdefault(partition.topic, [0, 0, 0])
+        of_topic[0] += traffic.messages_in
+        of_topic[1] += traffic.bytes_in
+        of_topic[2] += traffic.bytes_out
+    for position, metric in enumerate((MESSAGES_IN, BYTES_IN, BYTES_OUT)):
+        yield Family(metric, [((topic,), counts[position]) for topic, counts in sums.items()])
+
+
+def _logs(held: list[Partition]) -> Iterator[Family]:
+    yield _by_partition(LOG_SIZE, held, lambda p: p.log.size)
+    yield _by_partition(LOG_SEGMENTS, held, lambda p: len(p.log.segments))
+    yield _by_partition(LOG_END_OFFSET, held, lambda p: p.log.log_end_offset)
+
+
+def _by_partition(metric: Metric, partitions: list[Partition], value: Callable[[Partition], float]) -> Family:
+    return Family(metric, (((p.topic, p.index), int(value(p))) for p in partitions))

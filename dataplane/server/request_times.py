@@ -1,0 +1,26 @@
+"""How many requests of each API were answered, and how long that took."""
+
+from __future__ import annotations
+
+import time
+
+from ...protocol.exposition import Histogram
+
+FOLLOWER_FETCH = -1
+"""Followers' fetches are counted under a key of their own: they wait by design, consumers' do not."""
+
+BOUNDS_MS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class RequestTimes:
+    """A histogram of milliseconds per API key, from a request's arrival to its answer, waits included."""
+
+    def __init__(self) -> None:
+        self.by_api: dict[int, Histogram] = {}
+
+    def answered(self, api_key: int, began_s: float) -> None:
+        """One request was answered; `began_s` is when it had arrived, on `time.perf_counter`."""
+        histogram = self.by_api.get(api_key)
+        if histogram is None:
+            histogram = self.by_api[api_key] = Histogram(BOUNDS_MS)
+        histogram.observe((time.perf_counter() - began_s) * 1000)

@@ -1,0 +1,66 @@
+"""What a quorum node tells about itself and, while it leads, about the cluster.
+
+`kafka_controller_kafkacontroller_*` are Kafka's beans of the controller: told by the active leader alone, so that
+a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told by every node.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..protocol.cluster_image import NO_LEADER, ClusterImage
+from ..protocol.exposition import Family, Kind, Metric
+
+if TYPE_CHECKING:
+    from .node import QuorumNode
+
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+
+
+def _gauge(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name, Kind.GAUGE, about, labels)
+
+
+ACTIVE = _gauge(f"{_CONTROLLER}activecontrollercount", "1 on the node that leads the quorum.")
+OFFLINE = _gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader.")
+IMBALANCE = _gauge(
+    f"{_CONTROLLER}preferredreplicaimbalancecount", "Partitions that their first replica does not lead."
+)
+TOPICS = _gauge(f"{_CONTROLLER}globaltopiccount", "Topics.")
+PARTITIONS = _gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions.")
+ACTIVE_BROKERS = _gauge(f"{_CONTROLLER}activebrokercount", "Brokers that take part.")
+FENCED_BROKERS = _gauge(f"{_CONTROLLER}fencedbrokercount", "Registered brokers that are fenced.")
+TERM = _gauge("ottla_quorum_term", "Raft term.")
+LEADER = _gauge("ottla_quorum_leader", "Id of the leader as this node knows it; -1 for none.")
+APPLIED = _gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
+METADATA_OFFSET = _gauge("ottla_quorum_metadata_offset", "Metadata records so far.")
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+def quorum_families(node: "QuorumNode") -> Iterator[Family]:
+    """All metrics of a node, as it stands now."""
+    image, raft = node.machine.image, node.raft
+    yield Family(ACTIVE, [((), int(raft.is_leader))])
+    yield Family(TERM, [((), raft.term)])
+    yield Family(LEADER, [((), -1 if raft.leader_id is None else raft.leader_id)])
+    yield Family(APPLIED, [((), raft.applied_index)])
+    yield Family(METADATA_OFFSET, [((), image.offset)])
+    if raft.is_leader:
+        yield from _cluster_families(image)
+
+
+def _cluster_families(image: ClusterImage) -> Iterator[Family]:
+    counts: Counter[str] = Counter()
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            counts["partitions"] += 1
+            counts["offline"] += state.leader == NO_LEADER
+            counts["imbalance"] += state.leader != state.replicas[0]
+    fenced = sum(broker.fenced for broker in image.brokers.values())
+    yield Family(TOPICS, [((), len(image.topics))])
+    yield Family(PARTITIONS, [((), counts["partitions"])])
+    yield Family(OFFLINE, [((), counts["offline"])])
+    yield Family(IMBALANCE, [((), counts["imbalance"])])
+    yield Family(ACTIVE_BROKERS, [((), len(image.brokers) - fenced)])
+    yield Family(FENCED_BROKERS, [((), fenced)])
