@@ -19,10 +19,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster import RunningCluster, wait_until
+from tests.cluster import RunningCluster, wait_for, wait_until
 
 KEYS = 12
 QUEUED_MAX = 2_000
@@ -211,6 +219,19 @@ def make_topic(
 
     wait_until(led, f"leaders of {name}")
     return admin
+
+
+def coordinator_of(admin: AdminClient, group: str) -> int:
+    """The id of the broker that coordinates a group."""
+
+    def ask() -> int | None:
+        try:
+            told = admin.describe_consumer_groups([group], request_timeout=5)[group].result(10)
+        except KafkaException:
+            return None
+        return None if told.coordinator is None else int(told.coordinator.id)
+
+    return wait_for(ask, f"the coordinator of {group}")
 
 
 def replica_bytes(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> bytes:

@@ -158,7 +158,8 @@ def consume_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
     )
     membership = Membership()
     while not stop.asked:
-        came = [one for records in consumer.poll(50).values() for one in records]
+        # A poll that ends while its group is being joined leaves it joined without its partitions: no short ones.
+        came = [one for records in consumer.poll(3_000).values() for one in records]
         membership.tell(consumer.assignment(), ((one.partition, one.offset, one.value) for one in came))
     consumer.close()
 

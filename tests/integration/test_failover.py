@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
-from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all, wait_identical_replicas
+from tests.integration.history import (
+    SMALL_CLUSTER,
+    Load,
+    coordinator_of,
+    make_topic,
+    read_all,
+    wait_identical_replicas,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -77,19 +84,6 @@ def test_the_quorum_leader_dies_while_topics_are_created_and_records_are_written
     wait_until(lambda: set(names[2:]) <= set(admin.list_topics(timeout=10).topics), "the created topics")
     assert load.failed == []
     load.check(read_all(cluster.bootstrap, "written"))
-
-
-def coordinator_of(admin: AdminClient, group: str) -> int:
-    """The id of the broker that coordinates a group."""
-
-    def ask() -> int | None:
-        try:
-            told = admin.describe_consumer_groups([group], request_timeout=5)[group].result(10)
-        except KafkaException:
-            return None
-        return None if told.coordinator is None else int(told.coordinator.id)
-
-    return wait_for(ask, f"the coordinator of {group}")
 
 
 def send(bootstrap: str, topic: str, values: list[bytes]) -> None:

@@ -1,0 +1,141 @@
+"""SIGKILL to the broker that leads while a stock client writes and reads: nothing acknowledged is lost, nothing
+stands twice or out of order, and the reader goes on, though the broker coordinated its group too.
+
+All clients go through one kill at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import RunningCluster, running_cluster
+from tests.integration.history import (
+    SMALL_CLUSTER,
+    Read,
+    coordinator_of,
+    read_all,
+    wait_identical_replicas,
+)
+from tests.integration.stock_clients import NAMES, Process, installed, number_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+PER_SECOND = 200
+BEFORE, AFTER = 100, 300
+"""Records acknowledged before and after the kill, at least."""
+
+
+@dataclass
+class Survival:
+    """What one client went through."""
+
+    topic: str
+    producer: Process
+    consumer: Process
+    before: int = 0
+    """Records acknowledged before the kill."""
+    stored: list[Read] | None = None
+    went_wrong: str = ""
+    """The first thing that did not happen in time."""
+
+    def go_on(self, what: str, process: Process, condition: object, timeout_s: float = 40) -> None:
+        """Wait for a process unless something went wrong before."""
+        if not self.went_wrong:
+            try:
+                process.wait_until(condition, what, timeout_s)
+            except AssertionError as error:
+                self.went_wrong = str(error)
+
+
+def make_topic_led_by(admin: AdminClient, topic: str, replicas: list[int]) -> None:
+    """One partition, led by the first of these brokers."""
+    wanted = NewTopic(topic, 1, replica_assignment=[replicas], config={"min.insync.replicas": "2"})
+    admin.create_topics([wanted])[topic].result(30)
+
+
+def group_coordinated_by(admin: AdminClient, name: str, broker_id: int) -> str:
+    """The name of a group whose coordinator is this broker."""
+    return next(group for n in count() if coordinator_of(admin, group := f"reads-{name}-{n}") == broker_id)
+
+
+@pytest.fixture(scope="module")
+def survivals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Survival]]:
+    """All clients at once: each writes and reads one partition, all of them led by the broker that dies."""
+    clients = installed(tmp_path_factory.mktemp("clients"))
+    with (
+        running_cluster(tmp_path_factory.mktemp("killed"), settings=SMALL_CLUSTER) as cluster,
+        ExitStack() as stack,
+    ):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        victim = cluster.brokers[0]
+        replicas = [node.id for node in cluster.brokers]
+        running: dict[str, Survival] = {}
+        for name, client in clients.items():
+            topic = f"led-{name}"
+            make_topic_led_by(admin, topic, replicas)
+            group = group_coordinated_by(admin, name, victim.id)
+            producer = client.producer(cluster.bootstrap, topic, per_second=PER_SECOND)
+            consumer = client.consumer(cluster.bootstrap, topic, group)
+            running[name] = Survival(topic, stack.enter_context(producer), stack.enter_context(consumer))
+        for one in running.values():
+            one.go_on(
+                "acknowledgements", one.producer, lambda one=one: len(one.producer.acknowledged) > BEFORE
+            )
+            one.go_on("records read", one.consumer, lambda one=one: one.consumer.read)
+        assert {cluster.leader(one.topic, 0) for one in running.values()} == {victim.id}
+        for one in running.values():
+            one.before = len(one.producer.acknowledged)
+        victim.kill9()
+        for one in running.values():
+            one.go_on(
+                "acknowledgements by the next leader",
+                one.producer,
+                lambda one=one: len(one.producer.acknowledged) > one.before + AFTER,
+            )
+        victim.restart()
+        for one in running.values():
+            one.producer.stop()
+            finish(cluster, one)
+        yield running
+
+
+def finish(cluster: RunningCluster, one: Survival) -> None:
+    """Read what is stored, and wait until the client's own reader has read it too."""
+    wait_identical_replicas(cluster, one.topic, 1)
+    one.stored = stored = read_all(cluster.bootstrap, one.topic)
+    places = {record.place for record in stored}
+    one.go_on(
+        "all records read", one.consumer, lambda: {record.place for record in one.consumer.read} >= places
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_acknowledged_is_there_once_and_in_order(survivals: dict[str, Survival], name: str) -> None:
+    one = survivals[name]
+    assert not one.went_wrong, one.went_wrong
+    assert one.producer.failures == []
+    assert one.stored is not None
+    assert [number_of(record.value) for record in one.stored] == list(range(len(one.stored)))
+    stored = {record.place: record.value for record in one.stored}
+    for place, value in one.producer.acknowledged:
+        assert stored[place] == (value if value is not None else stored[place])
+    acknowledged = [place for place, _ in one.producer.acknowledged]
+    assert acknowledged == sorted(set(acknowledged))
+    assert len(acknowledged) > one.before + AFTER
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reader_goes_on_though_leader_and_coordinator_died(
+    survivals: dict[str, Survival], name: str
+) -> None:
+    one = survivals[name]
+    assert not one.went_wrong, one.went_wrong
+    assert one.stored is not None
+    stored = {record.place: record.value for record in one.stored}
+    assert {record.place: record.value for record in one.consumer.read} == stored
