@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ottla.metadata_quorum.link import Link, LinkHandler, server_link
+from ottla.metadata_quorum.raft.core import Core
 from ottla.metadata_quorum.raft.effects import RoleChange
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
-from ottla.metadata_quorum.raft.transport import TransportTimes
+from ottla.metadata_quorum.raft.transport import PeerLinks, TransportTimes
 from ottla.protocol.handshake import Identity, Role
 
 SECRET = b"a secret of the cluster"
@@ -49,6 +54,47 @@ class Journalist:
 
     def digest(self) -> str:
         return hashlib.sha256(b"\0".join(self.commands)).hexdigest()
+
+
+class Turns:
+    """What the loop does at a stretch while a test runs, counted over all nodes: calls into cores, and copying."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most_bytes = 0
+        """The most that one call into a core has taken in and sent."""
+        self.threads_copying: set[int] = set()
+        """Where states were copied in this process."""
+        self._bytes = 0
+        for name in ("pump", "receive", "peer_connected", "peer_disconnected"):
+            monkeypatch.setattr(Core, name, self._counting_turn(getattr(Core, name)))
+        for name in ("snapshot", "restore"):
+            monkeypatch.setattr(Journalist, name, self._noting_thread(getattr(Journalist, name)))
+        send = PeerLinks.send
+
+        def counting_send(links: PeerLinks, peer: int, parts: Sequence[bytes]) -> None:
+            self._count(sum(map(len, parts)))
+            send(links, peer, parts)
+
+        monkeypatch.setattr(PeerLinks, "send", counting_send)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self.most_bytes = max(self.most_bytes, self._bytes)
+
+    def _counting_turn(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def turn(*arguments: Any) -> Any:
+            self._bytes = 0
+            self._count(sum(len(argument) for argument in arguments if isinstance(argument, bytes)))
+            return call(*arguments)
+
+        return turn
+
+    def _noting_thread(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def copy(*arguments: Any) -> Any:
+            self.threads_copying.add(threading.get_ident())
+            return call(*arguments)
+
+        return copy
 
 
 class Quorum:
