@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ..protocol.config_keys import ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
-from .groups.membership import GroupLimits
+from .groups.limits import GroupLimits
 from .server import ConnectionLimits, ServerConfig
 from .server.handlers.topic_creation import TopicDefaults
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .membership import GroupLimits
+from .limits import GroupLimits
 from .shard import OffsetsLog, Shard
 
 OFFSETS_TOPIC = "__consumer_offsets"

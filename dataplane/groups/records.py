@@ -21,8 +21,9 @@ from ...protocol.messages.group_records import (
 )
 from ...protocol.record import Record, decode_records, encode_batch
 from ...protocol.record_batch import walk_batches
-from .group import Group, GroupState
-from .membership import GroupLimits, Member
+from .classic.group import Group, GroupState
+from .classic.membership import Member
+from .limits import GroupLimits
 from .offsets import CommittedOffset, TopicPartition
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 3

@@ -15,8 +15,9 @@ from functools import partial
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .group import Group, GroupState
-from .membership import Effect, GroupLimits, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .classic.group import Group, GroupState
+from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .records import (
     GroupRecord,

@@ -47,7 +47,7 @@ from ....protocol.messages.offsets import (
     OffsetFetchResponseTopics,
 )
 from ...groups.coordinator import GroupCoordinator
-from ...groups.membership import JoinReply, JoinRequest, SyncReply
+from ...groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ...groups.offsets import CommittedOffset, TopicPartition
 from ...groups.shard import Shard
 from ..handler import Request, handles

@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.dataplane.groups.group import TRANSITIONS, Group, GroupState
-from ottla.dataplane.groups.membership import (
+from ottla.dataplane.groups.classic.group import TRANSITIONS, Group, GroupState
+from ottla.dataplane.groups.classic.membership import (
     Effect,
-    GroupLimits,
     JoinReply,
     JoinRequest,
     StoreGroup,
     SyncReply,
 )
+from ottla.dataplane.groups.limits import GroupLimits
 from ottla.protocol.errors import ErrorCode
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)

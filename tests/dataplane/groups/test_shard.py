@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from ottla.dataplane.groups.classic.group import GroupState
+from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ottla.dataplane.groups.coordinator import GroupCoordinator, java_hash, partition_for
-from ottla.dataplane.groups.group import GroupState
-from ottla.dataplane.groups.membership import GroupLimits, JoinReply, JoinRequest, SyncReply
+from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError

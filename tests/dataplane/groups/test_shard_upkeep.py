@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.dataplane.groups.classic.group import GroupState
+from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.dataplane.groups.group import GroupState
-from ottla.dataplane.groups.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode

@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...protocol.errors import ErrorCode, KafkaError
-from .membership import Effect, GroupLimits, JoinReply, JoinRequest, Member, StoreGroup, SyncReply
+from ....protocol.errors import ErrorCode, KafkaError
+from ..limits import GroupLimits
+from .membership import Effect, JoinReply, JoinRequest, Member, StoreGroup, SyncReply
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that never completed a join may wait in one (its client may be gone)."""

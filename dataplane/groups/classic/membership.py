@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode
 
 NO_GENERATION = -1
 
@@ -81,15 +81,3 @@ class StoreGroup:
 
 
 Effect = JoinReply | SyncReply | StoreGroup
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """Settings of the broker: session timeouts, `group.max.size`, `group.initial.rebalance.delay.ms`, and how
-    long offsets outlive the last member of their group (`offsets.retention.minutes`)."""
-
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
-    initial_rebalance_delay_ms: int = 3_000
-    offsets_retention_ms: int = 7 * 24 * 3_600_000
