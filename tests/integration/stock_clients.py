@@ -247,7 +247,9 @@ class JavaClient(StockClient):
         count: int = FOREVER,
         per_second: int = AS_FAST_AS_POSSIBLE,
     ) -> Process:
-        settings = self._settings(f"{codec}.properties", f"compression.type={codec}\nlinger.ms=20\n")
+        # Without these the tool never retries, and a producer that never retries is not idempotent.
+        retries = "retries=2147483647\nenable.idempotence=true\n"
+        settings = self._settings(f"{codec}.properties", f"compression.type={codec}\nlinger.ms=20\n{retries}")
         return Process(
             java.command(
                 "org.apache.kafka.tools.VerifiableProducer",
