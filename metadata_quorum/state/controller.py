@@ -43,6 +43,7 @@ from ...protocol.messages.quorum_commands import (
 )
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
+from ...protocol.messages.reassignment_commands import AlterPartitionReassignments
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import brokers, configs, features, offline_replicas, partitions, quotas, topics
 from .refusal import message_of
@@ -213,6 +214,7 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     AllocateProducerIds: _allocate,
     ElectLeaders: partitions.elect_leaders,
     FormCluster: _form,
+    AlterPartitionReassignments: partitions.alter_reassignments,
     ReportOfflineReplicas: offline_replicas.report,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,

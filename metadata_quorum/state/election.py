@@ -177,6 +177,40 @@ def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> Partiti
     return _successor(state, was, _with_isr(state.replicas, was, members, min_isr))
 
 
+def reassigned(
+    state: PartitionState,
+    replicas: tuple[int, ...],
+    electorate: Electorate,
+    progress: Progress = _NO_PROGRESS,
+) -> PartitionState:
+    """The state with other replicas; nobody joins the ISR by that.
+
+    A leader that goes is followed by another, and a replica that goes is fenced by a new leader epoch even if
+    the leader stays. The state itself if nothing changes.
+    """
+    was = _membership(state)
+    isr = in_replica_order(replicas, state.isr)
+    last_known = in_replica_order(replicas, state.last_known_elr)
+    new = _with_isr(replicas, was._replace(last_known_elr=last_known), isr, electorate.min_isr)
+    new = _elected(replicas, new, electorate.of(state), progress)
+    if new == was and replicas == state.replicas:
+        return state
+    fenced = new.leader != state.leader or not set(state.replicas) <= set(replicas)
+    return PartitionState(
+        replicas,
+        new.isr,
+        new.elr,
+        new.last_known_elr,
+        new.leader,
+        state.leader_epoch + fenced,
+        state.partition_epoch + 1,
+        new.unclean,
+        in_replica_order(replicas, state.adding_replicas),
+        in_replica_order(replicas, state.removing_replicas),
+        in_replica_order(replicas, state.offline_replicas),
+    )
+
+
 def with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
     """The state after min.insync.replicas changed: the ELR ends where acknowledging can go on without it."""
     was = _membership(state)

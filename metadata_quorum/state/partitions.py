@@ -1,10 +1,10 @@
-"""Changes of single partitions: ISRs by compare-and-set, and elections that were asked for."""
+"""Changes of single partitions: ISRs by compare-and-set, elections and reassignments that were asked for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import PartitionState
+from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.quorum_commands import (
     AlteredPartition,
@@ -17,8 +17,16 @@ from ...protocol.messages.quorum_commands import (
     ElectLeadersResult,
     IsrMember,
 )
-from . import election
+from ...protocol.messages.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    ReassignedPartition,
+    WantedReplicas,
+)
+from . import election, reassignment
 from .brokers import current
+from .placement import check_replicas
+from .refusal import message_of
 from .workspace import Workspace, by_partition
 
 
@@ -42,7 +50,9 @@ def _alter(work: Workspace, broker_id: int, change: AlterPartitionChange) -> Alt
     if error is ErrorCode.NONE:
         isr = [member.broker_id for member in change.new_isr]
         state = election.with_isr(state, isr, work.electorate(change.topic_id).min_isr)
-        work.set_partition(change.topic_id, change.partition, state)
+        ends = [(member.broker_id, member.log_end_offset) for member in change.new_isr]
+        progress = reassignment.member_ends(change.leader_epoch, ends)
+        state = work.set_partition(change.topic_id, change.partition, state, progress)
     outcome.error_code = error
     outcome.leader, outcome.leader_epoch = state.leader, state.leader_epoch
     outcome.isr, outcome.partition_epoch = list(state.isr), state.partition_epoch
@@ -121,3 +131,48 @@ def _elect(
         return refused
     work.set_partition(*key, new)
     return ErrorCode.NONE
+
+
+def alter_reassignments(
+    work: Workspace, command: AlterPartitionReassignments
+) -> AlterPartitionReassignmentsResult:
+    """Each partition on its own, in order."""
+    results: list[ReassignedPartition] = []
+    for wanted_topic in command.topics:
+        topic = work.image.topics.get(wanted_topic.name)
+        for wanted in wanted_topic.partitions:
+            try:
+                if topic is None:
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        f"Unable to find a topic named {wanted_topic.name}.",
+                    )
+                _reassign(work, topic, wanted, factor_may_change=command.allow_replication_factor_change)
+                results.append(ReassignedPartition())
+            except KafkaError as error:
+                results.append(ReassignedPartition(error_code=error.code, error_message=message_of(error)))
+    return AlterPartitionReassignmentsResult(partitions=results)
+
+
+def _reassign(work: Workspace, topic: TopicState, wanted: WantedReplicas, *, factor_may_change: bool) -> None:
+    state = topic.partitions.get(wanted.partition)
+    if state is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Unable to find partition {topic.name}:{wanted.partition}.",
+        )
+    electorate = work.electorate(topic.id)
+    if wanted.replicas is None:
+        if not state.is_moving:
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        new = reassignment.cancelled(state, electorate)
+    else:
+        check_replicas(work.image.brokers, wanted.replicas)
+        present = len(set(state.replicas).difference(state.removing_replicas))
+        if not factor_may_change and present != len(wanted.replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor is changed from {present} to {len(wanted.replicas)}",
+            )
+        new = reassignment.begun(state, tuple(wanted.replicas), electorate)
+    work.set_partition(topic.id, wanted.partition, new)

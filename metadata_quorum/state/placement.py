@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
+
+from ...protocol.errors import ErrorCode, KafkaError
 
 
 def start_of(seed: int, name: str, brokers: int) -> int:
@@ -22,6 +24,24 @@ def rack_alternating(broker_ids: Iterable[int], racks: Mapping[int, str | None])
     while any(by_rack.values()):
         order += [by_rack[rack].popleft() for rack in sorted(by_rack) if by_rack[rack]]
     return order
+
+
+def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
+    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) for what no partition can be given as its replicas."""
+    reason = ""
+    unknown = [broker_id for broker_id in replicas if broker_id not in brokers]
+    if not replicas:
+        reason = "an empty replica list."
+    elif unknown and unknown[0] < 0:
+        reason = f"an invalid broker id {unknown[0]}."
+    elif unknown:
+        reason = f"broker {unknown[0]}, but no such broker is registered."
+    elif len(set(replicas)) != len(replicas):
+        reason = "a broker more than once."
+    if reason:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}"
+        )
 
 
 class Placement:

@@ -22,7 +22,7 @@ from ...protocol.messages.quorum_commands import (
     ResourceType,
     TopicResult,
 )
-from .placement import Placement
+from .placement import Placement, check_replicas
 from .refusal import message_of
 from .workspace import Workspace
 
@@ -158,17 +158,9 @@ def _given_assignments(work: Workspace, topic: NewTopic) -> list[list[int]]:
 
 
 def _check_assignment(work: Workspace, replicas: list[int], factor: int) -> None:
+    check_replicas(work.image.brokers, replicas)
     reason = ""
-    unknown = [broker_id for broker_id in replicas if broker_id not in work.image.brokers]
-    if not replicas:
-        reason = "The manual partition assignment includes an empty replica list."
-    elif unknown:
-        reason = (
-            f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-        )
-    elif len(set(replicas)) != len(replicas):
-        reason = "The manual partition assignment includes a broker more than once."
-    elif len(replicas) != factor:
+    if len(replicas) != factor:
         reason = (
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
             f"not consistent with previous partitions, which have {factor} replica(s)."

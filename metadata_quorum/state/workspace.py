@@ -19,9 +19,12 @@ from ...protocol.messages.metadata_records import (
 )
 from ...protocol.messages.quorum_commands import ReplicaLogEnd, ResourceType
 from .election import Electorate, LogEnd, Progress
+from .reassignment import settled
 
 Scope = frozenset[int] | None
 """Which brokers a record is for; None is all of them."""
+
+_NO_PROGRESS: Progress = {}
 
 ProgressByPartition = Mapping[tuple[bytes, int], Progress]
 
@@ -58,11 +61,20 @@ class Workspace:
         if self.image.brokers.get(state.broker_id) != state:
             self.emit(broker_record(state))
 
-    def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
-        """Emit the new state of a partition, if it is new."""
-        if self.image.topics_by_id[topic_id].partitions.get(index) != state:
-            self.image.set_partition(topic_id, index, state)
-            self.records.append((None, partition_record(topic_id, index, state)))
+    def set_partition(
+        self, topic_id: bytes, index: int, state: PartitionState, progress: Progress = _NO_PROGRESS
+    ) -> PartitionState:
+        """Emit the new state of a partition, if it is new; with it goes what it completes of a reassignment.
+        The state that there is now.
+        """
+        before = self.image.topics_by_id[topic_id].partitions.get(index)
+        if before == state:
+            return state
+        if state.is_moving:
+            state = settled(before, state, self.electorate(topic_id), progress)
+        self.image.set_partition(topic_id, index, state)
+        self.records.append((None, partition_record(topic_id, index, state)))
+        return state
 
     def partitions(self) -> Iterator[tuple[bytes, int, PartitionState]]:
         """All partitions, in the order of names and indexes. The image may change meanwhile."""

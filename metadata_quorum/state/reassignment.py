@@ -1,0 +1,107 @@
+"""Moving replicas (KIP-455), by the rules of Kafka's controller.
+
+A reassignment adds to the replicas first: they become the target followed by whoever is to go. It is completed
+by the controller in the very change that makes it complete: when every added replica is in the ISR (and, where
+more go than come, the whole target is). So the ISR never becomes smaller by it than it was without the added
+replicas, or than the target. A leader that goes is followed by the ISR member furthest along, and whenever a
+replica goes the leader epoch rises.
+
+A reassignment that replaces a running one is that one cancelled and the new one begun, in one step: what the
+first was adding and the second does not want goes at once. Only where nobody else is in sync does it stay until
+the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.errors import ErrorCode, KafkaError
+from . import election
+from .election import Electorate, Progress
+
+_NO_PROGRESS: Progress = {}
+
+
+def _without(replicas: Iterable[int], gone: Iterable[int]) -> tuple[int, ...]:
+    left_out = frozenset(gone)
+    return tuple([broker_id for broker_id in replicas if broker_id not in left_out])
+
+
+def begun(
+    state: PartitionState, target: tuple[int, ...], electorate: Electorate, progress: Progress = _NO_PROGRESS
+) -> PartitionState:
+    """The state in which `target` is moved to, or is reached already."""
+    original = _without(state.replicas, state.adding_replicas)
+    unwanted = _without(state.adding_replicas, target)
+    kept = _without(state.replicas, unwanted)
+    if not set(state.isr) & set(kept) or not _would_lead(state, kept, electorate):
+        kept = state.replicas
+    moving = replace(
+        election.reassigned(state, (*target, *sorted(_without(kept, target))), electorate, progress),
+        adding_replicas=_without(target, original),
+        removing_replicas=tuple(sorted(_without(kept, target))),
+    )
+    if replace(moving, partition_epoch=0) == replace(state, partition_epoch=0):
+        return state
+    return completed(replace(moving, partition_epoch=state.partition_epoch + 1), electorate, progress)
+
+
+def _would_lead(state: PartitionState, replicas: Iterable[int], electorate: Electorate) -> bool:
+    """Whether there is a leader still when only these replicas are left, if there is one now."""
+    able = electorate.of(state).usable.intersection(state.isr)
+    return state.leader == NO_LEADER or bool(able.intersection(replicas))
+
+
+def cancelled(
+    state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+) -> PartitionState:
+    """The state before the reassignment. KafkaError: INVALID_REPLICA_ASSIGNMENT if none of those replicas has
+    all records and unclean elections are not allowed, or nobody of them could lead now."""
+    original = _without(state.replicas, state.adding_replicas)
+    new = replace(
+        election.reassigned(state, original, electorate, progress), adding_replicas=(), removing_replicas=()
+    )
+    if not original or (state.leader != NO_LEADER and new.leader == NO_LEADER):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Unable to revert the assignment: of the replicas that would remain none may lead. That would require "
+            "an unclean leader election.",
+        )
+    return replace(new, partition_epoch=state.partition_epoch + 1)
+
+
+def completed(
+    state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+) -> PartitionState:
+    """The state with its reassignment completed, if it can be now; the partition epoch is the given state's."""
+    if not state.is_moving:
+        return state
+    target = _without(state.replicas, state.removing_replicas)
+    isr = frozenset(_without(state.isr, state.removing_replicas))
+    fewer = len(state.adding_replicas) < len(state.removing_replicas)
+    if not isr or not isr.issuperset(target if fewer else state.adding_replicas):
+        return state
+    if not _would_lead(state, target, electorate):
+        return state
+    new = election.reassigned(state, target, electorate, progress)
+    return replace(new, adding_replicas=(), removing_replicas=(), partition_epoch=state.partition_epoch)
+
+
+def settled(
+    before: PartitionState | None,
+    after: PartitionState,
+    electorate: Electorate,
+    progress: Progress = _NO_PROGRESS,
+) -> PartitionState:
+    """What a change from `before` to `after` comes to: with it the reassignment may be complete."""
+    new = completed(after, electorate, progress)
+    if before is not None and new.leader_epoch > before.leader_epoch + 1:
+        return replace(new, leader_epoch=before.leader_epoch + 1)
+    return new
+
+
+def member_ends(leader_epoch: int, ends: Iterable[tuple[int, int]]) -> Progress:
+    """What a leader told of its members (broker id, log end offset; -1 unknown), for choosing its successor."""
+    return {broker_id: (leader_epoch, end) for broker_id, end in ends if end >= 0}
