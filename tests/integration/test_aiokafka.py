@@ -12,25 +12,6 @@ from aiokafka.structs import TopicPartition
 pytestmark = pytest.mark.cluster
 
 
-@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-async def test_every_compression_comes_back(bootstrap: str, new_topic: str, codec: str | None) -> None:
-    values = [f"{codec} {n} {'y' * 50}".encode() for n in range(500)]
-    async with AIOKafkaProducer(
-        bootstrap_servers=bootstrap, compression_type=codec, enable_idempotence=True, linger_ms=5
-    ) as producer:
-        await asyncio.gather(*[await producer.send(new_topic, v) for v in values])
-    async with AIOKafkaConsumer(
-        new_topic, bootstrap_servers=bootstrap, group_id=f"g-{new_topic}", auto_offset_reset="earliest"
-    ) as consumer:
-        read: list[bytes] = []
-        async with asyncio.timeout(30):
-            while len(read) < len(values):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    read += [r.value for r in records]
-        await consumer.commit()
-    assert sorted(read) == sorted(values)
-
-
 async def test_two_members_share_and_the_first_takes_over(bootstrap: str, new_topic: str) -> None:
     def member() -> AIOKafkaConsumer:
         return AIOKafkaConsumer(

@@ -60,13 +60,6 @@ def consume(
     return values
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_compression_comes_back(bootstrap: str, new_topic: str, codec: str) -> None:
-    values = [f"{codec} {n} {'x' * 50}".encode() for n in range(2_000)]
-    produce(bootstrap, new_topic, values, **{"compression.type": codec})
-    assert sorted(consume(bootstrap, new_topic, len(values))) == sorted(values)
-
-
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks_setting(bootstrap: str, new_topic: str, acks: str) -> None:
     values = [str(n).encode() for n in range(500)]
@@ -104,7 +97,7 @@ def test_committed_offsets_are_where_the_next_member_starts(bootstrap: str, new_
     assert consume(bootstrap, new_topic, 50, group=group) == [b"second"] * 50
 
 
-def test_a_member_that_crashes_gives_its_partitions_to_the_other(bootstrap: str, new_topic: str) -> None:
+def test_a_member_that_leaves_gives_its_partitions_to_the_other(bootstrap: str, new_topic: str) -> None:
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": f"g-{new_topic}",
@@ -112,17 +105,16 @@ def test_a_member_that_crashes_gives_its_partitions_to_the_other(bootstrap: str,
         "session.timeout.ms": 6_000,
         "heartbeat.interval.ms": 500,
     }
-    survivor, crashing = Consumer(config), Consumer(config)
+    survivor, leaving = Consumer(config), Consumer(config)
     survivor.subscribe([new_topic])
-    crashing.subscribe([new_topic])
+    leaving.subscribe([new_topic])
     deadline = time.monotonic() + 40
-    while not (survivor.assignment() and crashing.assignment()):
+    while not (survivor.assignment() and leaving.assignment()):
         assert time.monotonic() < deadline
         survivor.poll(0.1)
-        crashing.poll(0.1)
+        leaving.poll(0.1)
     shared = len(survivor.assignment())
-    # Dropping the object closes nothing on the wire at once; not polling it past max.poll would also do.
-    crashing.close()
+    leaving.close()
     while len(survivor.assignment()) <= shared:
         assert time.monotonic() < deadline
         survivor.poll(0.1)

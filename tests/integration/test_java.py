@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 
 import pytest
 
@@ -53,38 +52,3 @@ def test_verifiable_producer_and_consumer_agree(bootstrap: str, new_topic: str) 
     commits = [e for e in events(out) if e["name"] == "offsets_committed"]
     assert commits
     assert all(c["success"] for c in commits)
-
-
-@pytest.mark.timeout(240)
-def test_two_java_consumers_and_a_crash(bootstrap: str, new_topic: str) -> None:
-    arguments = ("--bootstrap-server", bootstrap, "--topic", new_topic, "--group-id", f"g-{new_topic}")
-    argv = java.command(
-        "org.apache.kafka.tools.VerifiableConsumer",
-        *arguments,
-        *("--session-timeout", "6000", "--reset-policy", "earliest"),
-    )
-    members = [
-        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)
-    ]
-    deadline = time.monotonic() + 120
-    try:
-        wait_for_partitions(members[0], {1, 2}, deadline)
-        members[1].kill()
-        wait_for_partitions(members[0], {3}, deadline)
-    finally:
-        for member in members:
-            member.kill()
-            member.wait()
-
-
-def wait_for_partitions(member: subprocess.Popen[str], counts: set[int], deadline: float) -> None:
-    """Read what a member prints until it owns one of these numbers of partitions."""
-    assert member.stdout is not None
-    for line in member.stdout:
-        assert time.monotonic() < deadline
-        if not line.startswith("{"):
-            continue
-        event = json.loads(line)
-        if event["name"] == "partitions_assigned" and len(event["partitions"]) in counts:
-            return
-    pytest.fail("the consumer ended")

@@ -24,7 +24,11 @@ from tests.integration.history import (
 )
 from tests.integration.stock_clients import NAMES, Process, installed, number_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("leader-kill"),  # one cluster, one kill
+]
 
 PER_SECOND = 200
 BEFORE, AFTER = 100, 300
