@@ -15,6 +15,7 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1048588
@@ -22,6 +23,11 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = 3600 * 1000
     cleanup_policy: str = "delete"
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    """-1: records do not grow too old."""
+    retention_bytes: int = -1
+    """-1: logs do not grow too large."""
+    file_delete_delay_ms: int = 60_000
     flush_messages: int = _LONG_MAX
     """Records between flushes; 1 means durable before acknowledged."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
@@ -30,6 +36,11 @@ class LogConfig:
     def stamps_at_append(self) -> bool:
         """Whether the log, not the producer, sets the timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted."""
+        return "delete" in self.cleanup_policy
 
     @property
     def compacted(self) -> bool:

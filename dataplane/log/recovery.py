@@ -24,10 +24,11 @@ from .leader_epochs import LeaderEpochs
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates
 from .segment import DOOMED_SUFFIX, LOG_SUFFIX, Segment
+from .segment_swap import finish_swaps, has_gaps
 from .storage_errors import damage, disk_error
 
 _WINDOW_SEARCH_BYTES = 1 << 20
-_LEFTOVERS = (DOOMED_SUFFIX, ".cleaned", ".tmp")
+_LEFTOVERS = (DOOMED_SUFFIX, ".tmp")
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class OpenedLog:
     next_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStates
+    has_gaps: bool
+    """Whether offsets may be left out between batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ class OpenRequest:
     recovery_point: int
     log_start_offset: int
     now_ms: int
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether each batch must start where the one before ended."""
+        return not (self.config.compacted or has_gaps(self.directory))
 
 
 def open_folder(request: OpenRequest) -> OpenedLog:
@@ -84,7 +92,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(min(log_start_offset, next_offset))
     producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
-    return OpenedLog(segments, next_offset, epochs, producers)
+    return OpenedLog(segments, next_offset, epochs, producers, has_gaps(request.directory))
 
 
 def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
@@ -95,6 +103,7 @@ def _find_segments(request: OpenRequest) -> list[Segment]:
     segments = []
     try:
         request.directory.mkdir(parents=True, exist_ok=True)
+        finish_swaps(request.directory)
         for path in request.directory.iterdir():
             if path.name.endswith(_LEFTOVERS):
                 path.unlink()
@@ -107,14 +116,14 @@ def _find_segments(request: OpenRequest) -> list[Segment]:
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
-def _load_inactive(segment: Segment, config: LogConfig) -> None:
+def _load_inactive(segment: Segment, request: OpenRequest) -> None:
     """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
     or oddly sized.
     """
     segment.synced = True
     if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
         logger.warning("rebuilding the indexes of %s", segment.path)
-        _, broken = _rebuild(segment, segment.base_offset, config, None)
+        _, broken = _rebuild(segment, segment.base_offset, request, None)
         if broken is not None:
             raise damage(segment.path, broken.position, broken.reason) from broken
         segment.finish()
@@ -123,7 +132,7 @@ def _load_inactive(segment: Segment, config: LogConfig) -> None:
 def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
     """The log end offset, or None if the last segment is not as a clean stop leaves it."""
     for segment in segments[:-1]:
-        _load_inactive(segment, request.config)
+        _load_inactive(segment, request)
     last = segments[-1]
     if not (last.offset_index.adopt_file() and last.time_index.adopt_file()):
         return None
@@ -145,17 +154,17 @@ def _recover(
             first = number
             break
     for segment in segments[:first]:
-        _load_inactive(segment, request.config)
+        _load_inactive(segment, request)
     next_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset != next_offset and not request.config.compacted:
+        if segment.base_offset != next_offset and request.contiguous:
             if next_offset < point:
                 raise damage(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
             return _drop_from(segments, number), next_offset
-        next_offset, broken = _rebuild(segment, point, request.config, epochs)
+        next_offset, broken = _rebuild(segment, point, request, epochs)
         if broken is not None:
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
@@ -179,7 +188,7 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
 
 
 def _rebuild(
-    segment: Segment, verify_from: int, config: LogConfig, epochs: LeaderEpochs | None
+    segment: Segment, verify_from: int, request: OpenRequest, epochs: LeaderEpochs | None
 ) -> tuple[int, BrokenBatch | None]:
     """Index a segment anew; the offset after its last good batch, and what stopped the walk
     before its end.
@@ -194,11 +203,11 @@ def _rebuild(
             0,
             segment.size,
             next_offset=next_offset,
-            contiguous=not config.compacted,
+            contiguous=request.contiguous,
             verify_from=verify_from,
             chunk=SCAN_CHUNK,
         ):
-            segment.note_batch(header, header.last_offset, position, config.index_interval_bytes)
+            segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
             if epochs is not None and header.partition_leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
             next_offset = header.next_offset

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from ...protocol.record_batch import BatchHeader
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
@@ -62,6 +63,25 @@ class Segment:
         """Whether log and indexes were flushed after the segment stopped growing."""
         self._files = files
         self._descriptor: SharedDescriptor | None = None
+
+    @classmethod
+    def adopt(cls, directory: Path, base_offset: int, files: FileCache) -> Self:
+        """An inactive segment whose files, flushed, have just taken their names.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        segment = cls(directory, base_offset, files)
+        try:
+            status = segment.path.stat()
+        except OSError as error:
+            raise disk_error("read", segment.path, error) from error
+        segment.size, segment.created_ms = status.st_size, int(status.st_mtime * 1000)
+        segment.synced = True
+        for index in (segment.offset_index, segment.time_index):
+            if not index.adopt_file():
+                raise damage(index.path, 0, "it is no index")
+        return segment
 
     # Being active
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from .batch_walk import BrokenBatch
@@ -66,6 +66,10 @@ class SegmentList:
 
     def copy(self) -> list[Segment]:
         return list(self._segments)
+
+    def first(self, count: int) -> list[Segment]:
+        """The oldest ones."""
+        return self._segments[:count]
 
     @property
     def first_base(self) -> int:
@@ -185,7 +189,8 @@ class SegmentList:
         found = segment.find(offset)
         if found is None:
             return segment, segment.size, offset
-        return segment, found[0], found[1].base_offset
+        # Where offsets were left out the batch found may start behind the cut.
+        return segment, found[0], min(offset, found[1].base_offset)
 
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
         """Make ``segment`` the active one and end it at ``position``.
@@ -206,16 +211,41 @@ class SegmentList:
             raise damage(segment.path, broken.position, broken.reason) from broken
         self._restart_boundaries(end_offset)
 
-    def drop_first(self, upto_offset: int) -> int:
-        """Drop the inactive segments that lie wholly below ``upto_offset``; how many."""
+    def drop_first(self, upto_offset: int, at_most: int) -> int:
+        """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many."""
         dropped = 0
-        while len(self._segments) > 1 and self._bases[1] <= upto_offset:
+        while len(self._segments) > 1 and self._bases[1] <= upto_offset and dropped < at_most:
             self.doomed += self._segments[0].doom()
             del self._segments[0], self._bases[0]
             dropped += 1
         if dropped:
             self._stops.clear()
         return dropped
+
+    def check_replaceable(self, old: Sequence[Segment]) -> None:
+        """ValueError unless ``old`` are adjoining inactive segments of this list, in order."""
+        number = self._segments.index(old[0]) if old and old[0] in self._segments else -1
+        if number < 0 or self._segments[number : number + len(old)] != list(old) or old[-1] is self.active:
+            raise ValueError(f"these are not adjoining inactive segments of {self._directory} any more")
+
+    def replace(self, old: Sequence[Segment], bases: Sequence[int], put: Callable[[int], None]) -> None:
+        """Drop ``old`` and take the files at ``bases`` instead; ``put(base)`` gives these their names, once
+        those of the old are free.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        number = self._segments.index(old[0])
+        self.changed = True
+        for segment in old:
+            self.doomed += segment.doom()
+        fresh = []
+        for base in bases:
+            put(base)
+            fresh.append(Segment.adopt(self._directory, base, self._files))
+        self._segments[number : number + len(old)] = fresh
+        self._bases[number : number + len(old)] = bases
+        self._stops.clear()
 
     def replace_all(self, base_offset: int, now_ms: int) -> None:
         """Drop every segment and continue in an empty one.

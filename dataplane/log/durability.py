@@ -1,0 +1,94 @@
+"""How much of one log is known to be on the disk: flushes, and the cuts that take some of it back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...protocol.errors import KafkaError
+from .checkpoints import PARTITION_METADATA, sync_directory, sync_file, write_leader_epochs
+from .leader_epochs import LeaderEpochs
+from .segment import Segment
+from .segment_list import SegmentList
+
+BeforeRecoveryPointFalls = Callable[[int], None]
+
+
+class Durability:
+    """The recovery point, below which everything was flushed.
+
+    Cuts are the event loop's; a flush may run in another thread at the same time, one at a time.
+    """
+
+    __slots__ = ("_cuts", "_directory", "_guard", "before_recovery_point_falls", "flushing", "recovery_point")
+
+    def __init__(self, directory: Path, recovery_point: int) -> None:
+        self._directory = directory
+        self.recovery_point = recovery_point
+        self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
+        """Called with the new recovery point before records below the current one are cut; must make it
+        durable.
+        """
+        self.flushing = threading.Lock()
+        self._guard = threading.Lock()
+        self._cuts = 0
+        # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
+        # must not raise the recovery point, since what it flushed may be gone.
+
+    @property
+    def cuts(self) -> int:
+        """A flush notes this before it looks at the log, and gives it to `flushed`."""
+        return self._cuts
+
+    def begin_cut(self, offset: int) -> None:
+        """Records from ``offset`` on are about to go. Raises KafkaError: nothing may be cut then."""
+        with self._guard:
+            self._cuts += 1
+            falls = offset < self.recovery_point
+            self.recovery_point = min(self.recovery_point, offset)
+        if falls and self.before_recovery_point_falls is not None:
+            try:
+                self.before_recovery_point_falls(offset)
+            except KafkaError:
+                self.end_cut()  # Nothing is cut; there may be room for the checkpoint later.
+                raise
+
+    def end_cut(self) -> None:
+        """They are gone."""
+        with self._guard:
+            self._cuts += 1
+
+    def flushed(self, cuts: int, target: int, segments: Sequence[Segment]) -> int:
+        """``segments``, all there were, are flushed up to offset ``target``; the recovery point now."""
+        with self._guard:
+            if cuts == self._cuts and cuts % 2 == 0:
+                self.recovery_point = max(self.recovery_point, target)
+                for segment in segments[:-1]:
+                    segment.synced = True
+            return self.recovery_point
+
+    def sync_segments(self, segments: Sequence[Segment]) -> None:
+        """Flush the active segment and those that were not yet. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        for segment in segments[:-1]:
+            if not segment.synced:
+                for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                    sync_file(path)
+        sync_file(segments[-1].path)
+
+    def sync_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
+        """Leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
+        dirty, changed = epochs.dirty, segments.changed
+        try:
+            # Lowered first, and only if seen raised: what the event loop adds meanwhile raises them again.
+            if dirty:
+                epochs.dirty = False
+                write_leader_epochs(self._directory, epochs.entries, sync=True)
+            if changed:
+                segments.changed = False
+                sync_file(self._directory / PARTITION_METADATA)
+                sync_directory(self._directory)
+        except KafkaError:
+            epochs.dirty |= dirty
+            segments.changed |= changed
+            raise

@@ -1,0 +1,119 @@
+"""Where batches go that are about to be appended: offsets, epochs and stamps, decided before a byte is written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import (
+    BatchHeader,
+    check_integrity,
+    parse_header,
+    patch_offset_and_epoch,
+    patch_timestamp,
+    walk_batches,
+)
+from .config import LogConfig
+from .segment import POSITION_MAX, Segment
+
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class PlacedBatch(NamedTuple):
+    """A batch of a buffer; its header is as it will lie in the log."""
+
+    position: int
+    """In the buffer, in bytes."""
+    base_offset: int
+    header: BatchHeader
+
+
+class Placement(NamedTuple):
+    """One or more batches that continue the log, and where it ends after them."""
+
+    batches: list[PlacedBatch]
+    next_offset: int
+    has_gaps: bool = False
+    """Whether offsets are left out before or between them."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of all, in ms."""
+        batches = self.batches
+        if len(batches) == 1:
+            return batches[0].header.max_timestamp
+        return max(batch.header.max_timestamp for batch in batches)
+
+
+def place_produced(
+    batches: memoryview,
+    parsed: list[tuple[int, BatchHeader]],
+    config: LogConfig,
+    offset: int,
+    leader_epoch: int,
+    now_ms: int,
+) -> Placement:
+    """Give validated batches of a producer their offsets from ``offset`` on, patching them in place."""
+    stamps = config.stamps_at_append
+    placed = []
+    for position, header in parsed:
+        patch_offset_and_epoch(batches, position, offset, leader_epoch)
+        if stamps or header.is_log_append_time:
+            stamp = now_ms if stamps else header.max_timestamp
+            patch_timestamp(batches, position, header, log_append_time=stamps, max_timestamp_ms=stamp)
+            header = parse_header(batches, position)
+        placed.append(PlacedBatch(position, offset, header))
+        offset += header.last_offset_delta + 1
+    return Placement(placed, offset)
+
+
+def place_fetched(batches: memoryview, log_name: str, log_end_offset: int) -> Placement:
+    """Check batches of a leader, which carry their offsets. They may leave offsets out, where the leader's log
+    was compacted, but never go back.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue the log.
+    """
+    offset, has_gaps = log_end_offset, False
+    placed = []
+    for position, header in walk_batches(batches):
+        check_integrity(batches, position, header)
+        base_offset = header.base_offset
+        if base_offset != offset:
+            if base_offset < offset:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"{log_name} ends at {offset}, the leader sent a batch at {base_offset}",
+                )
+            has_gaps = True
+        if header.last_offset_delta < 0:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {base_offset} spans no offset")
+        placed.append(PlacedBatch(position, base_offset, header))
+        offset = base_offset + header.last_offset_delta + 1
+    return Placement(placed, offset, has_gaps)
+
+
+def must_roll(
+    segment: Segment, config: LogConfig, size: int, placement: Placement, jitter_ms: int, now_ms: int
+) -> bool:
+    """Whether batches of ``size`` bytes need a new segment: the active one is full, or old.
+
+    Age counts from the first batch's timestamp to the new ones', or by the clock where there are none, as in
+    Kafka; ``jitter_ms`` makes a segment old that much earlier.
+    """
+    held = segment.size
+    if held == 0:
+        return False
+    if held + size > config.segment_bytes or held + size > POSITION_MAX:
+        return True
+    first, max_timestamp = segment.first_timestamp, placement.max_timestamp
+    if first is not None and first >= 0 and max_timestamp >= 0:
+        waited = max_timestamp - first
+    else:
+        waited = now_ms - segment.created_ms
+    return (
+        waited > config.segment_ms - jitter_ms
+        or placement.next_offset - 1 - segment.base_offset > _RELATIVE_OFFSET_MAX
+        or segment.offset_index.size >= config.segment_index_bytes
+        or segment.time_index.size >= config.segment_index_bytes
+    )
