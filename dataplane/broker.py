@@ -43,6 +43,7 @@ from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
 from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from .server.handlers.quorum import QuorumHandlers
+from .server.handlers.reassignments import ReassignmentHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topics import TopicHandlers
 from .server.request_times import FOLLOWER_FETCH
@@ -220,6 +221,7 @@ class Broker:
             ApiVersionsHandlers(self.table),
             MetadataHandlers(session, config.node_id, creator),
             QuorumHandlers(session),
+            ReassignmentHandlers(session),
             CoordinatorHandlers(session, creator),
             ProduceHandlers(replicas, purgatory),
             FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes)),

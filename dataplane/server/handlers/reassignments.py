@@ -1,0 +1,206 @@
+"""AlterPartitionReassignments (0-1), ListPartitionReassignments (0), ElectLeaders (0-2), UnregisterBroker (0):
+where replicas are, and who of them leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ....protocol.cluster_image import TopicState
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import quorum_commands as commands
+from ....protocol.messages import reassignment_commands as moves
+from ....protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ....protocol.messages.leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ....protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from ..handler import Request, handles
+from .cluster_access import Quorum
+
+
+def _alter_error(
+    message: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+def _elect_error(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Version 0 has no error of its own: every partition has it then."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in message.topic_partitions or ()
+        ],
+    )
+
+
+def _unregister_error(message: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+
+
+class ReassignmentHandlers:
+    """Hands the requests on as commands; what is under way is read from the cluster image."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    @handles(AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error)
+    async def alter(
+        self, request: Request, message: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin, change or cancel moves, each partition on its own."""
+        command = moves.AlterPartitionReassignments(
+            topics=[
+                moves.TopicReassignment(
+                    name=topic.name,
+                    partitions=[
+                        moves.WantedReplicas(partition=wanted.partition_index, replicas=wanted.replicas)
+                        for wanted in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ],
+            allow_replication_factor_change=message.allow_replication_factor_change,
+        )
+        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+        assert isinstance(outcome, moves.AlterPartitionReassignmentsResult)
+        _check(outcome.error_code, outcome.error_message)
+        results = iter(outcome.partitions)
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=message.allow_replication_factor_change,
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=wanted.partition_index,
+                            error_code=result.error_code,
+                            error_message=result.error_message or None,
+                        )
+                        for wanted, result in zip(topic.partitions, results, strict=False)
+                    ],
+                )
+                for topic in message.topics
+            ],
+        )
+
+    @handles(ListPartitionReassignmentsRequest, 0, 0)
+    def list_ongoing(
+        self, request: Request, message: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """What is moving, of the partitions asked for or of all; what is not moving is left out, as in Kafka."""
+        image = self._quorum.image
+        if message.topics is None:
+            asked = [(topic, iter(sorted(topic.partitions))) for _, topic in sorted(image.topics.items())]
+        else:
+            asked = [
+                (image.topics[wanted.name], iter(wanted.partition_indexes))
+                for wanted in message.topics
+                if wanted.name in image.topics
+            ]
+        found = [(topic.name, list(_moving(topic, indexes))) for topic, indexes in asked]
+        return ListPartitionReassignmentsResponse(
+            topics=[
+                OngoingTopicReassignment(name=name, partitions=partitions)
+                for name, partitions in found
+                if partitions
+            ]
+        )
+
+    @handles(ElectLeadersRequest, 0, 2, on_error=_elect_error)
+    async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect preferred leaders, or any leader where there is none."""
+        image = self._quorum.image
+        command = commands.ElectLeaders(
+            election_type=message.election_type,
+            partitions=None
+            if message.topic_partitions is None
+            else [
+                commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
+                for topic in message.topic_partitions
+                if topic.topic in image.topics
+                for index in topic.partitions
+            ],
+        )
+        names = {topic.id: topic.name for topic in image.topics.values()}
+        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+        assert isinstance(outcome, commands.ElectLeadersResult)
+        _check(outcome.error_code, outcome.error_message)
+        results: dict[str, list[PartitionResult]] = {}
+        for elected in outcome.partitions:
+            name = names.get(elected.topic_id, "")
+            results.setdefault(name, []).append(
+                PartitionResult(
+                    partition_id=elected.partition,
+                    error_code=elected.error_code,
+                    error_message=elected.error_message if elected.error_code else None,
+                )
+            )
+        for topic in message.topic_partitions or ():
+            if topic.topic not in image.topics:
+                results[topic.topic] = [_no_such_topic(topic.topic, index) for index in topic.partitions]
+        return ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(topic=name, partition_result=partitions)
+                for name, partitions in results.items()
+            ]
+        )
+
+    @handles(UnregisterBrokerRequest, 0, 0, on_error=_unregister_error)
+    async def unregister(
+        self, request: Request, message: UnregisterBrokerRequest
+    ) -> UnregisterBrokerResponse:
+        """Forget a broker. It stays in the replica lists it is in."""
+        outcome = await self._quorum.submit(commands.UnregisterBroker(broker_id=message.broker_id))
+        assert isinstance(outcome, commands.CommandResult)
+        _check(outcome.error_code, outcome.error_message)
+        return UnregisterBrokerResponse()
+
+
+def _check(code: int, message: str) -> None:
+    if code:
+        raise KafkaError(ErrorCode.of(code), message)
+
+
+def _moving(topic: TopicState, indexes: Iterable[int]) -> Iterator[OngoingPartitionReassignment]:
+    for index in indexes:
+        state = topic.partitions.get(index)
+        if state is not None and state.is_moving:
+            yield OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(state.replicas),
+                adding_replicas=list(state.adding_replicas),
+                removing_replicas=list(state.removing_replicas),
+            )
+
+
+def _no_such_topic(name: str, index: int) -> PartitionResult:
+    return PartitionResult(
+        partition_id=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"No such topic as {name}",
+    )
