@@ -8,6 +8,7 @@ from __future__ import annotations
 from .cluster import ClusterAdmin
 from .configs import ConfigAdmin
 from .groups import GroupAdmin
+from .placement import OngoingReassignment, PlacementAdmin
 from .topics import TopicAdmin
 from .values import (
     BROKER_RESOURCE,
@@ -29,11 +30,12 @@ __all__ = [
     "ConfigEntry",
     "GroupListing",
     "NewTopic",
+    "OngoingReassignment",
     "QuorumDescription",
 ]
 
 
-class Admin(TopicAdmin, ConfigAdmin, ClusterAdmin, GroupAdmin):
+class Admin(TopicAdmin, ConfigAdmin, ClusterAdmin, GroupAdmin, PlacementAdmin):
     """Creates, lists, describes and deletes. Every method raises KafkaError with what the cluster
     answered.
     """

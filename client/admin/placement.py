@@ -1,0 +1,132 @@
+"""Where replicas are and who leads: reassignments (KIP-455), elections (KIP-460), brokers that leave for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.broker_removal import UnregisterBrokerRequest
+from ...protocol.messages.leaders import ElectLeadersRequest, TopicPartitions
+from ...protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from .session import AdminSession, check
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignment:
+    """The replicas of a partition that is moving: those that stay or come, then those that will go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class PlacementAdmin(AdminSession):
+    """Moves replicas, elects leaders, removes brokers. Each change is asked of one broker, once."""
+
+    async def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Move each partition to these replicas, preferred leader first; None cancels what is under way.
+
+        What became of each partition: None if it was accepted. The move itself takes its time.
+        """
+        topics: dict[str, list[ReassignablePartition]] = {}
+        for (topic, index), wanted in replicas.items():
+            partition = ReassignablePartition(
+                partition_index=index, replicas=None if wanted is None else list(wanted)
+            )
+            topics.setdefault(topic, []).append(partition)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._timeout_ms,
+            allow_replication_factor_change=allow_replication_factor_change,
+            topics=[ReassignableTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
+        )
+        connection = await self._cluster.any_connection()
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        check(response.error_code, "reassignment", response.error_message)
+        return {
+            (topic.name, partition.partition_index): _error(partition.error_code, partition.error_message)
+            for topic in response.responses
+            for partition in topic.partitions
+        }
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """What is moving now, of these partitions or of all."""
+        response = await self._cluster.ask_any(
+            ListPartitionReassignmentsRequest(
+                timeout_ms=self._timeout_ms,
+                topics=None
+                if partitions is None
+                else [
+                    ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+                    for name, indexes in _by_topic(partitions).items()
+                ],
+            )
+        )
+        check(response.error_code, "reassignments", response.error_message)
+        return {
+            (topic.name, partition.partition_index): OngoingReassignment(
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
+            )
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Have the preferred replica lead or, with `unclean`, any live one where nobody does, losing records.
+
+        What became of each partition, None for a new leader; without `partitions` those that needed none are
+        left out.
+        """
+        asked = None if partitions is None else _by_topic(partitions)
+        request = ElectLeadersRequest(
+            election_type=int(unclean),
+            topic_partitions=None
+            if asked is None
+            else [TopicPartitions(topic=name, partitions=indexes) for name, indexes in asked.items()],
+            timeout_ms=self._timeout_ms,
+        )
+        connection = await self._cluster.any_connection()
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        check(response.error_code, "election", None)
+        return {
+            (topic.topic, result.partition_id): _error(result.error_code, result.error_message)
+            for topic in response.replica_election_results
+            for result in topic.partition_result
+        }
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker that is gone for good; it stays in the replica lists it is in."""
+        connection = await self._cluster.any_connection()
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        check(response.error_code, f"broker {broker_id}", response.error_message)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _error(code: int, message: str | None) -> KafkaError | None:
+    return KafkaError(ErrorCode.of(code), message or ErrorCode.of(code).message) if code else None
