@@ -37,10 +37,12 @@ from .storage_errors import disk_error
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 """Of folders set aside: Kafka's name for logs that the cluster does not know."""
 _NAME_MAX = 255
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+_FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +62,13 @@ class LogDirectory:
         self.failed: dict[TopicPartition, KafkaError] = {}
         """Logs that could not be opened, and why."""
         self.on_failure: Callable[[KafkaError], None] | None = None
-        """Called, in whichever thread found out, when a log went offline."""
+        """Called once, in whichever thread found out, when this folder failed."""
+        self.failure: KafkaError | None = None
+        """Why the folder is offline: one failed log is enough, since nothing on this disk is certain then."""
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Logs that grow here to take the place of those of the same partitions in other folders."""
+        self.interrupted_moves: set[TopicPartition] = set()
+        """Whose future logs an earlier process left here; they are dropped, to begin anew."""
         self._lock_fd = lock_fd
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, bytes] = {}
@@ -162,6 +170,11 @@ class LogDirectory:
                 if entry.name.endswith(DELETE_SUFFIX):
                     self._doomed_folders.append(folder)
                     continue
+                future = _FUTURE_FOLDER.fullmatch(entry.name)
+                if future is not None:
+                    self._doomed_folders.append(folder)
+                    self.interrupted_moves.add((future["topic"], int(future["partition"])))
+                    continue
                 match = _PARTITION_FOLDER.fullmatch(entry.name)
                 if match is not None:
                     found[match["topic"], int(match["partition"])] = folder
@@ -180,8 +193,28 @@ class LogDirectory:
         self._logs[key] = log
 
     def _failed(self, error: KafkaError) -> None:
-        if self.on_failure is not None:
-            self.on_failure(error)
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def fail(self, error: KafkaError) -> None:
+        """The disk refused something outside of any log: the folder is offline from now on."""
+        self._failed(error)
+
+    def let_go(self) -> dict[TopicPartition, bytes | None]:
+        """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""
+        failure = self.failure
+        assert failure is not None, f"{self.path} is in use"
+        owners = {key: self._topic_ids.get(key) for key in [*self._logs, *self.failed]}
+        for log in [*self._logs.values(), *self.futures.values()]:
+            if log.failure is None:
+                log.failure = failure
+            log.close(clean=False)
+        self._logs.clear()
+        self.failed.clear()
+        self.futures.clear()
+        return owners
 
     # Logs
 
@@ -236,6 +269,89 @@ class LogDirectory:
         self._adopt(key, log, topic_id)
         return log
 
+    # Moves between folders
+
+    def create_future(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """An empty log that is to replace the one in another folder. Blocking.
+
+        Raises:
+            KafkaError: INVALID_TOPIC_EXCEPTION if its folder's name would be too long, KAFKA_STORAGE_ERROR.
+        """
+        folder = self.path / f"{topic}-{partition}.{UUID(bytes=os.urandom(16)).hex}{FUTURE_SUFFIX}"
+        if len(folder.name) > _NAME_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
+        if (topic, partition) in self._checkpointed:
+            self._forget_checkpoints()
+        log = PartitionLog.open(
+            folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
+        )
+        log.on_failure = self._failed
+        self.futures[topic, partition] = log
+        write_topic_id(folder, topic_id)
+        return log
+
+    def settle_future(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """Give the future log its lasting name, flushed. Blocking. It is not in use before `adopt_future`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        key = (topic, partition)
+        future = self.futures[key]
+        end_offset, start_offset = future.log_end_offset, future.log_start_offset
+        future.close(clean=True)
+        folder = self.path / f"{topic}-{partition}"
+        try:
+            future.directory.rename(folder)
+        except OSError as error:
+            raise disk_error("rename", future.directory, error) from error
+        sync_directory(self.path)
+        settled = PartitionLog.open(
+            folder,
+            config,
+            clean_shutdown=True,
+            recovery_point=end_offset,
+            log_start_offset=start_offset,
+            now_ms=now_ms,
+            files=self._files,
+        )
+        settled.on_failure = self._failed
+        self.futures[key] = settled
+        return settled
+
+    def adopt_future(self, topic: str, partition: int, topic_id: bytes) -> PartitionLog:
+        """From now on the settled future log is this folder's log of the partition."""
+        log = self.futures.pop((topic, partition))
+        self._adopt((topic, partition), log, topic_id)
+        return log
+
+    def retire(self, topic: str, partition: int) -> PartitionLog:
+        """Use this log no longer, since one in another folder took its place; it stays until `discard`."""
+        self._topic_ids.pop((topic, partition), None)
+        return self._logs.pop((topic, partition))
+
+    def discard(self, retired: PartitionLog) -> None:
+        """The log in the other folder is durable: rename the retired one away.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        retired.close(clean=False)
+        self._doomed_folders.append(self._renamed(retired.directory, os.urandom(16), DELETE_SUFFIX))
+
+    def drop_future(self, topic: str, partition: int) -> None:
+        """Give up a move: rename the future log away; ``remove_deleted`` frees the space later.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self.futures.pop((topic, partition), None)
+        if log is not None:
+            log.close(clean=False)
+            self._doomed_folders.append(self._renamed(log.directory, os.urandom(16), DELETE_SUFFIX))
+
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's folder so that it is gone at once; ``remove_deleted`` frees the space later.
 
@@ -265,7 +381,10 @@ class LogDirectory:
         topic_id = self._topic_ids.pop(key, bytes(16))
         if log is not None:
             log.close(clean=False)
-        folder = self.path / f"{topic}-{partition}"
+        return self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
+
+    @staticmethod
+    def _renamed(folder: Path, topic_id: bytes, suffix: str) -> Path:
         unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{suffix}"
         target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
         try:
@@ -365,9 +484,11 @@ class LogDirectory:
             return True
 
         try:
+            for future in self.futures.values():
+                future.close(clean=False)
             with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="close-logs") as pool:
                 all_closed = all(list(pool.map(close_one, logs)))
-            if clean:
+            if clean and self.failure is None:
                 self._write_recovery_points({})
                 self._write_log_starts()
                 if all_closed and not self.failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -19,6 +19,7 @@ from .flusher import Flusher
 from .follower_sessions import FollowerSessions
 from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
+from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Replicas:
         settings_of: Callable[[str], TopicSettings],
         submit_isr: Submit,
         broker_epoch: Callable[[], int],
+        report_offline: Report = tell_nobody,
     ) -> None:
         self.config = config
         self.image = image
@@ -104,6 +106,7 @@ class Replicas:
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._without_log: set[PartitionKey] = set()
+        self.offline = OfflineReplicas(report_offline)
         self._to_make: dict[PartitionKey, None] = {}
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
@@ -146,6 +149,11 @@ class Replicas:
         if index not in topic.partitions:
             return KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}"
+            )
+        if (topic.id, index) in self.offline:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the replica of {topic.name}-{index} on broker {self.config.broker_id} is offline",
             )
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -238,6 +246,8 @@ class Replicas:
         for topic_id in delta.removed_topics:
             for gone in [partition for key, partition in self._by_key.items() if key[0] == topic_id]:
                 self._remove(gone)
+            for lost in [key for key in self.offline if key[0] == topic_id]:
+                self.offline.discard(lost)
         follow: list[tuple[TopicState, int, PartitionState]] = []
         for topic_id, index in self._due_now(delta.partitions):
             topic = image.topics_by_id.get(topic_id)
@@ -246,6 +256,7 @@ class Replicas:
                 reassigned = self._by_key.get((topic_id, index))
                 if reassigned is not None:
                     self._remove(reassigned)
+                self.offline.discard((topic_id, index))
             elif state.leader == self.broker_id:
                 self._lead(topic, index, state)
             else:
@@ -314,7 +325,7 @@ class Replicas:
         """The replica, made if need be; None if its log cannot be."""
         key = (topic.id, index)
         partition = self._by_key.get(key)
-        if partition is not None:
+        if partition is not None or key in self.offline:
             return partition
         settings = self._settings_of(topic.name)
         try:
@@ -327,7 +338,9 @@ class Replicas:
         except (OSError, KafkaError) as error:
             log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
             if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-                self._without_log.add(key)  # Not if it is damaged: that does not pass.
+                self._without_log.add(key)
+            else:
+                self.offline.add([key])  # It is damaged: that does not pass.
             return None
         partition = Partition(
             topic.name,
@@ -359,8 +372,17 @@ class Replicas:
         if self._by_key.get((partition.topic_id, partition.index)) is not partition:
             return  # Deleted, which closed the log under a flush.
         log.error("%r goes offline: %s", partition, error)
-        del self._by_key[partition.topic_id, partition.index]
-        self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.take_offline([(partition.topic_id, partition.index)])
+
+    def take_offline(self, keys: Iterable[PartitionKey]) -> None:
+        """The logs of these partitions are lost until this broker starts anew; the quorum is told."""
+        lost = list(keys)
+        for key in lost:
+            self._without_log.discard(key)
+            partition = self._by_key.pop(key, None)
+            if partition is not None:
+                self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.offline.add(lost)
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:
         if self._by_name.get((partition.topic, partition.index)) is partition:
@@ -451,6 +473,7 @@ class Replicas:
         self._closed = True
         for timer in self._timers:
             timer.cancel()
+        self.offline.close()
         await self._isr_updates.close()
         self._fetchers.close()
         self.sessions.close()
