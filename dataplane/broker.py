@@ -29,6 +29,7 @@ from .quorum.session import QuorumSession, SessionLost
 from .replication.fetcher import LinkSettings
 from .replication.fetching import FetchLimits
 from .replication.isr_submission import submit_to
+from .replication.offline import report_to
 from .replication.partition import Partition, monotonic_ms, wall_ms
 from .replication.replicas import Replicas, ReplicasConfig
 from .server import HandlerTable, Server
@@ -63,8 +64,8 @@ class Broker:
     """One broker: its logs, its session with the quorum, its replicas, its groups, its server.
 
     `start` raises `StorageUnusable`, `server.PortInUse` and `quorum.session.SessionLost`. When the disk under a
-    data folder fails, the broker leaves the cluster in good order, so that others lead what it led, and `stop`
-    raises `StorageUnusable`: the quorum knows of brokers, not of single folders. A full disk is no failure.
+    data folder fails, the replicas in it go offline and others lead what they led; when that was the last folder,
+    the broker leaves the cluster in good order, and `stop` raises `StorageUnusable`. A full disk is no failure.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -106,6 +107,8 @@ class Broker:
         self.replicas.start()
         await self.session.start()
         await self.session.registered()
+        # Not after: unfenced, this broker would be elected for replicas that it has lost.
+        await self.replicas.offline.reported()
         self.session.ask_to_unfence()
         await self.session.unfenced()
         # Not before: asked with an empty image, this broker would deny all topics and all brokers, itself
@@ -202,6 +205,7 @@ class Broker:
             lambda topic: self.settings.of(session.image, topic),
             submit_to(session, config.node_id),
             lambda: session.broker_epoch,
+            report_to(session, config.node_id),
         )
 
     def _register_handlers(self) -> None:
@@ -261,6 +265,7 @@ class Broker:
         try:
             if waited:
                 self._set_strays_aside(image)
+                self._miss_logs(image)
             self.replicas.apply(image, passed)
             self.groups.topics_removed(self._removed(image, passed))
         except Exception:
@@ -289,6 +294,16 @@ class Broker:
 
         self.logs.set_strays_aside(belongs)
 
+    def _miss_logs(self, image: ClusterImage) -> None:
+        """What has no log is in a folder that could not be opened, if there is one: it is not made anew."""
+        assigned = {
+            (topic.name, index): (topic.id, index)
+            for topic in image.topics.values()
+            for index, state in topic.partitions.items()
+            if self.config.node_id in state.replicas
+        }
+        self.replicas.take_offline(assigned[name] for name in self.logs.missing(assigned))
+
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now."""
         if partition.topic == OFFSETS_TOPIC:
@@ -309,7 +324,12 @@ class Broker:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _storage_failed(self, error: KafkaError) -> None:
-        if self._failure is None:
+        log.critical("a data folder is offline: %s", error.message)
+        topics = self.session.image.topics
+        self.replicas.take_offline(
+            [(topics[topic].id, index) for topic, index in self.logs.let_failed_go() if topic in topics]
+        )
+        if not self.logs.usable and self._failure is None:
             self._failure = StorageUnusable(0, f"the disk failed, this broker stops: {error.message}")
             log.critical("%s", self._failure.strerror)
             os.kill(os.getpid(), signal.SIGTERM)
