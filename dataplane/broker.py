@@ -37,6 +37,7 @@ from .server.handlers.api_versions import ApiVersionsHandlers
 from .server.handlers.config_view import ConfigView, described
 from .server.handlers.configs import ConfigHandlers
 from .server.handlers.coordinators import CoordinatorHandlers
+from .server.handlers.features import FeatureHandlers
 from .server.handlers.fetch import FetchHandlers, FetchSettings
 from .server.handlers.groups import GroupHandlers
 from .server.handlers.metadata import MetadataHandlers
@@ -45,6 +46,7 @@ from .server.handlers.produce import ProduceHandlers
 from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.reassignments import ReassignmentHandlers
+from .server.handlers.quotas import QuotaHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topics import TopicHandlers
 from .server.request_times import FOLLOWER_FETCH
@@ -211,7 +213,7 @@ class Broker:
     def _register_handlers(self) -> None:
         config, session, replicas = self.config, self.session, self.replicas
         chance = random.Random(os.urandom(16))
-        purgatory = self.server.purgatory
+        purgatory, quotas = self.server.purgatory, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
         view = ConfigView(
             session,
@@ -222,13 +224,13 @@ class Broker:
             topic_default_of=TOPIC_DEFAULT_OF,
         )
         for handlers in (
-            ApiVersionsHandlers(self.table),
+            ApiVersionsHandlers(self.table, session),
             MetadataHandlers(session, config.node_id, creator),
             QuorumHandlers(session),
             ReassignmentHandlers(session),
             CoordinatorHandlers(session, creator),
-            ProduceHandlers(replicas, purgatory),
-            FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes)),
+            ProduceHandlers(replicas, purgatory, quotas),
+            FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes), quotas),
             OffsetHandlers(replicas),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
@@ -236,6 +238,8 @@ class Broker:
                 session, config.topics, view, chance, delete_topic_enable=config.delete_topic_enable
             ),
             ConfigHandlers(session, config.node_id, view),
+            QuotaHandlers(session),
+            FeatureHandlers(session),
         ):
             self.table.add(handlers)
 
@@ -258,6 +262,8 @@ class Broker:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.configs:
             self.settings.forget()
+        if delta.client_quotas:
+            self.server.quotas.changed(image.client_quotas)
         waited = not self._gate.open
         passed = self._gate.passed(image, delta)
         if passed is None:

@@ -28,7 +28,7 @@ FEATURES: Mapping[str, Feature] = {
         # 1: the consumer groups of KIP-848.
         Feature("group.version", 0, 1, 1),
         # What Kafka 4.4 calls its newest metadata records; tools show it as the release.
-        Feature("metadata.version", 30, 30, 30),
+        Feature("metadata.version", 33, 33, 33),
     )
 }
 

@@ -9,7 +9,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from .buffers import SMALLEST_BYTES, BufferPool
@@ -74,10 +74,10 @@ class Connection:
         "_corked",
         "_end",
         "_fd",
-        "_guess_bytes",
         "_has_turn",
         "_limits",
         "_loop",
+        "_muted",
         "_on_closed",
         "_on_frame",
         "_out",
@@ -92,6 +92,7 @@ class Connection:
         "_view",
         "_writing",
         "closed",
+        "frame_bytes",
         "half_closed",
         "last_activity",
         "listener",
@@ -128,7 +129,8 @@ class Connection:
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._start = self._end = 0
-        self._guess_bytes = SMALLEST_BYTES
+        # Size of the last frame that was handed on, without its own length.
+        self.frame_bytes = 0
         # Unanswered requests, and answered ones behind them, in the order they came.
         self._requests: deque[Request] = deque()
         # What is to be sent, and how much of its head was.
@@ -137,6 +139,8 @@ class Connection:
         # Bytes of memory that answers occupy, in _out and behind unanswered requests.
         self._queued_bytes = 0
         self._corked = self._writing = self._has_turn = False
+        # While muted: the timer that ends it, and the limits that hold otherwise.
+        self._muted: tuple[asyncio.TimerHandle, ConnectionLimits] | None = None
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
@@ -213,7 +217,7 @@ class Connection:
     def _make_room(self) -> bool:
         """Have room for more of the frame at `_start`; False if the budget does not allow it."""
         if self._buffer is None:
-            buffer = self._pool.acquire(self._guess_bytes) or self._pool.acquire(SMALLEST_BYTES)
+            buffer = self._pool.acquire(self._guess()) or self._pool.acquire(SMALLEST_BYTES)
             assert buffer is not None, "the smallest buffers are always lent"
             self._buffer, self._view = buffer, memoryview(buffer)
             return True
@@ -240,12 +244,16 @@ class Connection:
         self._start, self._end = 0, held
         return True
 
+    def _guess(self) -> int:
+        """Room for the next frame: as for the last one."""
+        return min(max(4 + self.frame_bytes, SMALLEST_BYTES), _LARGEST_GUESS_BYTES)
+
     def _read_limit(self) -> int:
         """Where to stop reading: at the end of a large frame, so that the next one need not be moved."""
         assert self._buffer is not None
         held = self._end - self._start
         if held == 0:
-            return min(self._guess_bytes, len(self._buffer))
+            return min(self._guess(), len(self._buffer))
         if held >= 4:
             frame_end = self._start + 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
             if frame_end - self._end >= SMALLEST_BYTES:
@@ -265,7 +273,7 @@ class Connection:
             most -= 1
             frame = self._view[self._start + 4 : self._start + 4 + size]
             self._start += 4 + size
-            self._guess_bytes = min(max(4 + size, SMALLEST_BYTES), _LARGEST_GUESS_BYTES)
+            self.frame_bytes = size
             self._on_frame(self, frame)
             if self.closed:
                 return 0
@@ -361,6 +369,28 @@ class Connection:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._fd)
+
+    def mute(self, for_ms: int) -> None:
+        """Read and handle nothing for so long, or longer if it is muted already; answers are sent."""
+        if self.closed:
+            return
+        until = self._loop.time() + for_ms / 1000
+        limits = self._limits
+        if self._muted is not None:
+            timer, limits = self._muted
+            if timer.when() >= until:
+                return
+            timer.cancel()
+        self._limits = replace(limits, unanswered_requests_max=0)
+        self._muted = (self._loop.call_at(until, self._unmute), limits)
+
+    def _unmute(self) -> None:
+        if self._muted is None or self.closed:
+            return
+        self._limits = self._muted[1]
+        self._muted = None
+        self.last_activity = self._loop.time()
+        self._settle()
 
     # Answers.
 
@@ -496,6 +526,8 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        if self._muted is not None:
+            self._muted[0].cancel()
         self._stop_reading()
         if self._writing:
             self._loop.remove_writer(self._fd)

@@ -16,6 +16,7 @@ from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
 
 if TYPE_CHECKING:
+    from ..quotas import RequestMeter
     from .connection import Connection, Part
 
 ErrorResponse = Callable[[Any, KafkaError], Message]
@@ -128,8 +129,10 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "meter",
         "parts",
         "received_at",
+        "throttle_ms",
         "timed_as",
     )
 
@@ -155,6 +158,10 @@ class Request:
         self.began_s = perf_counter()
         # None until answered; then what the connection sends, nothing for acks=0.
         self.parts: Sequence[Part] | None = None
+        # What it costs is counted by this, where a quota limits that.
+        self.meter: RequestMeter | None = None
+        # How long its client has to wait for having gone over quotas.
+        self.throttle_ms = 0
 
     @property
     def client_host(self) -> str:
@@ -166,8 +173,23 @@ class Request:
         """The name of the listener that the client connected to."""
         return self.connection.listener
 
+    def throttle(self, for_ms: int) -> None:
+        """The client went over a quota: it is told so, and its connection is not read for so long (KIP-219)."""
+        if for_ms > self.throttle_ms:
+            self.throttle_ms = for_ms
+            self.connection.mute(for_ms)
+
+    def charge(self) -> None:
+        """Charge the client what the request has cost so far, where a quota limits that."""
+        if self.meter is not None:
+            self.throttle(self.meter.charge())
+
     def reply(self, message: Message) -> None:
         """Answer with a response, encoded at the version of the request."""
+        if self.meter is not None:
+            self.charge()
+        if self.throttle_ms and hasattr(message, "throttle_time_ms"):
+            message.throttle_time_ms = self.throttle_ms
         frame = bytearray(4)
         frame += response_header(self.api_key, self.api_version, self.correlation_id)
         encode_into(message, self.api_version, frame)

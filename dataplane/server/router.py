@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from time import perf_counter
 from typing import Any
 
 from ...protocol.codec import MalformedMessage, decode_from
@@ -14,6 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
+from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request
 from .handlers.api_versions import unsupported_version_response
@@ -27,8 +29,9 @@ _API_VERSIONS = ApiVersionsRequest.schema.api_key
 class Router:
     """Decodes request frames and calls handlers. Whatever a client sends, `dispatch` does not raise."""
 
-    def __init__(self, table: HandlerTable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, table: HandlerTable, loop: asyncio.AbstractEventLoop, quotas: ClientQuotas) -> None:
         self._table = table
+        self._quotas = quotas
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -41,6 +44,8 @@ class Router:
             connection.close()
             return
         now = self._loop.time()
+        quota = self._quotas.requests
+        started_s = perf_counter() if quota is not None else 0.0
         if not handler.min_version <= api_version <= handler.max_version:
             self._refuse_version(
                 connection, handler, Request(connection, api_key, api_version, correlation_id, None, now)
@@ -59,9 +64,15 @@ class Router:
             connection.close()
             return
         request = Request(connection, api_key, api_version, correlation_id, client_id, now)
+        if quota is not None:
+            request.meter = RequestMeter(quota, ANONYMOUS, client_id, started_s, perf_counter)
         connection.expect(request)
         if handler.is_coroutine:
-            task = self._loop.create_task(self._run(handler, request, message))
+            running = self._run(handler, request, message)
+            if request.meter is not None:
+                request.meter.pause()
+                running = Stepwise(running, request.meter)
+            task = self._loop.create_task(running)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
@@ -69,6 +80,8 @@ class Router:
             response = handler.function(request, message)
             if response is not None:
                 request.reply(response)
+            else:
+                request.charge()
         except Exception as error:
             self._fail(handler, request, message, error)
 

@@ -7,6 +7,7 @@ import logging
 import socket
 from dataclasses import dataclass, field
 
+from ..quotas import ClientQuotas, QuotaWindows
 from .buffers import BufferPool
 from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable
@@ -23,6 +24,7 @@ _SWEEP_SECONDS = 1.0
 _STALL_SECONDS = 5.0
 _HALF_CLOSED_SECONDS = 30.0
 _TRIM_EVERY_SWEEPS = 10
+_WAITING_TO_CLOSE_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class ServerConfig:
     backlog: int = 512
     # Memory for frames that have begun to arrive, over all connections.
     receive_budget_bytes: int = 256 * 1024 * 1024
+    quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
 
 
 class Server:
@@ -54,9 +57,11 @@ class Server:
         self.pool = BufferPool(budget_bytes=self.config.receive_budget_bytes)
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
-        self.router = Router(table, self._loop)
+        self.quotas = ClientQuotas(self.config.quota_windows)
+        self.router = Router(table, self._loop, self.quotas)
         self.listeners: list[Listener] = []
         self.connections: set[Connection] = set()
+        self._waiting_to_close: set[socket.socket] = set()
         self._sweeps = 0
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -91,12 +96,20 @@ class Server:
         self.purgatory.close()
         for connection in list(self.connections):
             connection.close()
+        for sock in list(self._waiting_to_close):
+            self._close_waiting(sock)
 
     def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         if len(self.connections) >= self.config.max_connections:
             self._refused += 1
             sock.close()
             return
+        quota = self.quotas.connections
+        if quota is not None:
+            throttle_ms = quota.admit_address(peer[0], 1, self._loop.time() * 1000)
+            if throttle_ms:
+                self._delayed_close(sock, throttle_ms)
+                return
         connection = Connection(
             sock,
             peer,
@@ -109,6 +122,18 @@ class Server:
             on_closed=self.connections.discard,
         )
         self.connections.add(connection)
+
+    def _delayed_close(self, sock: socket.socket, throttle_ms: int) -> None:
+        """A peer that connects too often learns it by waiting, unless too many wait already."""
+        if len(self._waiting_to_close) >= _WAITING_TO_CLOSE_MAX:
+            sock.close()
+            return
+        self._waiting_to_close.add(sock)
+        self._loop.call_later(throttle_ms / 1000, self._close_waiting, sock)
+
+    def _close_waiting(self, sock: socket.socket) -> None:
+        self._waiting_to_close.discard(sock)
+        sock.close()
 
     def _sweep(self) -> None:
         """Once a second: close what is idle or stuck, and let the pool shrink."""

@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 
 from ....protocol.errors import ErrorCode
-from ....protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ....protocol.features import FEATURES, finalized
+from ....protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from ..handler import Handler, HandlerTable, Request, handles
+from .cluster_access import Quorum
 
+_FIRST_WITH_LEVEL_0 = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -19,18 +28,34 @@ def unsupported_version_response(handler: Handler) -> ApiVersionsResponse:
 class ApiVersionsHandlers:
     """Derives the answer from the handler table, so that it cannot promise what is not there."""
 
-    def __init__(self, table: HandlerTable) -> None:
+    def __init__(self, table: HandlerTable, quorum: Quorum) -> None:
         self._table = table
+        self._quorum = quorum
 
     @handles(ApiVersionsRequest, 0, 4)
     def api_versions(self, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
-        """All registered APIs. No features are finalised: clients then use the oldest behaviour of each."""
+        """All registered APIs, and the features with the levels that are finalized."""
         if request.api_version >= 3 and not (
             _SOFTWARE.fullmatch(message.client_software_name)
             and _SOFTWARE.fullmatch(message.client_software_version)
         ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        return ApiVersionsResponse(api_keys=[_entry(handler) for handler in self._table])
+        image = self._quorum.image
+        return ApiVersionsResponse(
+            api_keys=[_entry(handler) for handler in self._table],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=feature.least, max_version=feature.most)
+                for name, feature in FEATURES.items()
+                # Clients of older versions cannot read a range that begins at 0 (KAFKA-17011).
+                if feature.least > 0 or request.api_version >= _FIRST_WITH_LEVEL_0
+            ],
+            finalized_features_epoch=image.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in finalized(image.features).items()
+                if level > 0
+            ],
+        )
 
 
 def _entry(handler: Handler) -> ApiVersion:

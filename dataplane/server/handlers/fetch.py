@@ -28,6 +28,7 @@ from ....protocol.messages.fetch import (
 )
 from ....protocol.record_batch import HEADER_SIZE, parse_header
 from ...log import LogSlice
+from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.fetch_codec import fetch_of, response_of, to_send
 from ...replication.fetch_values import SessionAnswer
 from ...replication.follower import UNDEFINED_EPOCH, diverges
@@ -83,11 +84,16 @@ class FetchHandlers:
     """Reads from the partitions this broker leads."""
 
     def __init__(
-        self, replicas: Replicas, purgatory: Purgatory, settings: FetchSettings | None = None
+        self,
+        replicas: Replicas,
+        purgatory: Purgatory,
+        settings: FetchSettings | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
         self._settings = settings or FetchSettings()
+        self._quotas = quotas or ClientQuotas()
         self._parked: dict[Connection, set[_ParkedFetch]] = {}
 
     @handles(FetchRequest, 4, 17)
@@ -103,6 +109,8 @@ class FetchHandlers:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions are kept for followers only"
             )
+        if self._quotas.consumer is not None:
+            self._keep_to_window(request, message)
         found = self.read(request, message)
         if (
             found.failed
@@ -142,6 +150,8 @@ class FetchHandlers:
             )
 
         request.timed_as = FOLLOWER_FETCH
+
+        request.meter = None  # quotas are for clients
 
         def reply(answer: SessionAnswer) -> None:
             request.reply_parts(encode_parts(response_of(answer), request.api_version))
@@ -257,8 +267,28 @@ class FetchHandlers:
                 NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)
                 for place in endpoints(self._replicas.image, found.leaders, request.listener)
             ]
+        request.charge()
         parts: list[Any] = encode_parts(response, request.api_version)
+        if self._is_throttled(request, found.size + sum(map(_in_memory_bytes, parts))):
+            # Over quota: nothing now, and the same records later.
+            found.release()
+            parts = encode_parts(FetchResponse(throttle_time_ms=request.throttle_ms), request.api_version)
         request.reply_parts(parts)
+
+    def _keep_to_window(self, request: Request, message: FetchRequest) -> None:
+        """Ask for no more than the quota lets through in one window."""
+        assert self._quotas.consumer is not None
+        most = self._quotas.consumer.most_in_window(ANONYMOUS, request.client_id)
+        if most is not None:
+            message.max_bytes = min(message.max_bytes, int(most))
+            message.min_bytes = min(message.min_bytes, message.max_bytes)
+
+    def _is_throttled(self, request: Request, size: int) -> bool:
+        quota = self._quotas.consumer
+        if quota is not None and not request.throttle_ms:
+            now_ms = asyncio.get_running_loop().time() * 1000
+            request.throttle(quota.admit(ANONYMOUS, request.client_id, size, now_ms))
+        return request.throttle_ms > 0
 
     def expire_at(self, request: Request, max_wait_ms: int, parked: _ParkedFetch) -> Parked:
         """Answer `parked` when the request's time is over."""
@@ -324,6 +354,10 @@ class _ParkedFetch:
             self._parked = None
         for partition in self._partitions:
             partition.unwatch_reads(self)
+
+
+def _in_memory_bytes(part: object) -> int:
+    return len(part) if isinstance(part, bytes | bytearray | memoryview) else 0
 
 
 def _holds_zstd(records: LogSlice) -> bool:

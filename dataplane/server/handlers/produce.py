@@ -20,6 +20,7 @@ from ....protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
@@ -70,9 +71,10 @@ def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
 class ProduceHandlers:
     """Appends to the partitions this broker leads."""
 
-    def __init__(self, replicas: Replicas, purgatory: Purgatory) -> None:
+    def __init__(self, replicas: Replicas, purgatory: Purgatory, quotas: ClientQuotas | None = None) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
+        self._quotas = quotas or ClientQuotas()
 
     @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
     def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
@@ -103,6 +105,10 @@ class ProduceHandlers:
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
+        quota = self._quotas.producer
+        if quota is not None:
+            size, now_ms = request.connection.frame_bytes, request.received_at * 1000
+            request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
         if acks == 0:
             if failed:
                 request.close_connection()

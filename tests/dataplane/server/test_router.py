@@ -12,6 +12,7 @@ import pytest
 
 from ottla.dataplane.server import HandlerTable, PortInUse, Request, Server, ServerConfig, handles
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -22,6 +23,8 @@ from ottla.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.quorum_commands import Command
+from ottla.protocol.schema import Message
 
 from .conftest import frame, read_frame, until
 
@@ -55,10 +58,19 @@ class Handlers:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody home")
 
 
+class QuorumOfNothing:
+    """An empty image."""
+
+    image = ClusterImage()
+
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
+        raise NotImplementedError
+
+
 def serve(cleanup: ExitStack, config: ServerConfig | None = None) -> tuple[Server, int, Handlers]:
     handlers = Handlers()
     table = HandlerTable(handlers)
-    table.add(ApiVersionsHandlers(table))
+    table.add(ApiVersionsHandlers(table, QuorumOfNothing()))
     server = Server(table, config)
     port = server.listen("CLIENTS", "127.0.0.1", 0).port
     server.start()

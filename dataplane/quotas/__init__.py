@@ -1,0 +1,25 @@
+"""Quotas of clients: how much each may do, and how long to wait for one that did more.
+
+`windows` measures (pure), `limits` finds the limit that applies (pure), `client_quotas` has both for every
+quota. The rule: without a quota of a kind, its attribute of `ClientQuotas` is None and nothing is measured.
+"""
+
+from .client_quotas import ANONYMOUS, ClientQuotas
+from .limits import Limit, Limits
+from .meter import RequestMeter, Stepwise
+from .rate_quota import MutationQuota, RateQuota
+from .windows import QuotaWindows, Rate, TokenBucket
+
+__all__ = [
+    "ANONYMOUS",
+    "ClientQuotas",
+    "Limit",
+    "Limits",
+    "MutationQuota",
+    "QuotaWindows",
+    "Rate",
+    "RateQuota",
+    "RequestMeter",
+    "Stepwise",
+    "TokenBucket",
+]

@@ -1,0 +1,55 @@
+"""All quotas of this broker's clients, as the quorum keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.cluster_image import QuotaEntity
+from .limits import Limits
+from .rate_quota import MutationQuota, RateQuota
+from .windows import QuotaWindows
+
+ANONYMOUS = "ANONYMOUS"
+"""The user of every client that did not say who it is."""
+
+
+class ClientQuotas:
+    """Each attribute is None while nobody has a quota of its kind: nothing is looked up or measured then."""
+
+    __slots__ = ("_windows", "connections", "consumer", "mutations", "producer", "requests")
+
+    def __init__(self, windows: QuotaWindows | None = None) -> None:
+        self._windows = windows or QuotaWindows()
+        self.producer: RateQuota | None = None
+        self.consumer: RateQuota | None = None
+        self.requests: RateQuota | None = None
+        self.connections: RateQuota | None = None
+        self.mutations: MutationQuota | None = None
+
+    def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """These are the quotas now."""
+        self.producer = self._rates(self.producer, Limits(quotas, "producer_byte_rate"))
+        self.consumer = self._rates(self.consumer, Limits(quotas, "consumer_byte_rate"))
+        self.requests = self._rates(self.requests, Limits(quotas, "request_percentage"), bounded=True)
+        self.connections = self._rates(
+            self.connections, Limits(quotas, "connection_creation_rate"), bounded=True
+        )
+        self.mutations = self._mutations(Limits(quotas, "controller_mutation_rate"))
+
+    def _rates(self, quota: RateQuota | None, limits: Limits, *, bounded: bool = False) -> RateQuota | None:
+        """As in Kafka, waits for processor time and for connections take one sample at most."""
+        if not limits:
+            return None
+        if quota is None:
+            most = self._windows.sample_ms if bounded else None
+            return RateQuota(self._windows, limits, throttle_ms_max=most)
+        quota.limit_by(limits)
+        return quota
+
+    def _mutations(self, limits: Limits) -> MutationQuota | None:
+        if not limits:
+            return None
+        if self.mutations is None:
+            return MutationQuota(self._windows, limits)
+        self.mutations.limit_by(limits)
+        return self.mutations

@@ -1,0 +1,51 @@
+"""Which limit applies to a client: the most specific one, in Kafka's order (KIP-55)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...protocol.client_quotas import CLIENT_ID, IP, USER
+from ...protocol.cluster_image import QuotaEntity
+
+
+class Limit(NamedTuple):
+    """A limit, and who counts together under it: (user, client id), None where it does not matter."""
+
+    value: float
+    counted_as: tuple[str | None, str | None]
+
+
+class Limits:
+    """All limits of one quota."""
+
+    def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:
+        self._values = {entity: values[key] for entity, values in quotas.items() if key in values}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def of(self, user: str, client_id: str) -> Limit | None:
+        """The limit of a client; None: it has none."""
+        values = self._values
+        for named_user in (user, None):
+            for named_client in (client_id, None):
+                value = values.get(((CLIENT_ID, named_client), (USER, named_user)))
+                if value is not None:
+                    return Limit(value, (user, client_id))
+            value = values.get(((USER, named_user),))
+            if value is not None:
+                return Limit(value, (user, None))
+        for named_client in (client_id, None):
+            value = values.get(((CLIENT_ID, named_client),))
+            if value is not None:
+                return Limit(value, (None, client_id))
+        return None
+
+    def of_address(self, address: str) -> Limit | None:
+        """The limit of an address; None: it has none."""
+        for named in (address, None):
+            value = self._values.get(((IP, named),))
+            if value is not None:
+                return Limit(value, (address, None))
+        return None

@@ -1,0 +1,74 @@
+"""What a request costs in processor time, for request_percentage: 100 is one loop fully busy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+from .rate_quota import RateQuota
+
+_T = TypeVar("_T")
+
+
+class RequestMeter:
+    """Counts the time in which one request is worked on."""
+
+    __slots__ = ("_client_id", "_clock", "_quota", "_spent_s", "_started_s", "_user")
+
+    def __init__(
+        self, quota: RateQuota, user: str, client_id: str | None, started_s: float, clock: Callable[[], float]
+    ) -> None:
+        """`clock` tells seconds; `started_s` is the time on it since when the request is worked on."""
+        self._quota = quota
+        self._user = user
+        self._client_id = client_id
+        self._clock = clock
+        self._started_s: float | None = started_s
+        self._spent_s = 0.0
+
+    def resume(self) -> None:
+        """The request is worked on again."""
+        self._started_s = self._clock()
+
+    def pause(self) -> None:
+        """The request waits for something."""
+        if self._started_s is not None:
+            self._spent_s += self._clock() - self._started_s
+            self._started_s = None
+
+    def charge(self) -> int:
+        """Charge what the request has cost; how long its client has to wait, in ms."""
+        self.pause()
+        spent_s, self._spent_s = self._spent_s, 0.0
+        return self._quota.charge(self._user, self._client_id, 100 * spent_s, self._clock() * 1000)
+
+
+class Stepwise(Coroutine[Any, Any, _T]):
+    """A coroutine whose time is counted only while it runs, not while it waits."""
+
+    def __init__(self, inner: Coroutine[Any, Any, _T], meter: RequestMeter) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    def send(self, value: Any) -> Any:
+        """One step."""
+        self._meter.resume()
+        try:
+            return self._inner.send(value)
+        finally:
+            self._meter.pause()
+
+    def throw(self, *error: Any) -> Any:
+        """One step, which begins with an exception."""
+        self._meter.resume()
+        try:
+            return self._inner.throw(*error)
+        finally:
+            self._meter.pause()
+
+    def close(self) -> None:
+        """No more steps."""
+        self._inner.close()
+
+    def __await__(self) -> NoReturn:
+        raise TypeError("this is run as a task, not awaited")

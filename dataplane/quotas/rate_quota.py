@@ -1,0 +1,132 @@
+"""One quota with all who count under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .limits import Limit, Limits
+from .windows import QuotaWindows, Rate, TokenBucket
+
+# Measures are dropped when nobody used them for long; looked for whenever there are twice as many as then.
+_MEASURES_MIN = 1024
+
+_M = TypeVar("_M", Rate, TokenBucket)
+
+
+class _Kept(Generic[_M]):
+    __slots__ = ("last_ms", "limit", "measure")
+
+    def __init__(self, limit: float, measure: _M) -> None:
+        self.limit = limit
+        self.measure: _M = measure
+        self.last_ms = 0.0
+
+
+class _Measures(Generic[_M]):
+    """The measure of whoever counts together. Clients choose their ids: what is idle is dropped."""
+
+    def __init__(self, windows: QuotaWindows, limits: Limits, make: Callable[[QuotaWindows], _M]) -> None:
+        self.windows = windows
+        self.limits = limits
+        self._make: Callable[[QuotaWindows], _M] = make
+        self._kept: dict[tuple[str | None, str | None], _Kept[_M]] = {}
+        self._sweep_at = _MEASURES_MIN
+
+    def of(self, limit: Limit, now_ms: float) -> _M:
+        kept = self._kept.get(limit.counted_as)
+        if kept is None:
+            if len(self._kept) >= self._sweep_at:
+                self._sweep(now_ms)
+            kept = self._kept[limit.counted_as] = _Kept(limit.value, self._make(self.windows))
+        kept.limit, kept.last_ms = limit.value, now_ms
+        return kept.measure
+
+    def _sweep(self, now_ms: float) -> None:
+        idle_ms = 2 * self.windows.samples * self.windows.sample_ms
+        self._kept = {
+            who: kept
+            for who, kept in self._kept.items()
+            if now_ms - kept.last_ms < idle_ms or kept.measure.throttle_ms(kept.limit, now_ms)
+        }
+        self._sweep_at = max(_MEASURES_MIN, 2 * len(self._kept))
+
+
+class RateQuota:
+    """A limit on an amount per second, for each who has one."""
+
+    def __init__(self, windows: QuotaWindows, limits: Limits, *, throttle_ms_max: int | None = None) -> None:
+        self._measures = _Measures(windows, limits, Rate)
+        self._throttle_ms_max = throttle_ms_max
+
+    def limit_by(self, limits: Limits) -> None:
+        """Other limits from now on; what was measured stays."""
+        self._measures.limits = limits
+
+    def charge(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
+        """Record what a client did; how long it has to wait now, in ms."""
+        limit = self._measures.limits.of(user, client_id or "")
+        if limit is None:
+            return 0
+        rate = self._measures.of(limit, now_ms)
+        rate.record(amount, now_ms)
+        return self._bounded(rate.throttle_ms(limit.value, now_ms))
+
+    def admit(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
+        """Record what a client is about to be given, or nothing and how long it has to wait, in ms.
+
+        What is more than the limit allows by itself is given to who had nothing in the whole window: it would
+        never be given otherwise.
+        """
+        return self._admit(self._measures.limits.of(user, client_id or ""), amount, now_ms)
+
+    def admit_address(self, address: str, amount: float, now_ms: float) -> int:
+        """The same for an address."""
+        return self._admit(self._measures.limits.of_address(address), amount, now_ms)
+
+    def _admit(self, limit: Limit | None, amount: float, now_ms: float) -> int:
+        if limit is None:
+            return 0
+        rate = self._measures.of(limit, now_ms)
+        rate.record(amount, now_ms)
+        throttle_ms = self._bounded(rate.throttle_ms(limit.value, now_ms))
+        if throttle_ms == 0 or rate.total <= amount:
+            return 0
+        rate.record(-amount, now_ms)
+        return throttle_ms
+
+    def most_in_window(self, user: str, client_id: str | None) -> float | None:
+        """What the limit allows in all complete samples together; None: there is no limit."""
+        limit = self._measures.limits.of(user, client_id or "")
+        return None if limit is None else limit.value * self._measures.windows.whole_ms / 1000
+
+    def _bounded(self, throttle_ms: int) -> int:
+        most = self._throttle_ms_max
+        return throttle_ms if most is None else min(throttle_ms, most)
+
+
+class MutationQuota:
+    """controller_mutation_rate: partitions that a client creates or deletes per second (KIP-599)."""
+
+    def __init__(self, windows: QuotaWindows, limits: Limits) -> None:
+        self._measures = _Measures(windows, limits, TokenBucket)
+
+    def limit_by(self, limits: Limits) -> None:
+        """Other limits from now on; what was measured stays."""
+        self._measures.limits = limits
+
+    def charge(
+        self, user: str, client_id: str | None, partitions: int, now_ms: float, *, strict: bool
+    ) -> int:
+        """How long the client has to wait, in ms. With `strict` nothing is recorded for one that has to wait
+        already: its change must be refused.
+        """
+        limit = self._measures.limits.of(user, client_id or "")
+        if limit is None:
+            return 0
+        bucket = self._measures.of(limit, now_ms)
+        owed_ms = bucket.throttle_ms(limit.value, now_ms)
+        if strict and owed_ms:
+            return owed_ms
+        bucket.take(partitions, limit.value, now_ms)
+        return 0 if strict else bucket.throttle_ms(limit.value, now_ms)

@@ -1,0 +1,107 @@
+"""Measuring: a rate over a sliding window of samples, and a bucket of tokens. Both work as Kafka's do.
+
+Times are milliseconds on a clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindows:
+    """quota.window.num samples of quota.window.size.seconds each; the last one is being filled."""
+
+    samples: int = 11
+    sample_ms: int = 1000
+
+    @property
+    def whole_ms(self) -> int:
+        """The complete samples: what a rate is at least measured over."""
+        return (self.samples - 1) * self.sample_ms
+
+
+class _Sample:
+    __slots__ = ("amount", "last_ms", "start_ms")
+
+    def __init__(self, start_ms: float) -> None:
+        self.start_ms = self.last_ms = start_ms
+        self.amount = 0.0
+
+
+class Rate:
+    """An amount per second. Samples begin when something is recorded, so a pause makes none."""
+
+    __slots__ = ("_samples", "_windows", "total")
+
+    def __init__(self, windows: QuotaWindows) -> None:
+        self._windows = windows
+        self._samples: deque[_Sample] = deque()
+        #: what the samples hold that are kept; those that are too old are dropped by each call
+        self.total = 0.0
+
+    def record(self, amount: float, now_ms: float) -> None:
+        """Something happened; a negative amount takes back what did not."""
+        self._forget(now_ms)
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._windows.sample_ms:
+            samples.append(_Sample(now_ms))
+        samples[-1].amount += amount
+        samples[-1].last_ms = now_ms
+        self.total += amount
+
+    def measured_over_ms(self, now_ms: float) -> float:
+        """From the oldest sample until now, but not less than all complete samples would take."""
+        self._forget(now_ms)
+        windows = self._windows
+        elapsed = now_ms - self._samples[0].start_ms if self._samples else 0.0
+        missing = windows.samples - 1 - int(elapsed // windows.sample_ms)
+        return max(elapsed + max(missing, 0) * windows.sample_ms, 1.0)
+
+    def throttle_ms(self, limit: float, now_ms: float) -> int:
+        """How long nothing may happen until the rate is within `limit` per second; 0 if it is."""
+        over_ms = self.measured_over_ms(now_ms)
+        rate = self.total * 1000 / over_ms
+        return round((rate - limit) / limit * over_ms) if rate > limit else 0
+
+    def _forget(self, now_ms: float) -> None:
+        samples = self._samples
+        keep_ms = self._windows.samples * self._windows.sample_ms
+        while samples and now_ms - samples[0].last_ms >= keep_ms:
+            self.total -= samples.popleft().amount
+        if not samples:
+            self.total = 0.0  # without what adding and subtracting numbers with fractions leaves
+
+
+class TokenBucket:
+    """Tokens that come at a rate (KIP-599): a burst may take more than there are, and then waits."""
+
+    __slots__ = ("_last_ms", "_tokens", "_windows")
+
+    def __init__(self, windows: QuotaWindows) -> None:
+        self._windows = windows
+        self._tokens: float | None = None
+        self._last_ms = 0.0
+
+    def take(self, amount: float, limit: float, now_ms: float) -> None:
+        """Take tokens, which come at `limit` per second."""
+        tokens = self._refill(limit, now_ms)
+        self._tokens = min(self._most(limit), tokens - amount)
+
+    def throttle_ms(self, limit: float, now_ms: float) -> int:
+        """How long until no tokens are owed; 0 if none are."""
+        tokens = self._refill(limit, now_ms)
+        return round(-tokens / limit * 1000) if tokens < 0 else 0
+
+    def _most(self, limit: float) -> float:
+        return self._windows.samples * self._windows.sample_ms / 1000 * limit
+
+    def _refill(self, limit: float, now_ms: float) -> float:
+        most = self._most(limit)
+        if self._tokens is None:
+            self._tokens = most
+        else:
+            self._tokens = min(most, self._tokens + (now_ms - self._last_ms) / 1000 * limit)
+        self._last_ms = now_ms
+        return self._tokens
