@@ -23,11 +23,12 @@ from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates
-from .segment import DOOMED_SUFFIX, LOG_SUFFIX, Segment
+from .segment import DOOMED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from .segment_swap import finish_swaps, has_gaps
 from .storage_errors import damage, disk_error
 
 _WINDOW_SEARCH_BYTES = 1 << 20
+_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, ".tmp")
 
 logger = logging.getLogger(__name__)
@@ -111,6 +112,8 @@ def _find_segments(request: OpenRequest) -> list[Segment]:
                 segment = _new_segment(request, int(path.stem))
                 segment.size = path.stat().st_size
                 segments.append(segment)
+            elif path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists():
+                path.unlink()  # The log it belonged to was renamed for deletion, then the process died.
     except OSError as error:
         raise disk_error("read", request.directory, error) from error
     return sorted(segments, key=lambda segment: segment.base_offset)
