@@ -104,6 +104,11 @@ class BatchHeader(NamedTuple):
     def has_producer_id(self) -> bool:
         return self.producer_id != NO_PRODUCER_ID
 
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp says until when the tombstones in this batch stay (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
+
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at ``position``; nothing is validated.

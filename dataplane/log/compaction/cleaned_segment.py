@@ -1,0 +1,99 @@
+"""A segment being written by compaction: ``<base>.log.cleaned`` with its two indexes, under the same suffix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ....protocol.record_batch import parse_header
+from ..descriptors import FileCache
+from ..offset_index import OffsetIndex
+from ..segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from ..segment_swap import CLEANED_SUFFIX
+from ..time_index import TimeIndex
+
+
+class CleanedSegment:
+    """Appended to, then finished or abandoned. ``spent`` is called with every number of bytes written."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        index_interval_bytes: int,
+        buffer_bytes: int,
+        spent: Callable[[int], None],
+    ) -> None:
+        stem = f"{base_offset:020d}"
+        files = FileCache()
+        segment = Segment(directory, base_offset, files)
+        segment.path = directory / f"{stem}{LOG_SUFFIX}{CLEANED_SUFFIX}"
+        segment.offset_index = OffsetIndex(
+            directory / f"{stem}{OFFSET_INDEX_SUFFIX}{CLEANED_SUFFIX}", base_offset, files
+        )
+        segment.time_index = TimeIndex(
+            directory / f"{stem}{TIME_INDEX_SUFFIX}{CLEANED_SUFFIX}", base_offset, files
+        )
+        self._segment = segment
+        self._interval = index_interval_bytes
+        self._buffer = bytearray()
+        self._buffer_bytes = buffer_bytes
+        self._spent = spent
+        self._fd = os.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+    @property
+    def size(self) -> int:
+        """Bytes appended."""
+        return self._segment.size
+
+    def append(self, batch: bytes | memoryview) -> None:
+        """Raises OSError."""
+        header = parse_header(batch)
+        segment = self._segment
+        segment.note_batch(header, header.last_offset, segment.size, self._interval)
+        segment.size += header.size
+        self._buffer += batch
+        if len(self._buffer) >= self._buffer_bytes:
+            self._write()
+
+    def _write(self) -> None:
+        with memoryview(self._buffer) as left:
+            at = 0
+            while at < len(left):
+                at += os.write(self._fd, left[at:])
+        self._spent(len(self._buffer))
+        self._buffer.clear()
+
+    def finish(self, like: Path) -> Path:
+        """Write the rest and the indexes, flush all, and take the modification time of ``like``; the log
+        file's path.
+
+        Raises OSError, KafkaError.
+        """
+        self._write()
+        segment = self._segment
+        segment.finish()
+        for path in (segment.offset_index.path, segment.time_index.path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        os.fsync(self._fd)
+        modified = like.stat().st_mtime_ns
+        os.utime(self._fd, ns=(modified, modified))
+        self._close()
+        return segment.path
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._close()
+        segment = self._segment
+        for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+            path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

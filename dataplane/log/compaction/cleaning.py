@@ -1,0 +1,290 @@
+"""Clean one log's files: learn its transactions, map the keys of its dirty part, then copy what stays.
+
+Sources are only read. The cleaned files lie beside them, flushed, until the broker puts them in their place.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ....protocol.errors import KafkaError
+from ....protocol.record import ControlType, decode_control_record, decode_records
+from ....protocol.record_batch import BatchHeader, check_integrity
+from ..batch_walk import BrokenBatch, walk_file
+from ..segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from ..storage_errors import damage
+from .cleaned_segment import CleanedSegment
+from .grouping import SegmentSizes, group
+from .job import CleaningJob, GroupCleaned, LogCleaned
+from .keeping import Keeper, Rules
+from .offset_map import SLOT_BYTES, OffsetMap
+from .record_scan import Span, records_of, scan
+from .rewriting import empty_batch, reduced_batch
+from .transactions import AbortedTransaction, TransactionFilter, TransactionScan
+
+logger = logging.getLogger(__name__)
+
+
+class SourceChanged(Exception):
+    """A file is gone or shorter than the job says: the log moved on, and the job is void."""
+
+
+class LogCleaning:
+    """One job. ``spent`` is called with every number of bytes read or written, and may wait or raise."""
+
+    def __init__(self, job: CleaningJob, spent: Callable[[int], None]) -> None:
+        self._job = job
+        self._spent = spent
+        self._read = self._kept = 0
+
+    def run(self, cleaned: Callable[[GroupCleaned], None]) -> LogCleaned:
+        """Clean; ``cleaned`` hears of each group of segments as soon as its file is complete.
+
+        Raises:
+            SourceChanged: the log moved on.
+            KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE: the log cannot be read, or is damaged.
+            OSError: the disk took or gave nothing.
+        """
+        job = self._job
+        aborted, largest_batch, dirty_records = self._scan_dirty()
+        offsets = self._map_keys(aborted, largest_batch, dirty_records)
+        end_offset = offsets.latest_offset + 1
+        rules = Rules(job.now_ms, job.delete_retention_ms, job.upper_bound, job.producers)
+        keeper = Keeper(rules, offsets, TransactionFilter(aborted))
+        sources = [segment for segment in self._sizes() if segment.base_offset < end_offset]
+        for members in group(sources, job.upper_bound, job.segment_bytes, job.segment_index_bytes):
+            cleaned(self._clean_group(members, keeper))
+        return LogCleaned(max(end_offset, job.first_dirty_offset), self._read, self._kept)
+
+    # Reading
+
+    def _path(self, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
+        return self._job.directory / f"{base_offset:020d}{suffix}"
+
+    def _open(self, base_offset: int, size: int) -> int:
+        path = self._path(base_offset)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise SourceChanged(f"{path} is gone") from None
+        found = os.fstat(fd).st_size
+        if found < size:
+            os.close(fd)
+            raise SourceChanged(f"{path} has {found} bytes, {size} are expected")
+        return fd
+
+    def _sizes(self) -> list[SegmentSizes]:
+        """Of the segments below the upper bound."""
+        return [
+            SegmentSizes(
+                base, size, self._size_of(base, OFFSET_INDEX_SUFFIX), self._size_of(base, TIME_INDEX_SUFFIX)
+            )
+            for base, size in self._job.segments
+            if base < self._job.upper_bound
+        ]
+
+    def _size_of(self, base_offset: int, suffix: str) -> int:
+        try:
+            return self._path(base_offset, suffix).stat().st_size
+        except FileNotFoundError:
+            raise SourceChanged(f"{self._path(base_offset, suffix)} is gone") from None
+
+    def _headers(self, base: int, size: int) -> Iterator[tuple[int, int, BatchHeader]]:
+        """(descriptor, position, header) of the batches of a segment."""
+        fd = self._open(base, size)
+        try:
+            for position, header in walk_file(fd, 0, size, next_offset=base):
+                yield fd, position, header
+        except BrokenBatch as broken:
+            raise self._broken(base, size, broken) from broken
+        finally:
+            os.close(fd)
+
+    def _broken(self, base: int, size: int, broken: BrokenBatch) -> Exception:
+        """A truncation may have cut the file under the walk; else it is damaged."""
+        os.close(self._open(base, size))
+        return damage(self._path(base), broken.position, broken.reason)
+
+    def _batches(self, base: int, size: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Each batch with its bytes, valid until the next; the CRC is checked, since rewriting would hide
+        damage under a new one.
+        """
+        fd = self._open(base, size)
+        chunk = self._job.limits.io_buffer_bytes
+        held, held_at = memoryview(b""), 0
+        try:
+            for position, header in walk_file(fd, 0, size, next_offset=base, chunk=4096):
+                if position + header.size > held_at + len(held):
+                    held, held_at = memoryview(os.pread(fd, max(chunk, header.size), position)), position
+                    self._spent(len(held))
+                within = position - held_at
+                batch = held[within : within + header.size]
+                if len(batch) < header.size:
+                    raise BrokenBatch(position, "the file ends early")
+                try:
+                    check_integrity(batch, 0, header)
+                except KafkaError as error:
+                    raise BrokenBatch(position, error.message) from error
+                yield header, batch
+        except BrokenBatch as broken:
+            raise self._broken(base, size, broken) from broken
+        finally:
+            os.close(fd)
+
+    # First pass: what is dirty
+
+    def _dirty(self) -> list[tuple[int, int]]:
+        """The segments that reach above the first dirty offset, below the upper bound."""
+        job = self._job
+        below = [segment for segment in job.segments if segment[0] < job.upper_bound]
+        first = max((n for n, (base, _) in enumerate(below) if base <= job.first_dirty_offset), default=0)
+        return below[first:]
+
+    def _scan_dirty(self) -> tuple[list[AbortedTransaction], int, int]:
+        """Aborted transactions, records of the largest batch, records of all; by headers only."""
+        found = TransactionScan()
+        largest = total = 0
+        for base, size in self._dirty():
+            for fd, position, header in self._headers(base, size):
+                _note_transaction(found, fd, position, header)
+                largest = max(largest, header.record_count)
+                total += header.record_count
+            self._spent(0)
+        above = [segment for segment in self._job.segments if segment[0] >= self._job.upper_bound]
+        for base, size in above:
+            # Whatever began below the upper bound has its marker below the last stable offset.
+            if not found.open or base >= self._job.last_stable_offset:
+                break
+            for fd, position, header in self._headers(base, size):
+                if header.base_offset >= self._job.last_stable_offset or not found.open:
+                    break
+                _note_transaction(found, fd, position, header)
+        return found.aborted, largest, total
+
+    # Second pass: the last offset of each key
+
+    def _map_keys(
+        self, aborted: Sequence[AbortedTransaction], largest_batch: int, dirty_records: int
+    ) -> OffsetMap:
+        job = self._job
+        load = job.limits.load_factor
+        # The keys of one batch must fit in any case, or the log would never get clean.
+        least = int((largest_batch + 1) / load + 1) * SLOT_BYTES
+        needed = int((dirty_records + 1) / load + 1) * SLOT_BYTES
+        offsets = OffsetMap(max(least, min(needed, job.limits.dedupe_bytes)), load)
+        transactions = TransactionFilter(aborted)
+        dirty = self._dirty()
+        for number, (base, size) in enumerate(dirty):
+            for header, batch in self._batches(base, size):
+                if not self._map_batch(offsets, transactions, header, batch):
+                    return offsets
+            following = dirty[number + 1][0] if number + 1 < len(dirty) else job.upper_bound
+            # Offsets up to the next segment that no batch has are as clean as can be.
+            offsets.latest_offset = max(offsets.latest_offset, following - 1)
+        return offsets
+
+    def _map_batch(
+        self, offsets: OffsetMap, transactions: TransactionFilter, header: BatchHeader, batch: memoryview
+    ) -> bool:
+        """False if the map is full: the rest of the log stays dirty."""
+        if header.last_offset < self._job.first_dirty_offset:
+            return True
+        counts = not header.is_control and not (
+            header.is_transactional and transactions.discards_data(header.producer_id, header.last_offset)
+        )
+        if counts and header.record_count:
+            put, base_offset, first_dirty = offsets.put, header.base_offset, self._job.first_dirty_offset
+            for span in scan(records_of(batch, header), header.record_count):
+                key, offset = span[5], base_offset + span[4]
+                if key is not None and offset >= first_dirty and not put(key, offset):
+                    return False
+        offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
+        return True
+
+    # Third pass: what stays
+
+    def _clean_group(self, members: Sequence[SegmentSizes], keeper: Keeper) -> GroupCleaned:
+        job = self._job
+        out = CleanedSegment(
+            job.directory,
+            members[0].base_offset,
+            job.index_interval_bytes,
+            job.limits.io_buffer_bytes,
+            self._spent,
+        )
+        try:
+            for segment in members:
+                for header, batch in self._batches(segment.base_offset, segment.size):
+                    kept = self._clean_batch(keeper, header, batch)
+                    if kept is not None:
+                        out.append(kept)
+            path = out.finish(self._path(members[-1].base_offset))
+        except (SourceChanged, KafkaError, OSError, MemoryError):
+            out.abandon()
+            raise
+        return GroupCleaned(
+            tuple(segment.base_offset for segment in members),
+            path,
+            sum(segment.size for segment in members),
+            out.size,
+        )
+
+    def _clean_batch(
+        self, keeper: Keeper, header: BatchHeader, batch: memoryview
+    ) -> bytes | memoryview | None:
+        """What stays of a batch: itself, fewer records, its header, or nothing."""
+        control = _control_type(batch) if header.is_control else None
+        judgement = keeper.judge(header, control)
+        self._read += header.record_count
+        kept: list[Span] = []
+        body = b""
+        has_tombstones = False
+        if header.record_count and not judgement.drops_records:
+            body = records_of(batch, header)
+            kept, has_tombstones = _kept_records(keeper, header, body)
+        if not kept:
+            if not judgement.stays_empty:
+                return None
+            return batch if header.record_count == 0 else empty_batch(header)
+        self._kept += len(kept)
+        horizon = None
+        if (has_tombstones or judgement.marker_without_data) and not header.has_delete_horizon:
+            horizon = keeper.rules.new_horizon_ms
+        if horizon is None and len(kept) == header.record_count:
+            return batch
+        return reduced_batch(header, body, kept, horizon)
+
+
+def _kept_records(keeper: Keeper, header: BatchHeader, body: bytes) -> tuple[list[Span], bool]:
+    """The spans that stay, and whether a tombstone is among them."""
+    spans = scan(body, header.record_count)
+    if header.is_control:
+        return list(spans), False
+    base_offset, is_newest = header.base_offset, keeper.is_newest
+    keeps_tombstones = keeper.keeps_tombstones(header)
+    kept, has_tombstones = [], False
+    for span in spans:
+        if is_newest(span[5], base_offset + span[4]) and (span[6] or keeps_tombstones):
+            kept.append(span)
+            has_tombstones |= not span[6]
+    return kept, has_tombstones
+
+
+def _note_transaction(found: TransactionScan, fd: int, position: int, header: BatchHeader) -> None:
+    if header.is_control:
+        control = _control_type(os.pread(fd, header.size, position))
+        if control is not None:
+            found.marker(header.producer_id, header.last_offset, aborts=control is ControlType.ABORT)
+    elif header.is_transactional:
+        found.data(header.producer_id, header.base_offset)
+
+
+def _control_type(batch: bytes | memoryview) -> ControlType | None:
+    """What a control batch says; None if it holds no record, or one that is not about a transaction."""
+    for record in decode_records(batch):
+        control = decode_control_record(record)
+        return None if control is None else control.type
+    return None

@@ -1,0 +1,43 @@
+"""Which neighbouring segments become one when they are cleaned (Kafka's ``groupSegmentsBySize``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class SegmentSizes(NamedTuple):
+    """A segment before it is cleaned; sizes in bytes."""
+
+    base_offset: int
+    size: int
+    offset_index_size: int
+    time_index_size: int
+
+
+def group(
+    segments: Sequence[SegmentSizes], end_offset: int, segment_bytes: int, index_bytes: int
+) -> list[list[SegmentSizes]]:
+    """Neighbours that together stay within ``segment_bytes``, ``index_bytes`` and 2^31 offsets even if
+    nothing goes; the last of ``segments`` ends below ``end_offset``.
+    """
+    groups: list[list[SegmentSizes]] = []
+    size = offset_index = time_index = 0
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        size += segment.size
+        offset_index += segment.offset_index_size
+        time_index += segment.time_index_size
+        if (
+            groups
+            and size <= segment_bytes
+            and max(offset_index, time_index) <= index_bytes
+            and (segment.size == 0 or following - 1 - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            _, size, offset_index, time_index = segment
+    return groups

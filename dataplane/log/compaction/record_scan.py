@@ -1,0 +1,77 @@
+"""Records of a batch as spans of bytes: what compaction needs to keep or drop them without building them.
+
+A record that stays is copied as it is, so only its length, timestamp delta, offset delta, key and whether it
+has a value are read; its headers and its value are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....protocol.compression import DECOMPRESSED_BYTES_MAX, decompress
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.primitives import Buffer, MalformedMessage, read_varlong
+from ....protocol.record_batch import HEADER_SIZE, BatchHeader
+
+Span = tuple[int, int, int, int, int, bytes | None, bool]
+"""Start (at its length), start of its fields behind the length, end, timestamp delta in ms, offset delta, key,
+and whether it has a value."""
+
+
+def records_of(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """The records of the batch that ``batch`` is, uncompressed.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], bytes_max)
+
+
+def scan(body: bytes, count: int) -> Iterator[Span]:
+    """Yield the span of each of ``count`` records.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE if they do not fill ``body``.
+    """
+    position, end = 0, len(body)
+    try:
+        for _ in range(count):
+            start = position
+            # Each varint is read in line while it is one byte, as calls would take most of the time.
+            size = body[position]
+            if size < 0x80:
+                size, position = (size >> 1) ^ -(size & 1), position + 1
+            else:
+                size, position = read_varlong(body, position)
+            fields, stop = position, position + size
+            if size < 0 or stop > end:
+                raise MalformedMessage(f"a record of {size} bytes, {end - position} are left")
+            position += 1  # attributes, unused
+            later_ms = body[position]
+            if later_ms < 0x80:
+                later_ms, position = (later_ms >> 1) ^ -(later_ms & 1), position + 1
+            else:
+                later_ms, position = read_varlong(body, position)
+            delta = body[position]
+            if delta < 0x80:
+                delta, position = (delta >> 1) ^ -(delta & 1), position + 1
+            else:
+                delta, position = read_varlong(body, position)
+            length = body[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = read_varlong(body, position)
+            key = None
+            if length >= 0:
+                key = body[position : position + length]
+                position += length
+            if position >= stop:
+                raise MalformedMessage("a record ends within its key")
+            # The zigzag of -1 is 1, and no other length has that byte.
+            yield start, fields, stop, later_ms, delta, key, body[position] != 1
+            position = stop
+    except (IndexError, MalformedMessage) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record is damaged: {error}") from error
+    if position != end:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{end - position} bytes follow the last record")

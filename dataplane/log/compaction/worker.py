@@ -1,0 +1,84 @@
+"""The cleaning process: ``python -m ottla.dataplane.log.compaction.worker <parent's process id>``.
+
+It takes jobs from its standard input, one at a time, answers on its standard output, and logs to its standard
+error. It gives way to everybody else (nice), and ends when its input does, or its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import time
+from functools import partial
+from typing import IO
+
+from ....protocol.errors import KafkaError
+from .cleaning import LogCleaning, SourceChanged
+from .job import CleaningFailed, CleaningJob, Reply, encode_reply, read_line
+from .throttle import Throttle
+
+_NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+
+logger = logging.getLogger(__name__)
+
+
+class Orphaned(Exception):
+    """The broker is gone: its successor may be using the files."""
+
+
+def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
+    """Do jobs until there are no more. Raises MalformedLine, Orphaned."""
+    while (line := read_line(jobs)) is not None:
+        job = CleaningJob.decode(line)
+        throttle = Throttle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
+
+        def spent(size: int, throttle: Throttle = throttle) -> None:
+            if os.getppid() != parent:
+                raise Orphaned
+            throttle.spent(size)
+
+        send = partial(_send, replies)
+        try:
+            send(LogCleaning(job, spent).run(send))
+        except SourceChanged as changed:
+            send(CleaningFailed(str(changed), moved_on=True))
+        except KafkaError as error:
+            send(CleaningFailed(error.message, moved_on=False))
+        except (OSError, MemoryError) as error:
+            send(CleaningFailed(f"{job.directory}: {error or 'out of memory'}", moved_on=False))
+
+
+def _send(replies: IO[bytes], reply: Reply) -> None:
+    replies.write(encode_reply(reply))
+    replies.flush()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, so that it never writes beside a successor."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise Orphaned
+
+
+def main(arguments: list[str]) -> None:
+    """``parent``: the process id of the broker."""
+    (parent,) = arguments
+    logging.basicConfig(format="cleaner: %(message)s", level=logging.WARNING)
+    # Ctrl-C reaches the whole foreground group; the broker says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    try:
+        _die_with(int(parent))
+        serve(sys.stdin.buffer, sys.stdout.buffer, int(parent))
+    except (Orphaned, BrokenPipeError):
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
