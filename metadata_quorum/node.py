@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 MACHINE_FACTORY = "ottla.metadata_quorum.state.machine:new_machine"
 _TICKS_PER_TIMEOUT = 20
+_LEADER_SILENCE_MAX_S = 3.0
+"""A node that hears no leader for so long is not ready; elections take a small part of it."""
 _NEEDED_AT_ONCE = (FenceBroker, BrokerRecord, PartitionRecord, FeedRecords, LeaderChanged, CommandReply)
 """What a failover takes: generating a codec at its first use would cost it a millisecond each."""
 
@@ -114,7 +116,9 @@ class QuorumNode:
         """Why it does not take part now; empty when it does."""
         if not self._started or not self.raft.formed:
             return f"quorum node {self.config.node_id} waits for its peers"
-        return "" if self.raft.leader_id is not None else f"quorum node {self.config.node_id} knows no leader"
+        if self.raft.leader_silence_s < _LEADER_SILENCE_MAX_S:
+            return ""
+        return f"quorum node {self.config.node_id} hears of no leader"
 
     async def start(self) -> None:
         """Recovers, listens and takes part. The other nodes may start in any order, and later."""

@@ -24,6 +24,7 @@ from ottla.protocol.config_keys import (
     Scope,
     check_properties,
 )
+from tests import render_metrics
 from tests.render_configuration import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,6 +60,10 @@ def test_the_table_of_apis_is_what_brokers_serve() -> None:
 
 def test_the_configuration_page_is_the_table_of_keys() -> None:
     assert PAGE.read_text() == render(), "run: python -m tests.render_configuration"
+
+
+def test_the_metrics_page_is_what_nodes_export() -> None:
+    assert render_metrics.PAGE.read_text() == render_metrics.render(), "run: python -m tests.render_metrics"
 
 
 def test_every_key_that_is_read_is_declared() -> None:

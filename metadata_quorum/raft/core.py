@@ -159,6 +159,11 @@ class Core:
         """The leader of the current term as far as this node knows."""
         return self.consensus.leader_id
 
+    @property
+    def leader_silence_s(self) -> float:
+        """How long this node has heard of no leader; 0 while it leads."""
+        return 0.0 if self.consensus.leads else self._election.silence(self._clock())
+
     def pump(self) -> None:
         """Let time pass: elections, commits, applying, heartbeats, queued commands, syncing."""
         if self._stopped:

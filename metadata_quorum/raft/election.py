@@ -8,6 +8,7 @@ would vote for it, and nobody votes while it hears a leader.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 
 @dataclass(slots=True)
@@ -41,9 +42,13 @@ class Election:
         self._leader = self._leader_heard = None
         return True
 
+    def silence(self, now: float) -> float:
+        """Seconds since a leader was heard; endless when there is none to hear."""
+        return inf if self._leader_heard is None else now - self._leader_heard
+
     def sticks(self, now: float, leads: bool) -> bool:
         """Whether this node has a leader and refuses to vote."""
-        return leads or (self._leader_heard is not None and now - self._leader_heard < self.stickiness)
+        return leads or self.silence(now) < self.stickiness
 
     def ask(self, term: int) -> None:
         """Begin to ask whether to stand in ``term``."""

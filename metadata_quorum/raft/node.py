@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -170,6 +171,11 @@ class RaftNode:
     def leader_id(self) -> int | None:
         """Whom this node takes for the leader."""
         return None if self._core is None else self._core.leader_id
+
+    @property
+    def leader_silence_s(self) -> float:
+        """Seconds since this node has heard of a leader; 0 while it leads, endless when there is none."""
+        return inf if self._core is None else self._core.leader_silence_s
 
     @property
     def term(self) -> int:

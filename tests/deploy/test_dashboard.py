@@ -1,0 +1,51 @@
+"""The Grafana dashboard asks only for metrics that nodes export."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import ottla.cli.endpoint
+import ottla.dataplane.metrics
+import ottla.metadata_quorum.metrics
+from ottla.protocol.exposition import Kind, Metric
+
+DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/ottla.json"
+MODULES = (ottla.cli.endpoint, ottla.dataplane.metrics, ottla.metadata_quorum.metrics)
+NAME = re.compile(r"\b(?:kafka|ottla|process)_[a-z_]+\b")
+
+
+def exported() -> set[str]:
+    metrics: list[Metric] = [metric for module in MODULES for metric in module.METRICS]
+    assert len({metric.name for metric in metrics}) == len(metrics), "a name is exported twice"
+    histograms = [metric.name for metric in metrics if metric.kind is Kind.HISTOGRAM]
+    return {metric.name for metric in metrics} | {
+        name + part for name in histograms for part in ("_bucket", "_sum", "_count")
+    }
+
+
+def queries() -> list[str]:
+    dashboard = json.loads(DASHBOARD.read_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    return found + [variable["query"] for variable in dashboard["templating"]["list"]]
+
+
+def test_every_query_uses_names_that_are_exported() -> None:
+    used = {name for query in queries() for name in NAME.findall(query)}
+    assert len(used) > 20
+    assert used <= exported(), used - exported()
+
+
+def test_panels_have_a_place_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    cells = [
+        (x, y)
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells), "panels overlap"
+    assert all(place["x"] + place["w"] <= 24 for place in places)
