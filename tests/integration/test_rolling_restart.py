@@ -21,6 +21,10 @@ from tests.integration.history import (
 
 pytestmark = pytest.mark.cluster
 
+PER_SECOND = 500
+"""Little, as the load goes on for as long as the restarts take: were it more, a busy machine would be kept busy
+by the records that its own slowness lets in."""
+
 
 class Follower:
     """A group member in a thread of its own that reads along, committing as it goes."""
@@ -62,19 +66,20 @@ def test_brokers_and_quorum_nodes_restart_one_after_the_other(tmp_path: Path) ->
         reader = Follower(cluster.bootstrap, "rolled")
         try:
             # Not one retry is allowed to run out, nor may any take long.
-            with Load(cluster.bootstrap, "rolled", settings={"message.timeout.ms": 20_000}) as load:
+            settings = {"message.timeout.ms": 20_000}
+            with Load(cluster.bootstrap, "rolled", PER_SECOND, settings=settings) as load:
                 wait_until(lambda: len(reader.read) > 100, "a reader that reads")
                 for node in (*cluster.brokers, *cluster.quorum):
-                    load.wait_acknowledged(200)
+                    load.wait_acknowledged(50)
                     node.terminate()
-                    load.wait_acknowledged(200)
+                    load.wait_acknowledged(50)
                     node.restart()
                     if node.role == "broker":
                         cluster.wait_until_in_sync("rolled")
                         cluster.wait_until_in_sync("__consumer_offsets")
                     else:
                         cluster.wait_until_quorum_agrees()
-                load.wait_acknowledged(500)
+                load.wait_acknowledged(100)
             assert load.failed == []
             everything = read_all(cluster.bootstrap, "rolled")
             load.check(everything)
