@@ -62,7 +62,27 @@ def _change(partition: Partition, proposal: Proposal) -> AlterPartitionChange:
         partition=partition.index,
         leader_epoch=proposal.leader_epoch,
         partition_epoch=proposal.partition_epoch,
-        new_isr=[IsrMember(broker_id=member, broker_epoch=epoch) for member, epoch in proposal.isr],
+        new_isr=[
+            IsrMember(
+                broker_id=member, broker_epoch=epoch, log_end_offset=_end_of(partition, proposal, member)
+            )
+            for member, epoch in proposal.isr
+        ],
+    )
+
+
+def _end_of(partition: Partition, proposal: Proposal, member: int) -> int:
+    """Where the member's log ends, for the case that this change ends our leadership; -1 if unknown."""
+    leader = partition.leader
+    if leader is None or leader.leader_epoch != proposal.leader_epoch:
+        return -1
+    follower = leader.followers.get(member)
+    return (
+        leader.log_end_offset
+        if member == leader.broker_id
+        else -1
+        if follower is None
+        else follower.log_end_offset
     )
 
 

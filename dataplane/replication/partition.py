@@ -192,7 +192,11 @@ class Partition:
         log = self.log
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
         watermark = max(self.high_watermark, log.log_start_offset)
-        self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader is None:
+            self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Else a new epoch of the same leader, which fences a replica that went: nothing is cut off here, so
+        # whoever waits for an acknowledgement goes on waiting.
+        self.follower = None
         self.leader = leader = LeaderState(
             broker_id=self._around.broker_id,
             leader_epoch=state.leader_epoch,

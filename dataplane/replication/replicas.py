@@ -243,10 +243,10 @@ class Replicas:
             for partition in self._by_key.values():
                 if partition.leader is not None:
                     partition.leader.brokers = image.brokers
-        for topic_id in delta.removed_topics:
-            for gone in [partition for key, partition in self._by_key.items() if key[0] == topic_id]:
-                self._remove(gone)
-            for lost in [key for key in self.offline if key[0] == topic_id]:
+        if delta.removed_topics:
+            for gone in [one for key, one in self._by_key.items() if key[0] in delta.removed_topics]:
+                self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
                 self.offline.discard(lost)
         follow: list[tuple[TopicState, int, PartitionState]] = []
         for topic_id, index in self._due_now(delta.partitions):
@@ -255,7 +255,7 @@ class Replicas:
             if topic is None or state is None or self.broker_id not in state.replicas:
                 reassigned = self._by_key.get((topic_id, index))
                 if reassigned is not None:
-                    self._remove(reassigned)
+                    self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self.offline.discard((topic_id, index))
             elif state.leader == self.broker_id:
                 self._lead(topic, index, state)
@@ -354,10 +354,11 @@ class Replicas:
         self._by_key[key] = self._by_name[topic.name, index] = partition
         return partition
 
-    def _remove(self, partition: Partition) -> None:
+    def _remove(self, partition: Partition, told: ErrorCode) -> None:
+        """The replica is deleted; whoever waits there is told so, or to look for it elsewhere."""
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
-        self._forget(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._forget(partition, told)
         try:
             self._logs.delete(partition.topic, partition.topic_id, partition.index)
         except KafkaError as error:
