@@ -33,7 +33,7 @@ API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \|", re.MULTILINE)
 COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
-CONFIG_FILES = ("dataplane/config.py", "metadata_quorum/config.py")
+CONFIG_FILES = ("dataplane/config.py", "metadata_quorum/config.py", "cli/node.py")
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
