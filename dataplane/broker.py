@@ -23,6 +23,7 @@ from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .image_gate import ImageGate
 from .log_store import LogStore
+from .log_upkeep import LogUpkeep
 from .metrics import BrokerMetrics
 from .quorum.config import QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
@@ -106,6 +107,8 @@ class Broker:
         self.replicas.listen(self)
         self._register_handlers()
         self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
+        self._log_upkeep = LogUpkeep(lambda: self.replicas, config.retention_check_interval_ms, wall_ms)
+        self._log_upkeep.start()
         self.replicas.start()
         await self.session.start()
         await self.session.registered()
@@ -132,6 +135,7 @@ class Broker:
             if not await self.session.shut_down_controlled(timeout_s):
                 log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
         self._upkeep.cancel()
+        self._log_upkeep.close()
         self.server.close()
         self.groups.close()
         await self.replicas.close()

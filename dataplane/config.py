@@ -25,6 +25,7 @@ TOPIC_DEFAULT_OF = MappingProxyType(
         "cleanup.policy": "log.cleanup.policy",
         "compression.type": "compression.type",
         "delete.retention.ms": "log.cleaner.delete.retention.ms",
+        "file.delete.delay.ms": "log.segment.delete.delay.ms",
         "flush.messages": "log.flush.interval.messages",
         "index.interval.bytes": "log.index.interval.bytes",
         "max.message.bytes": "message.max.bytes",
@@ -36,6 +37,7 @@ TOPIC_DEFAULT_OF = MappingProxyType(
         "retention.ms": "log.retention.ms",
         "segment.bytes": "log.segment.bytes",
         "segment.index.bytes": "log.index.size.max.bytes",
+        "segment.jitter.ms": "log.roll.jitter.ms",
         "segment.ms": "log.roll.ms",
         "unclean.leader.election.enable": "unclean.leader.election.enable",
     }
@@ -99,6 +101,7 @@ class BrokerConfig:
     recovery_threads_per_data_dir: int = 1
     fetch_answer_max_bytes: int = 57_671_680
     producer_id_expiration_ms: int = 86_400_000
+    retention_check_interval_ms: int = 300_000
     # Topic settings by Kafka's topic-level names, as this broker's own settings imply them.
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     # Every setting as it was given, for DescribeConfigs.
@@ -144,6 +147,7 @@ class BrokerConfig:
             transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms", 900_000, 1, _INT_MAX),
             fetch_answer_max_bytes=read.number("fetch.max.bytes", 57_671_680, 1024, _INT_MAX),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms", 86_400_000, 1, _INT_MAX),
+            retention_check_interval_ms=read.number("log.retention.check.interval.ms", 300_000, 1, _LONG_MAX),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir", 1, 1, 1024),
             topic_settings=MappingProxyType(_topic_settings(read)),
             properties=MappingProxyType(dict(properties)),
@@ -310,7 +314,11 @@ def _topic_settings(read: _Reader) -> dict[str, str]:
     settings = {
         topic_key: value for topic_key, key in TOPIC_DEFAULT_OF.items() if (value := read.text(key, ""))
     }
-    for topic_key, name in (("retention.ms", "log.retention"), ("segment.ms", "log.roll")):
+    for topic_key, name in (
+        ("retention.ms", "log.retention"),
+        ("segment.ms", "log.roll"),
+        ("segment.jitter.ms", "log.roll.jitter"),
+    ):
         if topic_key in settings:
             continue
         for unit, milliseconds in (("minutes", 60_000), ("hours", 3_600_000)):

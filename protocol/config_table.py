@@ -198,7 +198,6 @@ IGNORED_KEYS: Mapping[str, str] = {
 }
 """Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
 
-_NO_RETENTION = "old segments are not removed yet"
 _NO_COMPACTION = "logs are not compacted yet"
 _NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to the operating system"
 NOT_IN_EFFECT: Mapping[str, str] = {
@@ -215,21 +214,11 @@ NOT_IN_EFFECT: Mapping[str, str] = {
         ("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"), _NO_TIMED_FLUSH
     ),
     **dict.fromkeys(("compression.type",), "batches are stored as producers sent them"),
-    **dict.fromkeys(("cleanup.policy", "log.cleanup.policy"), f"{_NO_RETENTION}, {_NO_COMPACTION}"),
-    **dict.fromkeys(("retention.bytes", "log.retention.bytes"), _NO_RETENTION),
-    **dict.fromkeys(("retention.ms", "log.retention.ms", "log.retention.minutes"), _NO_RETENTION),
-    **dict.fromkeys(("log.retention.hours", "log.retention.check.interval.ms"), _NO_RETENTION),
     **dict.fromkeys(("delete.retention.ms", "log.cleaner.delete.retention.ms"), _NO_COMPACTION),
     **dict.fromkeys(("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"), _NO_COMPACTION),
     **dict.fromkeys(("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"), _NO_COMPACTION),
     **dict.fromkeys(("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"), _NO_COMPACTION),
-    **dict.fromkeys(
-        ("file.delete.delay.ms", "log.segment.delete.delay.ms"), "files go as soon as nobody reads them"
-    ),
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
-    **dict.fromkeys(
-        ("segment.jitter.ms", "log.roll.jitter.ms", "log.roll.jitter.hours"), "segments roll on time"
-    ),
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
 

@@ -394,16 +394,9 @@ class LogDirectory:
         return target
 
     def remove_deleted(self) -> None:
-        """Unlink what was renamed for deletion. Blocking; failures are logged and tried again at the next
-        start.
+        """Remove the folders that were renamed for deletion. Blocking; failures are logged and tried again at
+        the next start.
         """
-        for log in list(self._logs.values()):
-            while log.doomed:
-                path = log.doomed.pop()
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError as error:
-                    logger.warning("cannot delete %s: %s", path, error.strerror)
         while self._doomed_folders:
             folder = self._doomed_folders.pop()
             shutil.rmtree(folder, ignore_errors=True)

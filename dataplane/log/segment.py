@@ -161,6 +161,20 @@ class Segment:
             if last is not None:
                 self.max_timestamp, self.max_timestamp_offset = last
 
+    def largest_timestamp_ms(self) -> int:
+        """Of its records, in ms; when the file was last written if no record has one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.load_max_timestamp()
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        try:
+            return int(self.path.stat().st_mtime * 1000)
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+
     def walk(self, start: int, next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of the batches from byte ``start`` to the end.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from ...protocol.errors import ErrorCode, KafkaError
 from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
 from .recovery import load_producers
+from .retention import segments_to_drop
 from .segment import Segment
 from .segment_swap import swap_in
 from .storage_errors import disk_error
@@ -123,6 +124,29 @@ class TrimmableLog(StoredLog):
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.delete_old_segments(offset, _DROPPED_AT_ONCE)
+
+    def retain(self, high_watermark: int, now_ms: int) -> int:
+        """Drop what retention need not keep, a few segments at a time; how many, for whoever calls again.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._check_usable()
+        segments = self._segments.copy()
+        going = segments_to_drop(
+            segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if going == 0:
+            return 0
+        if going == len(segments):
+            self.roll(now_ms)
+            segments.append(self._segments.active)
+        return self.delete_old_segments(segments[going].base_offset, _DROPPED_AT_ONCE)
 
     def delete_old_segments(self, upto_offset: int, at_most: int) -> int:
         """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many.
