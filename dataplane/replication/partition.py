@@ -243,6 +243,13 @@ class Partition:
         self._follower_watermark = watermark
         self._role_changed()
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with a log that holds the same records in another folder. The old one must stay until this one
+        is flushed: what counts as durable is so in there."""
+        self.log = log
+        if self.settings.durable_before_acknowledged:
+            self._around.flush(self)
+
     def _leave_role(self, error: ErrorCode) -> None:
         self.leader = self.follower = None
         waiting, self._acknowledgements = self._acknowledgements, deque()
