@@ -160,6 +160,10 @@ class Replicas:
             f"broker {self.config.broker_id} has no replica of {topic.name}-{index}",
         )
 
+    def holds(self, partition: Partition) -> bool:
+        """Whether this object is still the replica of its partition."""
+        return self._by_key.get((partition.topic_id, partition.index)) is partition
+
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_key.values())
 
