@@ -83,7 +83,8 @@ def test_readers_see_what_is_left_and_a_slice_of_before_stays_whole(tmp_path: Pa
     left = [offset for offset in KEPT if offset < active_base] + list(range(active_base, 18))
     assert _offsets(log) == left
     found = log.offset_for_timestamp(4, log.log_end_offset)
-    assert found is not None and found.offset == 9
+    assert found is not None
+    assert found.offset == 9
     log.append_as_leader(memoryview(make_batch()), 2, NOW)
     log.close(clean=False)
     for clean in (False, True):
@@ -126,7 +127,8 @@ def test_a_crash_after_any_step_leaves_the_old_or_the_new(
         again = _open(state, recovery_point=17)
         offsets = _offsets(again)
         # In between, segments whose successors hold nothing of theirs may still be the old ones.
-        assert set(compacted) <= set(offsets) and offsets == sorted(set(offsets))
+        assert set(compacted) <= set(offsets)
+        assert offsets == sorted(set(offsets))
         assert not list(state.glob("*.swap")) + list(state.glob("*.cleaned")) + list(state.glob("*.deleted"))
         names = {path.stem for path in state.glob("*.log")}
         assert names >= {path.stem for path in state.glob("*.index")}
@@ -134,7 +136,8 @@ def test_a_crash_after_any_step_leaves_the_old_or_the_new(
         again.append_as_leader(memoryview(make_batch()), 1, NOW)
         again.close(clean=True)
         assert _offsets(_open(state, recovery_point=19, clean=True)) == [*offsets, 18]
-    assert seen[0] == whole and seen[-1] == compacted
+    assert seen[0] == whole
+    assert seen[-1] == compacted
     decided = next(number for number, offsets in enumerate(seen) if offsets != whole)
     assert all(offsets != whole for offsets in seen[decided:])
 
@@ -152,6 +155,7 @@ def test_a_crash_while_a_swap_is_finished_or_undone_is_mended_too(
     log.close(clean=False)
     (tmp_path / "t-0" / "offset-gaps").touch()
     steps = 0
+    unlink, rename = Path.unlink, Path.rename
     while True:
         state = tmp_path / f"crash-{steps}"
         shutil.copytree(tmp_path / "t-0", state)
@@ -164,7 +168,6 @@ def test_a_crash_while_a_swap_is_finished_or_undone_is_mended_too(
             left -= 1
             return real(*args, **kwargs)  # type: ignore[operator]
 
-        unlink, rename = Path.unlink, Path.rename
         with monkeypatch.context() as patched:
             patched.setattr(Path, "unlink", lambda *a, **k: step(unlink, *a, **k))
             patched.setattr(Path, "rename", lambda *a, **k: step(rename, *a, **k))
@@ -214,5 +217,6 @@ def test_a_follower_keeps_the_gaps_of_its_leader_through_a_crash(tmp_path: Path)
     again = _open(tmp_path / "t-0")
     assert _offsets(again) == [0, 7, 8, 20]
     again.truncate_to(12)
-    assert again.log_end_offset == 12 and _offsets(again)[-1] == 8
+    assert again.log_end_offset == 12
+    assert _offsets(again)[-1] == 8
     again.close(clean=True)

@@ -1,0 +1,209 @@
+"""What retention drops, against a brute-force model, and what a log is afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.retention import segments_to_drop
+from ottla.dataplane.log_upkeep import LogUpkeep
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.dataplane.log.batches import make_batch
+
+NOW = 1_000_000
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A segment of the model."""
+
+    base_offset: int
+    size: int
+    largest_ms: int
+
+    def largest_timestamp_ms(self) -> int:
+        return self.largest_ms
+
+
+def _by_brute_force(
+    segments: list[Stored], config: LogConfig, start: int, end: int, watermark: int, now_ms: int
+) -> int:
+    """The rules one after the other, each on what the one before left, as segments and where they end."""
+    ends = [segment.base_offset for segment in segments[1:]] + [end]
+    left = list(zip(segments, ends, strict=True))
+
+    def first_may_go() -> bool:
+        return bool(left) and left[0][1] <= watermark and not (len(left) == 1 and left[0][0].size == 0)
+
+    while first_may_go() and len(left) > 1 and left[0][1] <= start:
+        left.pop(0)
+    if "delete" in config.cleanup_policy.split(","):
+        if config.retention_bytes != -1:
+            while first_may_go() and sum(segment.size for segment, _ in left[1:]) >= config.retention_bytes:
+                left.pop(0)
+        if config.retention_ms != -1:
+            while first_may_go() and left[0][0].largest_ms < now_ms - config.retention_ms:
+                left.pop(0)
+    return len(segments) - len(left)
+
+
+@st.composite
+def _logs(draw: st.DrawFn) -> tuple[list[Stored], int]:
+    offset, segments = draw(st.integers(0, 5)), []
+    for _ in range(draw(st.integers(1, 6))):
+        size = draw(st.integers(0, 3)) * 100
+        segments.append(Stored(offset, size, draw(st.integers(NOW - 50, NOW + 20))))
+        offset += draw(st.integers(1, 10))
+    return segments, offset if segments[-1].size else segments[-1].base_offset
+
+
+@given(
+    _logs(),
+    st.sampled_from(["delete", "compact", "compact,delete", "delete,compact"]),
+    st.sampled_from([-1, 0, 10, 30, 2**62]),
+    st.sampled_from([-1, 0, 100, 250, 500, 2**40]),
+    st.integers(0, 70),
+    st.integers(0, 70),
+)
+def test_the_rules_agree_with_brute_force(
+    log: tuple[list[Stored], int], policy: str, ms: int, size: int, start: int, watermark: int
+) -> None:
+    segments, end = log
+    config = LogConfig(cleanup_policy=policy, retention_ms=ms, retention_bytes=size)
+    start, watermark = min(start, end), min(watermark, end)
+    going = segments_to_drop(
+        segments,
+        config,
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=watermark,
+        now_ms=NOW,
+    )
+    assert going == _by_brute_force(segments, config, start, end, watermark, NOW)
+
+
+def _log(folder: Path, config: LogConfig, *, start: int = 0, clean: bool = False) -> PartitionLog:
+    return PartitionLog.open(
+        folder, config, clean_shutdown=clean, recovery_point=0, log_start_offset=start, now_ms=NOW
+    )
+
+
+def _append(log: PartitionLog, count: int, timestamp: int = NOW, **fields: object) -> None:
+    for _ in range(count):
+        batch = make_batch(1, b"x" * 40, timestamp=timestamp, **fields)  # type: ignore[arg-type]
+        log.append_as_leader(memoryview(batch), 3, NOW)
+
+
+def test_a_log_whose_records_are_all_over_goes_on_empty_behind_them(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=400, retention_ms=1000)
+    log = _log(tmp_path / "t-0", config)
+    _append(log, 10)
+    assert log.retain(10, NOW + 1000) == 0, "as old as allowed is not too old"
+    assert log.retain(9, NOW + 1001) == 3, "the last segment reaches above the high watermark"
+    assert log.log_start_offset == log.segments[0].base_offset == 9
+    assert log.retain(10, NOW + 1001) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
+    assert log.leader_epochs.entries == ((3, 10),)
+    assert log.retain(10, NOW + 9000) == 0
+    with pytest.raises(KafkaError) as caught:
+        log.read(9, 100, 10, at_least_one=True)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    found = log.offset_for_timestamp(0, 10), log.max_timestamp_offset()
+    assert found == (None, None)
+    _append(log, 1)
+    log.close(clean=True)
+    again = _log(tmp_path / "t-0", config, clean=True)
+    assert (again.log_start_offset, again.log_end_offset) == (10, 11)
+    again.close(clean=True)
+
+
+def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
+    _append(log, 2)
+    _append(log, 1, NOW + 3_000_000)
+    _append(log, 4)
+    assert log.retain(7, NOW + 5000) == 1
+    assert log.log_start_offset == 2
+    assert log.retain(7, NOW + 3_002_000) == 3
+    log.close(clean=False)
+
+
+def test_a_producer_goes_on_after_all_it_wrote_is_gone(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=400, retention_ms=1000)
+    for crash in (False, True):
+        folder = tmp_path / f"t-{int(crash)}"
+        log = _log(folder, config)
+        for sequence in range(6):
+            _append(log, 1, producer=(7, 0, sequence))
+        assert log.retain(6, NOW + 5000)
+        _append(log, 1, producer=(7, 0, 6))
+        assert log.retain(7, NOW + 5000)
+        log.flush()
+        log.close(clean=not crash)
+        again = _log(folder, config, clean=not crash)
+        with pytest.raises(KafkaError) as caught:
+            _append(again, 1, producer=(7, 0, 9))
+        assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        _append(again, 1, producer=(7, 0, 7))
+        _append(again, 1, producer=(8, 4, 55))
+        again.close(clean=True)
+
+
+def test_jitter_rolls_segments_earlier_but_never_late(tmp_path: Path) -> None:
+    ages = set()
+    for number in range(20):
+        config = LogConfig(segment_ms=1000, segment_jitter_ms=500)
+        log = _log(tmp_path / f"t-{number}", config)
+        _append(log, 1)
+        age = 0
+        while len(log.segments) == 1:
+            age += 50
+            _append(log, 1, NOW + age)
+        ages.add(age)
+        log.close(clean=False)
+    assert min(ages) > 500
+    assert max(ages) <= 1050
+    assert len(ages) > 3
+
+
+def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> None:
+    @dataclass
+    class Replica:
+        log: PartitionLog
+        high_watermark: int
+
+    config = LogConfig(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=1000)
+    replicas = []
+    for number in range(3):
+        log = _log(tmp_path / f"t-{number}", config)
+        _append(log, 100)
+        replicas.append(Replica(log, 100))
+    clock = [NOW]
+    upkeep = LogUpkeep(lambda: replicas, 1000, lambda: clock[0])
+
+    def doomed() -> int:
+        return len(list(tmp_path.glob("*/*.deleted")))
+
+    async def scenario() -> None:
+        await upkeep.check()
+        assert {replica.log.log_start_offset for replica in replicas} == {96}
+        assert {len(replica.log.segments) for replica in replicas} == {2}
+        before = doomed()
+        assert before >= 3 * 48
+        await upkeep.sweep()
+        clock[0] += 999
+        await upkeep.sweep()
+        assert doomed() == before
+        clock[0] += 1
+        await upkeep.sweep()
+        assert doomed() == 0
+
+    asyncio.run(scenario())
+    for replica in replicas:
+        replica.log.close(clean=False)
