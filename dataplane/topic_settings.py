@@ -10,6 +10,7 @@ from .config import TOPIC_DEFAULT_OF, BrokerConfig
 from .log import LogConfig
 from .replication.partition import ReplicationSettings
 from .replication.replicas import TopicSettings
+from .replication.throttle import NOT_THROTTLED, ThrottledPartitions
 
 
 class TopicSettingsView:
@@ -43,8 +44,14 @@ class TopicSettingsView:
                 min_in_sync=int(texts.get("min.insync.replicas", "1")),
                 lag_time_max_ms=self._config.replication.lag_time_max_ms,
                 durable_before_acknowledged=log.flush_messages == 1,
+                leader_throttled=self._throttled(texts, "leader"),
+                follower_throttled=self._throttled(texts, "follower"),
             ),
         )
+
+    def _throttled(self, texts: Mapping[str, str], side: str) -> ThrottledPartitions:
+        text = texts.get(f"{side}.replication.throttled.replicas", "")
+        return ThrottledPartitions.parse(text, self._config.node_id) if text else NOT_THROTTLED
 
 
 def _as_topic_settings(broker_settings: Mapping[str, str]) -> dict[str, str]:

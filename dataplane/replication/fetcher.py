@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...protocol.primitives import MalformedMessage
 from .fetch_codec import decode_answer, encode_fetch
 from .fetch_values import PartitionKey
-from .fetching import FetchLimits, LeaderSession
+from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 from .partition import Partition
 
 log = logging.getLogger(__name__)
@@ -314,7 +314,9 @@ class Fetchers:
         endpoint_of: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
         on_failure: Callable[[Partition, Exception], None],
+        throttle: FetchThrottle = NO_THROTTLE,
     ) -> None:
+        self._throttle = throttle
         self._broker_id = broker_id
         self._limits = limits
         self._settings = settings
@@ -364,7 +366,9 @@ class Fetchers:
         if link is None:
             link = self._links[peer_id] = LeaderLink(
                 peer_id,
-                lambda retry: LeaderSession(self._broker_id, self._limits, retry, self._on_failure),
+                lambda retry: LeaderSession(
+                    self._broker_id, self._limits, retry, self._on_failure, self._throttle
+                ),
                 self._settings,
                 lambda: self._endpoint_of(peer_id),
                 self._broker_epoch,

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .fetch_values import (
@@ -54,6 +55,36 @@ class FetchLimits:
     answer_max_bytes: int = 10_485_760
 
 
+class FetchThrottle(Protocol):
+    """How fast this broker may catch up."""
+
+    def limit(self, partition: Partition) -> int | None:
+        """Bytes that may be fetched of a partition now, None if it is not throttled; 0 means wait."""
+        ...
+
+    def wait_s(self) -> float:
+        """How long until something may be fetched again."""
+        ...
+
+    def spend(self, size: int) -> None:
+        """Bytes of a throttled partition arrived."""
+        ...
+
+
+class _NoThrottle:
+    def limit(self, partition: Partition) -> int | None:
+        return None
+
+    def wait_s(self) -> float:
+        return 0.0
+
+    def spend(self, size: int) -> None:
+        return
+
+
+NO_THROTTLE: FetchThrottle = _NoThrottle()
+
+
 class _Outstanding:
     """A request on its way; `fenced` are partitions that have changed leader epoch since, or are not ours any
     more."""
@@ -78,7 +109,9 @@ class LeaderSession:
         limits: FetchLimits,
         retry: Callable[[PartitionKey, float], None],
         on_failure: Callable[[Partition, Exception], None],
+        throttle: FetchThrottle = NO_THROTTLE,
     ) -> None:
+        self._throttle = throttle
         self._broker_id = broker_id
         self._limits = limits
         self._retry = retry
@@ -164,6 +197,10 @@ class LeaderSession:
             # While records wait to be flushed the position would fetch them again; `again` follows the flush.
             if follower is None or partition.acknowledged_offset < partition.log.log_end_offset:
                 continue
+            limit = self._throttle.limit(partition)
+            if limit == 0:
+                self._retry(key, self._throttle.wait_s())
+                continue
             positions.append(
                 FetchPosition(
                     key,
@@ -171,7 +208,9 @@ class LeaderSession:
                     partition.log.log_end_offset,
                     partition.log.leader_epochs.latest_epoch,
                     partition.log.log_start_offset,
-                    self._limits.partition_max_bytes,
+                    self._limits.partition_max_bytes
+                    if limit is None
+                    else min(limit, self._limits.partition_max_bytes),
                 )
             )
         self._changed.clear()
@@ -232,6 +271,8 @@ class LeaderSession:
             records = part.records
             if records is not None and not isinstance(records, memoryview):
                 raise TypeError("an answer that was received holds bytes, not a slice of a log")
+            if records is not None and self._throttle.limit(partition) is not None:
+                self._throttle.spend(len(records))
             partition.append_fetched(records, part.high_watermark, part.log_start_offset)
             if records is not None and len(records):
                 self._changed[key] = None

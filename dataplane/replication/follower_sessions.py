@@ -26,6 +26,7 @@ from .fetch_values import (
     next_epoch,
 )
 from .follower import UNDEFINED_EPOCH, diverges
+from .throttle import Throttle, is_held
 
 if TYPE_CHECKING:
     from .leader import LeaderState
@@ -96,7 +97,13 @@ class FollowerSession:
     it only if it has something to say, and then the parked one is answered first."""
 
     def __init__(
-        self, session_id: int, broker_id: int, broker_epoch: int, followed: Followed, scheduler: Scheduler
+        self,
+        session_id: int,
+        broker_id: int,
+        broker_epoch: int,
+        followed: Followed,
+        scheduler: Scheduler,
+        throttle: Throttle,
     ):
         self.session_id = session_id
         self.broker_id = broker_id
@@ -104,6 +111,10 @@ class FollowerSession:
         self.expected_epoch = next_epoch(FIRST_EPOCH)
         self._followed = followed
         self._scheduler = scheduler
+        self._throttle = throttle
+        #: throttled partitions that have records to send, and when they look again
+        self._held: set[_Watch] = set()
+        self._held_timer: Timer | None = None
         self._watches: dict[PartitionKey, _Watch] = {}
         # In the order of their turn: a partition that was answered goes to the end when it has more.
         self._ready: dict[_Watch, None] = {}
@@ -138,6 +149,7 @@ class FollowerSession:
             self._offer(watch)
         self._parked = reply
         self._parked_max_bytes = fetch.max_bytes
+        self._hold_back()
         if self._ready or self._failed or fetch.session_epoch == FIRST_EPOCH or max_wait_s <= 0:
             self._answer()
             return
@@ -169,6 +181,7 @@ class FollowerSession:
         watch.position = position
         watch.awaiting = False
         self._ready.pop(watch, None)
+        self._held.discard(watch)
         if not self._agrees(watch, leader):
             return
         if position.fetch_offset < leader.log_end_offset:
@@ -217,17 +230,47 @@ class FollowerSession:
             if self._parked is not None:
                 self._offer(watch)
 
+    # Throttled partitions
+
+    def _is_throttled(self, watch: _Watch) -> bool:
+        partition = watch.partition
+        if not self._throttle.limited or partition.leader is None:
+            return False
+        isr = partition.leader.in_sync.committed
+        return is_held(partition.settings.leader_throttled, partition.index, self.broker_id, isr)
+
+    def _hold_back(self) -> None:
+        """What may not be sent now waits apart, or it would be answered in vain again and again."""
+        if not self._throttle.limited or self._throttle.allowance() > 0:
+            return
+        for watch in [watch for watch in self._ready if self._is_throttled(watch)]:
+            del self._ready[watch]
+            self._held.add(watch)
+        if self._held and self._held_timer is None:
+            self._held_timer = self._scheduler.call_later(self._throttle.wait_s(), self._let_go)
+
+    def _let_go(self) -> None:
+        self._held_timer = None
+        self._ready.update(dict.fromkeys(self._held))
+        self._held.clear()
+        self._hold_back()
+        if self._ready:
+            self._answer_soon()
+
     # News from partitions
 
     def has_records(self, watch: _Watch) -> None:
         """The log of a watched partition grew past where the follower is."""
-        if watch in self._ready:
+        if watch in self._ready or watch in self._held:
             return
         leader = watch.partition.leader
         if leader is not None:
             leader.watched_until(self.broker_id, watch.position.fetch_offset, self._last_fetch_ms)
         self._ready[watch] = None
-        self._answer_soon()
+        if self._throttle.limited:
+            self._hold_back()
+        if watch in self._ready:
+            self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
         """The high watermark of a watched partition moved."""
@@ -245,6 +288,7 @@ class FollowerSession:
 
     def _detach(self, watch: _Watch) -> None:
         self._ready.pop(watch, None)
+        self._held.discard(watch)
         self._watermarks.pop(watch, None)
         self._outside.discard(watch)
         if watch.partition.watchers.get(self.broker_id) is watch:
@@ -285,6 +329,7 @@ class FollowerSession:
             self._deadline = None
         answers, self._failed = self._failed, []
         budget = self._parked_max_bytes
+        self._hold_back()
         ready, self._ready = self._ready, {}
         for watch in ready:
             answer = self._read(watch, budget, at_least_one=budget == self._parked_max_bytes)
@@ -316,12 +361,16 @@ class FollowerSession:
             return None
         position = watch.position
         log = watch.partition.log
+        max_bytes = min(budget, position.max_bytes)
+        throttled = self._is_throttled(watch)
+        if throttled:
+            allowance = self._throttle.allowance()
+            if allowance == 0:
+                return None
+            max_bytes, at_least_one = min(max_bytes, allowance), True
         try:
             records = log.read(
-                position.fetch_offset,
-                min(budget, position.max_bytes),
-                log.log_end_offset,
-                at_least_one=at_least_one,
+                position.fetch_offset, max_bytes, log.log_end_offset, at_least_one=at_least_one
             )
         except KafkaError as error:
             watch.awaiting = True
@@ -329,6 +378,8 @@ class FollowerSession:
         if records.size == 0:
             records.release()
             return self._state(watch) if at_least_one else None
+        if throttled:
+            self._throttle.spend(records.size)
         watch.awaiting = True
         self._watermarks.pop(watch, None)
         answer = self._state(watch)
@@ -340,10 +391,10 @@ class FollowerSession:
         for watch in list(self._watches.values()):
             self._detach(watch)
         self._watches.clear()
-        for timer in (self._deadline, self._watermark_timer):
+        for timer in (self._deadline, self._watermark_timer, self._held_timer):
             if timer is not None:
                 timer.cancel()
-        self._deadline = self._watermark_timer = None
+        self._deadline = self._watermark_timer = self._held_timer = None
         reply, self._parked = self._parked, None
         if reply is not None:
             reply(SessionAnswer(self.session_id, error=error))
@@ -353,8 +404,13 @@ class FollowerSessions:
     """All sessions, at most one for each following broker: a new one replaces the one before."""
 
     def __init__(
-        self, followed: Followed, scheduler: Scheduler, randomness: random.Random | None = None
+        self,
+        followed: Followed,
+        scheduler: Scheduler,
+        randomness: random.Random | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
+        self._throttle = throttle or Throttle(scheduler.time)
         self._followed = followed
         self._scheduler = scheduler
         self._randomness = randomness or random.SystemRandom()
@@ -376,6 +432,7 @@ class FollowerSessions:
                 fetch.broker_epoch,
                 self._followed,
                 self._scheduler,
+                self._throttle,
             )
         elif session is None or session.session_id != fetch.session_id:
             reply(SessionAnswer(0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.errors import ErrorCode, KafkaError
 from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
 from .leader import KnownBroker, LeaderState
+from .throttle import NOT_THROTTLED, ThrottledPartitions
 from .traffic import Traffic
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class ReplicationSettings:
     lag_time_max_ms: int = 30_000
     durable_before_acknowledged: bool = False
     """flush.messages=1: records count as acknowledged only once this replica has flushed them."""
+    leader_throttled: ThrottledPartitions = NOT_THROTTLED
+    follower_throttled: ThrottledPartitions = NOT_THROTTLED
 
 
 class Surroundings(Protocol):

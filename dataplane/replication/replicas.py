@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
+from .catch_up import CatchUpThrottles
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
 from .fetching import FetchLimits
@@ -112,11 +113,19 @@ class Replicas:
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self.sessions = FollowerSessions(self, self._loop)
+        self._throttles = CatchUpThrottles(config.broker_id, self._loop.time, lambda: self.image)
+        self._throttles.reconfigure()
+        self.sessions = FollowerSessions(self, self._loop, throttle=self._throttles.leader)
         self._flusher = Flusher(self._flushed, self.failed)
         self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
         self._fetchers = Fetchers(
-            config.broker_id, config.limits, config.link, self._endpoint_of, broker_epoch, self.failed
+            config.broker_id,
+            config.limits,
+            config.link,
+            self._endpoint_of,
+            broker_epoch,
+            self.failed,
+            self._throttles,
         )
 
     # Look-ups
@@ -416,7 +425,8 @@ class Replicas:
                 self._look_at_isr(partition)
 
     def reconfigure(self) -> None:
-        """Take the topics' settings anew."""
+        """Take the settings of topics, and the rates of throttles, anew."""
+        self._throttles.reconfigure()
         for partition in self._by_key.values():
             settings = self._settings_of(partition.topic)
             partition.log.config = settings.log

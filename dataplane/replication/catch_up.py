@@ -1,0 +1,50 @@
+"""The throttles of one broker: what it sends to followers that catch up, and what it fetches to catch up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.cluster_image import ClusterImage
+from .partition import Partition
+from .throttle import Throttle, is_held, rate_of
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+
+
+class CatchUpThrottles:
+    """`leader` is for the fetch sessions of followers; as a whole it is what this broker's fetches go by.
+
+    `now_s`: the loop's clock.
+    """
+
+    def __init__(self, broker_id: int, now_s: Callable[[], float], image: Callable[[], ClusterImage]) -> None:
+        self.leader = Throttle(now_s)
+        self._follower = Throttle(now_s)
+        self._broker_id = broker_id
+        self._image = image
+
+    def reconfigure(self) -> None:
+        """Take the rates as they are configured now."""
+        configs = self._image().configs
+        self.leader.set_rate(rate_of(configs, self._broker_id, LEADER_RATE))
+        self._follower.set_rate(rate_of(configs, self._broker_id, FOLLOWER_RATE))
+
+    def limit(self, partition: Partition) -> int | None:
+        """Bytes that may be fetched of a partition now, None if it is not throttled; 0 means wait."""
+        if not self._follower.limited:
+            return None
+        topic = self._image().topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partitions.get(partition.index)
+        throttled = partition.settings.follower_throttled
+        if state is None or not is_held(throttled, partition.index, self._broker_id, state.isr):
+            return None
+        return self._follower.allowance()
+
+    def wait_s(self) -> float:
+        """How long until something may be fetched again."""
+        return self._follower.wait_s()
+
+    def spend(self, size: int) -> None:
+        """Bytes of a throttled partition arrived."""
+        self._follower.spend(size)
