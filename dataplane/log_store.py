@@ -6,6 +6,7 @@ that cannot even be opened is not known: whatever has no log then is taken to be
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -156,7 +157,7 @@ class LogStore:
     def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog:
         """An empty log in the folder that was chosen for it, else in the one that has the fewest.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if no folder can take it.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if no folder can take it; OSError if none can now.
         """
         while True:
             directory = self._place(topic, index)
@@ -171,11 +172,14 @@ class LogStore:
             return created
 
     def _place(self, topic: str, index: int) -> LogDirectory:
-        usable = self.usable
-        if not usable:
+        usable = [directory for directory in self.usable if (topic, index) not in directory.futures]
+        if not self.usable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")
+        if not usable:
+            # It passes: a topic of the same name was deleted while it moved there.
+            raise OSError(errno.EBUSY, f"a log of another {topic}-{index} is still there")
         wish = self.wishes.get((topic, index))
-        if wish is not None and wish.failure is None:
+        if wish is not None and wish in usable:
             return wish
         open_ones = [directory for directory in usable if directory.path not in self.cordoned]
         return min(open_ones or usable, key=lambda directory: len(directory.logs))

@@ -271,17 +271,23 @@ class LogDirectory:
 
     # Moves between folders
 
+    @staticmethod
+    def future_name(topic: str, partition: int) -> str:
+        """A name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too long."""
+        name = f"{topic}-{partition}.{UUID(bytes=os.urandom(16)).hex}{FUTURE_SUFFIX}"
+        if len(name) > _NAME_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
+        return name
+
     def create_future(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
     ) -> PartitionLog:
         """An empty log that is to replace the one in another folder. Blocking.
 
         Raises:
-            KafkaError: INVALID_TOPIC_EXCEPTION if its folder's name would be too long, KAFKA_STORAGE_ERROR.
+            KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
         """
-        folder = self.path / f"{topic}-{partition}.{UUID(bytes=os.urandom(16)).hex}{FUTURE_SUFFIX}"
-        if len(folder.name) > _NAME_MAX:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
+        folder = self.path / self.future_name(topic, partition)
         if (topic, partition) in self._checkpointed:
             self._forget_checkpoints()
         log = PartitionLog.open(
