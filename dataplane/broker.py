@@ -19,6 +19,8 @@ from ..protocol.exposition import Family
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from .config import TOPIC_DEFAULT_OF, BrokerConfig
+from .folder_moves import FolderMoves
+from .folder_settings import cordoned_folders, move_bytes_per_second
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .image_gate import ImageGate
@@ -41,6 +43,7 @@ from .server.handlers.coordinators import CoordinatorHandlers
 from .server.handlers.features import FeatureHandlers
 from .server.handlers.fetch import FetchHandlers, FetchSettings
 from .server.handlers.groups import GroupHandlers
+from .server.handlers.log_dirs import LogDirHandlers
 from .server.handlers.metadata import MetadataHandlers
 from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
@@ -92,6 +95,7 @@ class Broker:
             self.server.close()
             raise
         loop = asyncio.get_running_loop()
+        self.logs.cordoned = cordoned_folders(ClusterImage(), config)
         self.logs.on_failure = lambda error: _soon(loop, self._storage_failed, error)
         self.settings = TopicSettingsView(config)
         self.session = QuorumSession(
@@ -101,6 +105,9 @@ class Broker:
             on_lost=self._lost,
         )
         self.replicas = self._replicas()
+        self.moves = FolderMoves(
+            self.replicas, self.logs, lambda: move_bytes_per_second(self.session.image, config), wall_ms
+        )
         self.groups = GroupCoordinator(
             config.groups, _steady_wall_ms(), self._offsets_partitions, lambda: self.session.image.topics
         )
@@ -119,6 +126,7 @@ class Broker:
         # Not before: asked with an empty image, this broker would deny all topics and all brokers, itself
         # included, and clients drop the addresses that an answer leaves out.
         self.server.start()
+        self.moves.resume()
         self._metrics = self._make_metrics()
         log.info("broker %d serves", config.node_id)
 
@@ -138,6 +146,7 @@ class Broker:
         self._log_upkeep.close()
         self.server.close()
         self.groups.close()
+        await self.moves.close()
         await self.replicas.close()
         await self.session.stop()
         await asyncio.to_thread(self.logs.close, clean=self._failure is None, broker_epoch=clean_epoch)
@@ -236,6 +245,7 @@ class Broker:
             ProduceHandlers(replicas, purgatory, quotas),
             FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes), quotas),
             OffsetHandlers(replicas),
+            LogDirHandlers(self.logs, self.moves),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
             TopicHandlers(
@@ -266,6 +276,7 @@ class Broker:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.configs:
             self.settings.forget()
+            self.logs.cordoned = cordoned_folders(image, self.config)
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
         waited = not self._gate.open
