@@ -49,6 +49,8 @@ class ConfigKey:
     most: float | None = None
     allowed: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
+    item_pattern: str = ""
+    """A regular expression that every item of a list has to match, or the list is `*` alone."""
 
     def parse(self, text: str) -> bool | int | float | str | list[str]:
         """The value of this key's type. Raises ConfigError."""
@@ -64,6 +66,10 @@ class ConfigKey:
                 items = [item.strip() for item in text.split(",")] if text else []
                 if self.allowed and not set(items) <= set(self.allowed):
                     raise self._refused(text)
+                if self.item_pattern and items != ["*"]:
+                    pattern = re.compile(self.item_pattern, re.ASCII)
+                    if not all(pattern.fullmatch(item) for item in items if item):
+                        raise self._refused(text)
                 return [item for item in items if item]
             case _:
                 if self.allowed and text not in self.allowed:
@@ -95,6 +101,8 @@ class ConfigKey:
     def _refused(self, text: str) -> ConfigError:
         if self.allowed:
             what = f"{'any of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.allowed)}"
+        elif self.item_pattern:
+            what = "'*' or partition:broker, with commas between"
         else:
             what = self.type.value
             what += f", at least {self.least}" if self.least is not None else ""

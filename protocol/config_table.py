@@ -33,6 +33,11 @@ def _topic(
     return ConfigKey(name, kind, default, doc, Scope.TOPIC, least, most, allowed, synonyms)
 
 
+def _throttled(name: str, doc: str) -> ConfigKey:
+    """A topic's list of replicas; no broker key stands behind it."""
+    return ConfigKey(name, _LIST, "", doc, Scope.TOPIC, item_pattern=r"[0-9]{1,9}:[0-9]{1,9}")
+
+
 def _node(
     name: str, scope: Scope, kind: ConfigType, default: str | None, doc: str, *, least: float | None = None
 ) -> ConfigKey:
@@ -56,6 +61,10 @@ _TOPIC_TABLE = (
            "log.flush.interval.ms", "log.flush.scheduler.interval.ms", least=0),
     _topic("index.interval.bytes", _I, "4096", "Log bytes per index entry.",
            "log.index.interval.bytes", least=0),
+    _throttled("leader.replication.throttled.replicas",
+               "Replicas, partition:broker or * for all, that send at a limited rate to those out of sync."),
+    _throttled("follower.replication.throttled.replicas",
+               "Replicas, partition:broker or * for all, that catch up at a limited rate."),
     _topic("max.compaction.lag.ms", _L, _LONG_MAX, "Compacted at the latest after.",
            "log.cleaner.max.compaction.lag.ms", least=1),
     _topic("max.message.bytes", _I, "1048588", "Largest record batch.",
@@ -173,6 +182,10 @@ _NODE_TABLE = (
     _node("controlled.shutdown.enable", _BROKER, _B, "true", "Whether leaderships move before a stop."),
     _node("controlled.shutdown.timeout.ms", _BROKER, _I, "30000",
           "How long a stopping broker waits for that.", least=0),
+    _node("leader.replication.throttled.rate", _DYNAMIC, _L, _LONG_MAX,
+          "Bytes/s that a broker sends to throttled followers out of sync, all together.", least=0),
+    _node("follower.replication.throttled.rate", _DYNAMIC, _L, _LONG_MAX,
+          "Bytes/s that throttled replicas of a broker catch up with, all together.", least=0),
     _node("auto.leader.rebalance.enable", _NODE, _B, "true",
           "Whether preferred replicas get leadership back."),
     _node("leader.imbalance.check.interval.seconds", _NODE, _L, "300",
@@ -241,6 +254,6 @@ def _behind(key: ConfigKey) -> ConfigKey:
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
-    **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE},
+    **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
     **{key.name: key for key in _NODE_TABLE},
 }

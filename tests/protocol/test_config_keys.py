@@ -28,6 +28,8 @@ KAFKA_TOPIC_DEFAULTS = {
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
     "index.interval.bytes": "4096",
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
     "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
@@ -60,7 +62,9 @@ def test_every_key_accepts_its_own_default_and_says_what_it_means(key: ConfigKey
 
 def test_a_topic_key_names_broker_keys_that_exist() -> None:
     for key in TOPIC_KEYS.values():
-        assert key.synonyms
+        if key.name.endswith(".replication.throttled.replicas"):
+            assert not key.synonyms
+            continue
         assert set(key.synonyms) <= NODE_KEYS.keys()
         assert NODE_KEYS[key.synonyms[0]].scope & Scope.DYNAMIC
 
@@ -74,6 +78,8 @@ def test_what_is_declared_without_effect_is_a_key_and_what_is_ignored_is_none() 
     ("name", "given", "kept"),
     [
         ("preallocate", " TRUE ", "true"),
+        ("leader.replication.throttled.replicas", "*", "*"),
+        ("leader.replication.throttled.replicas", "0:1, 0:2,12:1", "0:1,0:2,12:1"),
         ("retention.ms", " -1", "-1"),
         ("retention.ms", "+5", "+5"),
         ("segment.bytes", "1048576", "1048576"),
@@ -112,6 +118,9 @@ def test_values_that_are_accepted(name: str, given: str, kept: str) -> None:
         ("min.cleanable.dirty.ratio", "nan", "a number"),
         ("min.cleanable.dirty.ratio", "1e999", "at most 1"),
         ("preallocate", "yes", "true or false"),
+        ("follower.replication.throttled.replicas", "0", "'*' or partition:broker"),
+        ("follower.replication.throttled.replicas", "0:1,*", "'*' or partition:broker"),
+        ("follower.replication.throttled.replicas", "0:-1", "'*' or partition:broker"),
         ("compression.type", "rar", "one of uncompressed, gzip, snappy, lz4, zstd, producer"),
         ("compression.type", "GZIP", "one of uncompressed"),
         ("cleanup.policy", "shrink", "any of delete, compact"),
