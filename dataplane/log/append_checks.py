@@ -6,7 +6,27 @@ from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import NO_TIMESTAMP, BatchHeader
+from .compaction.record_scan import records_of, scan
 from .config import LogConfig
+
+_UNCOMPRESSED_BYTES_MAX = 64 << 20
+
+
+def check_keys(batches: memoryview, parsed: Sequence[tuple[int, BatchHeader]]) -> None:
+    """Check that every record has a key: in a compacted topic one without would be lost.
+
+    Raises:
+        KafkaError: INVALID_RECORD; CORRUPT_MESSAGE for records that are damaged or expand to over 64 MiB.
+    """
+    for position, header in parsed:
+        batch = batches[position : position + header.size]
+        body = records_of(batch, header, _UNCOMPRESSED_BYTES_MAX)
+        for number, span in enumerate(scan(body, header.record_count)):
+            if span[5] is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"record {number} of the batch has no key, which a compacted topic (cleanup.policy) needs",
+                )
 
 
 def check_limits(

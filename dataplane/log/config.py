@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 _LONG_MAX = 2**63 - 1
@@ -28,6 +28,11 @@ class LogConfig:
     retention_bytes: int = -1
     """-1: logs do not grow too large."""
     file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 24 * 3600 * 1000
+    """How long a tombstone stays after compaction first met it."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _LONG_MAX
     flush_messages: int = _LONG_MAX
     """Records between flushes; 1 means durable before acknowledged."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
@@ -54,7 +59,7 @@ class LogConfig:
         Raises:
             ValueError: a number is expected and the value is none.
         """
-        values: dict[str, str | int] = {}
+        values: dict[str, str | int | float] = {}
         for field, annotation in cls.__annotations__.items():
             name = field.replace("_", ".")
             text = properties.get(name)
@@ -65,6 +70,15 @@ class LogConfig:
                     values[field] = int(text)
                 except ValueError:
                     raise ValueError(f"{name} must be a whole number, not {text!r}") from None
+            elif annotation == "float":
+                try:
+                    values[field] = float(text)
+                except ValueError:
+                    raise ValueError(f"{name} must be a number, not {text!r}") from None
             else:
                 values[field] = text
-        return cls(**values)  # type: ignore[arg-type]
+        config = cls(**values)  # type: ignore[arg-type]
+        if config.compacted and config.max_compaction_lag_ms < config.segment_ms:
+            # What is in the active segment is not compacted: it has to be closed in time (KIP-354).
+            return replace(config, segment_ms=config.max_compaction_lag_ms)
+        return config

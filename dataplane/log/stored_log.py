@@ -82,6 +82,11 @@ class StoredLog:
         return self._durable.recovery_point
 
     @property
+    def cuts(self) -> int:
+        """Rises with every truncation."""
+        return self._durable.cuts
+
+    @property
     def before_recovery_point_falls(self) -> BeforeRecoveryPointFalls | None:
         """Called with the new recovery point before records below the current one are cut; must make it
         durable.

@@ -97,9 +97,12 @@ def _record_in_batch(
     Only here are records decoded, of one batch, as the answer is a record and headers do not suffice.
     """
     epoch = header.partition_leader_epoch
-    if header.is_log_append_time:
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
-    if header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
+    stamped_ms = header.max_timestamp if header.is_log_append_time else None
+    # Compaction takes records out, and may put a delete horizon in the place of the base timestamp.
+    whole = header.record_count == header.last_offset_delta + 1 and not header.has_delete_horizon
+    if whole and stamped_ms is not None:
+        return TimestampOffset(stamped_ms, max(header.base_offset, log_start_offset), epoch)
+    if whole and header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
         return TimestampOffset(header.base_timestamp, header.base_offset, epoch)
     descriptor = segment.descriptor()
     try:
@@ -109,6 +112,7 @@ def _record_in_batch(
     finally:
         descriptor.release()
     for record in decode_records(batch):
-        if record.timestamp_ms >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp_ms, record.offset, epoch)
+        found_ms = record.timestamp_ms if stamped_ms is None else stamped_ms
+        if found_ms >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(found_ms, record.offset, epoch)
     return None

@@ -190,18 +190,21 @@ class LogCleaning:
         self, offsets: OffsetMap, transactions: TransactionFilter, header: BatchHeader, batch: memoryview
     ) -> bool:
         """False if the map is full: the rest of the log stays dirty."""
-        if header.last_offset < self._job.first_dirty_offset:
-            return True
-        counts = not header.is_control and not (
-            header.is_transactional and transactions.discards_data(header.producer_id, header.last_offset)
-        )
+        first_dirty, counts = self._job.first_dirty_offset, header.last_offset >= self._job.first_dirty_offset
+        if header.is_control:
+            if _control_type(batch) is not None:
+                transactions.discards_marker(header.producer_id)
+            counts = False
+        elif header.is_transactional and transactions.discards_data(header.producer_id, header.last_offset):
+            counts = False
         if counts and header.record_count:
-            put, base_offset, first_dirty = offsets.put, header.base_offset, self._job.first_dirty_offset
+            put, base_offset = offsets.put, header.base_offset
             for span in scan(records_of(batch, header), header.record_count):
                 key, offset = span[5], base_offset + span[4]
                 if key is not None and offset >= first_dirty and not put(key, offset):
                     return False
-        offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
+        if header.last_offset >= first_dirty:
+            offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
         return True
 
     # Third pass: what stays

@@ -1,0 +1,286 @@
+"""Compaction of this broker's logs: looks for the dirtiest, has the cleaning process rewrite it, swaps the result in.
+
+The child only reads segments and writes new files beside them; the log itself is changed here, on the loop, one
+group of segments at a time. A log that was cut, or had old segments deleted, meanwhile refuses the swap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+from ..protocol.config_keys import NODE_KEYS
+from ..protocol.errors import KafkaError
+from .cleaner_checkpoints import CleanerCheckpoints
+from .cleaning_process import CleaningProcess, CleaningProcessDied
+from .log import PartitionLog
+from .log.compaction.choosing import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
+from .log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
+from .log.compaction.keeping import LastRecord
+from .log.segment import Segment
+from .log.segment_swap import CLEANED_SUFFIX
+
+_IDLE_LOOKS_MAX = 20
+_CRASHES_MAX = 3
+
+log = logging.getLogger(__name__)
+
+
+class CleanableReplica(Protocol):
+    """What is asked of a partition."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def log(self) -> PartitionLog: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """The broker's log.cleaner settings."""
+
+    enabled: bool = True
+    backoff_ms: int = 15_000
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Of properties that have been checked; what is not given has its default."""
+
+        def number(name: str) -> float:
+            key = NODE_KEYS[name]
+            value = key.parse(properties.get(name) or key.default or "")
+            assert isinstance(value, int | float)
+            return value
+
+        return cls(
+            enabled=bool(number("log.cleaner.enable")),
+            backoff_ms=int(number("log.cleaner.backoff.ms")),
+            limits=Limits(
+                dedupe_bytes=int(number("log.cleaner.dedupe.buffer.size")),
+                load_factor=number("log.cleaner.io.buffer.load.factor"),
+                io_bytes_per_second=number("log.cleaner.io.max.bytes.per.second"),
+                io_buffer_bytes=int(number("log.cleaner.io.buffer.size")),
+            ),
+        )
+
+
+class _Aborted(Exception):
+    """The log is not what it was when the job began."""
+
+
+class LogCleaner:
+    """One log at a time. A log that cannot be cleaned is left alone until the broker restarts, as in Kafka."""
+
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        replicas: Callable[[], Iterable[CleanableReplica]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._wall_ms = wall_ms
+        self._checkpoints = CleanerCheckpoints()
+        self._crashes: dict[PartitionLog, int] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.process = CleaningProcess()
+        self.uncleanable: dict[PartitionLog, str] = {}
+        """Logs that are left alone, and why."""
+
+    def start(self) -> None:
+        """Look for work from now on."""
+        if self._settings.enabled:
+            self._task = asyncio.create_task(self._clean_for_ever(), name="log cleaner")
+
+    async def close(self) -> None:
+        """Drop the work under way and end the child."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.process.kill()
+
+    async def _clean_for_ever(self) -> None:
+        idle = 0
+        while True:
+            try:
+                found = await self.clean_filthiest()
+            except CleaningProcessDied:
+                found = False
+            idle = 0 if found else idle + 1
+            if idle == _IDLE_LOOKS_MAX:
+                await self.process.end()
+            if not found:
+                await asyncio.sleep(self._settings.backoff_ms / 1000)
+
+    # Choosing
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the log that needs it most; False if none does.
+
+        Raises:
+            CleaningProcessDied: the child died over it. After three times the log counts as uncleanable.
+        """
+        replicas = list(self._replicas())
+        self._forget_the_gone(replicas)
+        compacted = [replica for replica in replicas if self._may_clean(replica.log)]
+        if not compacted:
+            return False
+        await self._checkpoints.load({replica.log.directory.parent for replica in compacted})
+        now_ms = self._wall_ms()
+        facts = [self._facts(replica) for replica in compacted]
+        looked_at = [(each, dirty_range(each, now_ms)) for each in facts]
+        for replica, (_, dirty) in zip(compacted, looked_at, strict=True):
+            if dirty.checkpoint_was_wrong:
+                key = replica.topic, replica.index
+                self._checkpoints.set(key, replica.log, dirty.first_dirty_offset)
+        number = filthiest(looked_at)
+        if number is None:
+            return False
+        await self._clean(compacted[number], *looked_at[number], now_ms)
+        return True
+
+    def _may_clean(self, partition_log: PartitionLog) -> bool:
+        return (
+            partition_log.config.compacted
+            and partition_log.failure is None
+            and len(partition_log.segments) > 1
+            and partition_log not in self.uncleanable
+        )
+
+    def _forget_the_gone(self, replicas: Iterable[CleanableReplica]) -> None:
+        present = {replica.log for replica in replicas}
+        self._checkpoints.keep_only(present)
+        for table in (self.uncleanable, self._crashes):
+            for gone in table.keys() - present:
+                del table[gone]
+
+    def _facts(self, replica: CleanableReplica) -> LogFacts:
+        partition_log = replica.log
+        config = partition_log.config
+        with_first, with_max = config.max_compaction_lag_ms < LONG_MAX, config.min_compaction_lag_ms > 0
+        return LogFacts(
+            segments=[
+                _segment_facts(segment, with_first=with_first, with_max=with_max)
+                for segment in partition_log.segments
+            ],
+            log_start_offset=partition_log.log_start_offset,
+            log_end_offset=partition_log.log_end_offset,
+            last_stable_offset=replica.high_watermark,
+            checkpoint=self._checkpoints.get((replica.topic, replica.index), partition_log),
+            min_cleanable_ratio=config.min_cleanable_dirty_ratio,
+            min_lag_ms=config.min_compaction_lag_ms,
+            max_lag_ms=config.max_compaction_lag_ms,
+        )
+
+    # Cleaning
+
+    async def _clean(
+        self, replica: CleanableReplica, facts: LogFacts, dirty: DirtyRange, now_ms: int
+    ) -> None:
+        partition_log = replica.log
+        segments = {segment.base_offset: segment for segment in partition_log.segments}
+        job = self._job(partition_log, facts, dirty, now_ms)
+        await asyncio.to_thread(_remove_leftovers, partition_log.directory)
+        cuts, before, after = partition_log.cuts, 0, 0
+        try:
+            async for reply in self.process.run(job):
+                if isinstance(reply, GroupCleaned):
+                    _swap(partition_log, segments, reply, cuts)
+                    before, after = before + reply.bytes_before, after + reply.bytes_after
+                elif isinstance(reply, LogCleaned):
+                    self._crashes.pop(partition_log, None)
+                    key = replica.topic, replica.index
+                    if partition_log.cuts == cuts:
+                        self._checkpoints.set(key, partition_log, reply.clean_offset)
+                    await self._checkpoints.write(partition_log.directory.parent)
+                    log.info(
+                        "%s-%d: compacted %d to %d bytes, clean up to offset %d",
+                        *key, before, after, reply.clean_offset,
+                    )  # fmt: skip
+                elif not reply.moved_on:
+                    self._give_up(partition_log, reply.reason)
+                else:
+                    log.info("%r: not compacted this time: %s", partition_log, reply.reason)
+        except _Aborted as reason:
+            log.info("%r: not compacted this time: %s", partition_log, reason)
+            await self.process.kill()
+            await asyncio.to_thread(_remove_leftovers, partition_log.directory)
+        except CleaningProcessDied as error:
+            self._crashed(partition_log, error)
+            raise
+
+    def _job(
+        self, partition_log: PartitionLog, facts: LogFacts, dirty: DirtyRange, now_ms: int
+    ) -> CleaningJob:
+        config = partition_log.config
+        return CleaningJob(
+            directory=partition_log.directory.absolute(),
+            segments=[(segment.base_offset, segment.size) for segment in facts.segments],
+            first_dirty_offset=dirty.first_dirty_offset,
+            upper_bound=dirty.upper_bound,
+            last_stable_offset=facts.last_stable_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            producers={
+                entry.producer_id: LastRecord(
+                    entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch
+                )
+                for entry in partition_log.producers.entries()
+            },
+            limits=self._settings.limits,
+        )
+
+    def _crashed(self, partition_log: PartitionLog, error: CleaningProcessDied) -> None:
+        crashes = self._crashes[partition_log] = self._crashes.get(partition_log, 0) + 1
+        log.error("the cleaning process died over %r: %s", partition_log, error)
+        if crashes >= _CRASHES_MAX:
+            self._give_up(partition_log, f"the cleaning process died over it {crashes} times")
+
+    def _give_up(self, partition_log: PartitionLog, reason: str) -> None:
+        self.uncleanable[partition_log] = reason
+        log.error("%r is not compacted any more until the broker restarts: %s", partition_log, reason)
+
+
+def _segment_facts(segment: Segment, *, with_first: bool, with_max: bool) -> SegmentFacts:
+    if with_first and segment.first_timestamp is None and segment.size:
+        segment.load_first_timestamp()
+    if with_max:
+        segment.load_max_timestamp()
+    first = segment.first_timestamp
+    return SegmentFacts(
+        segment.base_offset, segment.size, -1 if first is None else first, segment.max_timestamp
+    )
+
+
+def _swap(
+    partition_log: PartitionLog, segments: Mapping[int, Segment], done: GroupCleaned, cuts: int
+) -> None:
+    """Raises _Aborted: the log moved on, and nothing has changed."""
+    if partition_log.failure is not None:
+        raise _Aborted(partition_log.failure.message)
+    if partition_log.cuts != cuts:
+        raise _Aborted("it was truncated meanwhile")
+    if not partition_log.config.compacted:
+        raise _Aborted("its cleanup.policy has changed")
+    try:
+        partition_log.replace_segments([segments[base] for base in done.segments], [done.file])
+    except (ValueError, KafkaError) as error:
+        raise _Aborted(str(error)) from error
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Files of a job that did not end: nobody writes to them any more."""
+    for path in directory.glob("*" + CLEANED_SUFFIX):
+        path.unlink(missing_ok=True)
