@@ -120,6 +120,7 @@ class LeaderSession:
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: set[PartitionKey] = set()
         self._delays: dict[PartitionKey, float] = {}
+        self._told_starts: dict[PartitionKey, int] = {}
         self._outstanding: deque[_Outstanding] = deque()
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
@@ -150,6 +151,7 @@ class LeaderSession:
             self._fence(key)
             self._changed.pop(key, None)
             self._delays.pop(key, None)
+            self._told_starts.pop(key, None)
             self._forgotten.add(key)
 
     def again(self, key: PartitionKey) -> None:
@@ -201,6 +203,7 @@ class LeaderSession:
             if limit == 0:
                 self._retry(key, self._throttle.wait_s())
                 continue
+            self._told_starts[key] = partition.log.log_start_offset
             positions.append(
                 FetchPosition(
                     key,
@@ -274,7 +277,9 @@ class LeaderSession:
             if records is not None and self._throttle.limit(partition) is not None:
                 self._throttle.spend(len(records))
             partition.append_fetched(records, part.high_watermark, part.log_start_offset)
-            if records is not None and len(records):
+            if (records is not None and len(records)) or (
+                partition.log.log_start_offset != self._told_starts.get(key)
+            ):
                 self._changed[key] = None
             self._delays.pop(key, None)
         elif part.error is ErrorCode.OFFSET_OUT_OF_RANGE and partition.restart_at_leaders_start(

@@ -88,6 +88,9 @@ class _Watch:
     def high_watermark_moved(self) -> None:
         self.session.has_watermark(self)
 
+    def log_start_moved(self) -> None:
+        self.session.has_watermark(self)
+
     def role_changed(self) -> None:
         self.session.lost(self)
 
@@ -180,6 +183,7 @@ class FollowerSession:
             partition.watchers[self.broker_id] = watch
         watch.position = position
         watch.awaiting = False
+        partition.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
         self._held.discard(watch)
         if not self._agrees(watch, leader):
@@ -273,7 +277,7 @@ class FollowerSession:
             self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
-        """The high watermark of a watched partition moved."""
+        """The high watermark or the log start offset of a watched partition moved."""
         self._watermarks[watch] = None
         if self._parked is not None:
             self._arm_watermark_timer()

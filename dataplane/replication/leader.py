@@ -51,12 +51,14 @@ class FollowerProgress:
         "last_fetch_leader_end",
         "last_fetch_ms",
         "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, broker_id: int, caught_up_ms: int) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = 0
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.caught_up_ms = caught_up_ms
@@ -156,6 +158,18 @@ class LeaderState:
             )
         if not self.durable_offset <= self.log_end_offset:
             raise AssertionError(f"durable to {self.durable_offset}, past the log end {self.log_end_offset}")
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The lowest log start offset of all replicas on live brokers, given the leader's own; -1 while one
+        has not spoken in this leader epoch."""
+        starts = [
+            follower.log_start_offset for follower in self.followers.values() if self._is_live(follower)
+        ]
+        return min([log_start_offset, *starts])
+
+    def _is_live(self, follower: FollowerProgress) -> bool:
+        broker = self.brokers.get(follower.broker_id)
+        return broker is not None and not broker.fenced
 
     # The high watermark
 

@@ -21,6 +21,7 @@ from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_
 from .leader import KnownBroker, LeaderState
 from .throttle import NOT_THROTTLED, ThrottledPartitions
 from .traffic import Traffic
+from .trims import Trimmed, Trims
 
 if TYPE_CHECKING:
     from ...protocol.cluster_image import PartitionState
@@ -34,6 +35,7 @@ class Watcher(Protocol):
 
     def records_arrived(self) -> None: ...
     def high_watermark_moved(self) -> None: ...
+    def log_start_moved(self) -> None: ...
     def role_changed(self) -> None: ...
 
 
@@ -77,6 +79,7 @@ class Partition:
         "_flushed_offset",
         "_follower_watermark",
         "_readers",
+        "_trims",
         "follower",
         "index",
         "leader",
@@ -114,6 +117,7 @@ class Partition:
         )
         self._acknowledgements: deque[tuple[int, Acknowledged]] = deque()
         self._readers: dict[Reader, None] = {}
+        self._trims = Trims()
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
@@ -258,6 +262,7 @@ class Partition:
         waiting, self._acknowledgements = self._acknowledgements, deque()
         for _, done in waiting:
             done(error)
+        self._trims.failed(error)
 
     def _role_changed(self) -> None:
         for watcher in list(self.watchers.values()):
@@ -349,8 +354,57 @@ class Partition:
     def advance(self) -> None:
         """Look again whether the high watermark may move: time passed or a broker's state changed."""
         leader = self.leader
-        if leader is not None and leader.advance(self._around.monotonic_ms()):
-            self._watermark_moved()
+        if leader is not None:
+            if leader.advance(self._around.monotonic_ms()):
+                self._watermark_moved()
+            if self._trims:
+                self._trims.reached(leader.low_watermark(self.log.log_start_offset))
+
+    # Trimming
+
+    def trim(self, offset: int | None) -> int:
+        """Hide the records below `offset` (None: the high watermark) here, and have the followers hear of it;
+        the offset.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER; OFFSET_OUT_OF_RANGE above the high watermark: what is not on the
+        whole ISR yet is not deleted.
+        """
+        leader = self.leading()
+        if offset is None:
+            offset = leader.high_watermark
+        if not 0 <= offset <= leader.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"records of {self!r} can be deleted up to {leader.high_watermark}, not to {offset}",
+            )
+        if offset > self.log.log_start_offset:
+            self.log.advance_log_start_offset(offset)
+            for watcher in self.watchers.values():
+                watcher.log_start_moved()
+        return offset
+
+    def low_watermark(self) -> int:
+        """The lowest log start offset of all live replicas. KafkaError: NOT_LEADER_OR_FOLLOWER."""
+        return self.leading().low_watermark(self.log.log_start_offset)
+
+    def on_low_watermark(self, offset: int, done: Trimmed) -> None:
+        """Call `done` once: with NONE when the low watermark reaches `offset` (perhaps within this call), or
+        with the error that ends this leadership."""
+        leader = self.leader
+        if leader is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.low_watermark(self.log.log_start_offset) >= offset:
+            done(ErrorCode.NONE)
+        else:
+            self._trims.add(offset, done)
+
+    def trimmed_by(self, broker_id: int, log_start_offset: int) -> None:
+        """A follower's log starts there."""
+        leader = self.leader
+        if leader is not None:
+            leader.followers[broker_id].log_start_offset = log_start_offset
+            if self._trims:
+                self._trims.reached(leader.low_watermark(self.log.log_start_offset))
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
         """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
