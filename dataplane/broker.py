@@ -40,6 +40,7 @@ from .server.handlers.api_versions import ApiVersionsHandlers
 from .server.handlers.config_view import ConfigView, described
 from .server.handlers.configs import ConfigHandlers
 from .server.handlers.coordinators import CoordinatorHandlers
+from .server.handlers.delete_records import DeleteRecordsHandlers
 from .server.handlers.features import FeatureHandlers
 from .server.handlers.fetch import FetchHandlers, FetchSettings
 from .server.handlers.groups import GroupHandlers
@@ -245,6 +246,9 @@ class Broker:
             ProduceHandlers(replicas, purgatory, quotas),
             FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes), quotas),
             OffsetHandlers(replicas),
+            DeleteRecordsHandlers(
+                replicas, lambda: asyncio.wrap_future(self.logs.checkpoint_log_starts())
+            ),
             LogDirHandlers(self.logs, self.moves),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),

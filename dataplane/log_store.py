@@ -79,9 +79,9 @@ class LogStore:
                     unopened[path] = error
             if not directories:
                 raise next(iter(unopened.values()))
-            for path, error in unopened.items():
+            for path, reason in unopened.items():
                 log.critical(
-                    "data folder %s is offline, this broker goes on without it: %s", path, error.message
+                    "data folder %s is offline, this broker goes on without it: %s", path, reason.message
                 )
             store = cls(directories, wall_ms, unopened)
             for directory in directories:
@@ -286,6 +286,18 @@ class LogStore:
     def checkpoint(self) -> Future[None]:
         """Flush rolled segments and write recovery points, off the loop."""
         return self._upkeep.submit(self._checkpoint_all)
+
+    def checkpoint_log_starts(self) -> Future[None]:
+        """Write log start offsets, off the loop: records were deleted, and not only in memory."""
+        return self._upkeep.submit(self._write_log_starts)
+
+    def _write_log_starts(self) -> None:
+        for directory in self.usable:
+            try:
+                directory.write_log_starts()
+            except KafkaError as error:
+                log.error("cannot write the log start offsets of %s: %s", directory.path, error.message)
+                self.disk_refused(directory, error)
 
     def _checkpoint_all(self) -> None:
         for directory in self.usable:

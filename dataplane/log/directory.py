@@ -425,9 +425,10 @@ class LogDirectory:
                 except KafkaError as error:
                     logger.error("%s is offline: %s", log.directory.name, error.message)
         self._write_recovery_points({})
-        self._write_log_starts()
+        self.write_log_starts()
 
-    def _write_log_starts(self) -> None:
+    def write_log_starts(self) -> None:
+        """Replace the log start offset checkpoint. Blocking. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         with self._checkpointing:
             starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
             write_offsets(
@@ -489,7 +490,7 @@ class LogDirectory:
                 all_closed = all(list(pool.map(close_one, logs)))
             if clean and self.failure is None:
                 self._write_recovery_points({})
-                self._write_log_starts()
+                self.write_log_starts()
                 if all_closed and not self.failed:
                     write_clean_shutdown(self.path, broker_epoch)
                 sync_directory(self.path)

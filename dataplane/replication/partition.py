@@ -398,6 +398,10 @@ class Partition:
         else:
             self._trims.add(offset, done)
 
+    def stop_waiting(self, done: Trimmed) -> None:
+        """`done` waits for no low watermark any more."""
+        self._trims.discard(done)
+
     def trimmed_by(self, broker_id: int, log_start_offset: int) -> None:
         """A follower's log starts there."""
         leader = self.leader
