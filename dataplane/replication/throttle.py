@@ -44,6 +44,12 @@ class ThrottledPartitions:
 NOT_THROTTLED = ThrottledPartitions()
 
 
+def throttled_partitions(texts: Mapping[str, str], side: str, broker_id: int) -> ThrottledPartitions:
+    """What a topic's configs say; `side` is "leader" or "follower"."""
+    text = texts.get(f"{side}.replication.throttled.replicas", "")
+    return ThrottledPartitions.parse(text, broker_id) if text else NOT_THROTTLED
+
+
 class TokenBucket:
     """A rate in bytes/s. What is sent may overdraw it by one batch; then nothing goes until that is made up.
 
