@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster import running_cluster
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What shares the cluster runs in one process, and so does what shares the cluster of its module."""
     for item in items:
