@@ -135,7 +135,7 @@ class FolderMoves:
     def _begin(self, move: _Move, before: _Move | None) -> None:
         self._moves[move.key] = move
         name = f"{move.partition!r} to {move.target.path}"
-        move.task = asyncio.create_task(self._run(move, before and before.task), name=name)
+        move.task = asyncio.create_task(self._run(move, None if before is None else before.task), name=name)
 
     async def _run(self, move: _Move, before: asyncio.Task[None] | None) -> None:
         if before is not None:
