@@ -115,7 +115,9 @@ class Broker:
         self.replicas.listen(self)
         self._register_handlers()
         self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
-        self._log_upkeep = LogUpkeep(lambda: self.replicas, config.retention_check_interval_ms, wall_ms)
+        self._log_upkeep = LogUpkeep(
+            lambda: self.replicas, self._keep_log_starts, config.retention_check_interval_ms, wall_ms
+        )
         self._log_upkeep.start()
         self.replicas.start()
         await self.session.start()
@@ -246,9 +248,7 @@ class Broker:
             ProduceHandlers(replicas, purgatory, quotas),
             FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes), quotas),
             OffsetHandlers(replicas),
-            DeleteRecordsHandlers(
-                replicas, lambda: asyncio.wrap_future(self.logs.checkpoint_log_starts())
-            ),
+            DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
@@ -358,6 +358,9 @@ class Broker:
             self._failure = StorageUnusable(0, f"the disk failed, this broker stops: {error.message}")
             log.critical("%s", self._failure.strerror)
             os.kill(os.getpid(), signal.SIGTERM)
+
+    async def _keep_log_starts(self) -> None:
+        await asyncio.wrap_future(self.logs.checkpoint_log_starts())
 
     async def _checkpoint_logs(self) -> None:
         for round_ in itertools.count(1):

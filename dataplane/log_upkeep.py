@@ -1,4 +1,5 @@
-"""What logs need from time to time: segments that retention need not keep are dropped, and their files unlinked.
+"""What logs need from time to time: segments that retention need not keep are dropped, their files unlinked, and
+where logs start now is written down.
 
 Deciding and renaming happen on the event loop, a few milliseconds at a time; unlinking, which may take the disk
 long, in a thread, file.delete.delay.ms after the renaming.
@@ -10,7 +11,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,12 +37,21 @@ class Replica(Protocol):
 
 
 class LogUpkeep:
-    """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep for files to unlink."""
+    """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep every second.
+
+    ``keep_log_starts`` makes the log start offsets durable.
+    """
 
     def __init__(
-        self, replicas: Callable[[], Iterable[Replica]], check_interval_ms: int, wall_ms: Callable[[], int]
+        self,
+        replicas: Callable[[], Iterable[Replica]],
+        keep_log_starts: Callable[[], Awaitable[None]],
+        check_interval_ms: int,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
+        self._keep_log_starts = keep_log_starts
+        self._kept_starts = -1
         self._check_interval_s = check_interval_ms / 1000
         self._wall_ms = wall_ms
         self._doomed: list[tuple[int, Path]] = []
@@ -95,10 +105,13 @@ class LogUpkeep:
         return dropped
 
     async def sweep(self) -> None:
-        """Note the files that were renamed for deletion since, and unlink those that are due."""
-        now_ms = self._wall_ms()
+        """Note the files that were renamed for deletion since, and unlink those that are due; have log starts
+        that rose since (here, or after the leader's) written down.
+        """
+        now_ms, starts = self._wall_ms(), 0
         for replica in self._replicas():
             partition_log = replica.log
+            starts += partition_log.log_start_offset  # Each only rises: the sum tells whether one did.
             doomed = partition_log.doomed
             if doomed:
                 due_ms = now_ms + partition_log.config.file_delete_delay_ms
@@ -110,6 +123,9 @@ class LogUpkeep:
             due.append(heapq.heappop(self._doomed)[1])
         if due:
             await asyncio.to_thread(_unlink, due)
+        if starts != self._kept_starts:
+            self._kept_starts = starts
+            await self._keep_log_starts()
 
 
 def _unlink(paths: Sequence[Path]) -> None:

@@ -185,7 +185,12 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
         _append(log, 100)
         replicas.append(Replica(log, 100))
     clock = [NOW]
-    upkeep = LogUpkeep(lambda: replicas, 1000, lambda: clock[0])
+    kept = []
+
+    async def keep() -> None:
+        kept.append(clock[0])
+
+    upkeep = LogUpkeep(lambda: replicas, keep, 1000, lambda: clock[0])
 
     def doomed() -> int:
         return len(list(tmp_path.glob("*/*.deleted")))
@@ -203,6 +208,7 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
         clock[0] += 1
         await upkeep.sweep()
         assert doomed() == 0
+        assert kept == [NOW], "written down when they have moved, and not again"
 
     asyncio.run(scenario())
     for replica in replicas:
