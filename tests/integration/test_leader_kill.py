@@ -30,8 +30,8 @@ pytestmark = [
     pytest.mark.xdist_group("leader-kill"),  # one cluster, one kill
 ]
 
-PER_SECOND = 200
-BEFORE, AFTER = 100, 300
+PER_SECOND = 100
+BEFORE, AFTER = 50, 150
 """Records acknowledged before and after the kill, at least."""
 
 
