@@ -13,16 +13,17 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from ..protocol.cluster_image import ClusterImage, ImageDelta
-from ..protocol.config_keys import NODE_KEYS, TOPIC_KEYS
 from ..protocol.errors import KafkaError
 from ..protocol.exposition import Family
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
-from .config import TOPIC_DEFAULT_OF, BrokerConfig
+from .broker_settings import BrokerSettings
+from .config import BrokerConfig
 from .folder_moves import FolderMoves
 from .folder_settings import cordoned_folders, move_bytes_per_second
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
+from .groups.surroundings import GROUP_RESOURCE, Surroundings
 from .image_gate import ImageGate
 from .log_store import LogStore
 from .log_upkeep import LogUpkeep
@@ -37,8 +38,10 @@ from .replication.partition import Partition, monotonic_ms, wall_ms
 from .replication.replicas import Replicas, ReplicasConfig
 from .server import HandlerTable, Server
 from .server.handlers.api_versions import ApiVersionsHandlers
-from .server.handlers.config_view import ConfigView, described
+from .server.handlers.config_changes import ConfigChangeHandlers
+from .server.handlers.config_view import ConfigView
 from .server.handlers.configs import ConfigHandlers
+from .server.handlers.consumer_groups import ConsumerGroupHandlers
 from .server.handlers.coordinators import CoordinatorHandlers
 from .server.handlers.delete_records import DeleteRecordsHandlers
 from .server.handlers.features import FeatureHandlers
@@ -50,8 +53,8 @@ from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
 from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from .server.handlers.quorum import QuorumHandlers
-from .server.handlers.reassignments import ReassignmentHandlers
 from .server.handlers.quotas import QuotaHandlers
+from .server.handlers.reassignments import ReassignmentHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topics import TopicHandlers
 from .server.request_times import FOLLOWER_FETCH
@@ -98,7 +101,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         self.logs.cordoned = cordoned_folders(ClusterImage(), config)
         self.logs.on_failure = lambda error: _soon(loop, self._storage_failed, error)
-        self.settings = TopicSettingsView(config)
+        self.own_settings = BrokerSettings(config.node_id, config.properties, lambda: self.session.image)
+        self.settings = TopicSettingsView(config, self.own_settings)
         self.session = QuorumSession(
             self._session_config(),
             on_delta=self._image_changed,
@@ -110,7 +114,13 @@ class Broker:
             self.replicas, self.logs, lambda: move_bytes_per_second(self.session.image, config), wall_ms
         )
         self.groups = GroupCoordinator(
-            config.groups, _steady_wall_ms(), self._offsets_partitions, lambda: self.session.image.topics
+            config.groups,
+            _steady_wall_ms(),
+            self._offsets_partitions,
+            lambda: self.session.image.topics,
+            Surroundings(
+                group_settings=lambda group_id: self.session.image.configs.get((GROUP_RESOURCE, group_id), {})
+            ),
         )
         self.replicas.listen(self)
         self._register_handlers()
@@ -231,14 +241,7 @@ class Broker:
         chance = random.Random(os.urandom(16))
         purgatory, quotas = self.server.purgatory, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
-        view = ConfigView(
-            session,
-            config.node_id,
-            config.properties,
-            topic_keys=described(TOPIC_KEYS),
-            broker_keys=described(NODE_KEYS),
-            topic_default_of=TOPIC_DEFAULT_OF,
-        )
+        view = ConfigView(session, self.own_settings)
         for handlers in (
             ApiVersionsHandlers(self.table, session),
             MetadataHandlers(session, config.node_id, creator),
@@ -252,10 +255,12 @@ class Broker:
             LogDirHandlers(self.logs, self.moves),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
+            ConsumerGroupHandlers(self.groups, config.groups.consumer.assignors),
             TopicHandlers(
                 session, config.topics, view, chance, delete_topic_enable=config.delete_topic_enable
             ),
             ConfigHandlers(session, config.node_id, view),
+            ConfigChangeHandlers(session, self.own_settings),
             QuotaHandlers(session),
             FeatureHandlers(session),
         ):
@@ -280,6 +285,8 @@ class Broker:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.configs:
             self.settings.forget()
+            self.server.max_connections = self.own_settings.number("max.connections")
+            self.server.max_connections_per_ip = self.own_settings.number("max.connections.per.ip")
             self.logs.cordoned = cordoned_folders(image, self.config)
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
@@ -292,6 +299,7 @@ class Broker:
                 self._set_strays_aside(image)
                 self._miss_logs(image)
             self.replicas.apply(image, passed)
+            self.groups.image_changed(image, passed)
             self.groups.topics_removed(self._removed(image, passed))
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.

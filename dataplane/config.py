@@ -8,40 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from ..protocol.config_keys import ConfigError, Scope, check_properties
+from ..protocol.config_key import LONG_MAX
+from ..protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
 from .groups.limits import GroupLimits
+from .groups.settings import consumer_limits
+from .quotas import QuotaWindows
 from .server import ConnectionLimits, ServerConfig
 from .server.handlers.topic_creation import TopicDefaults
 
 log = logging.getLogger(__name__)
-
-_INT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
-
-# Topic settings whose default a broker setting gives, under another name.
-TOPIC_DEFAULT_OF = MappingProxyType(
-    {
-        "cleanup.policy": "log.cleanup.policy",
-        "compression.type": "compression.type",
-        "delete.retention.ms": "log.cleaner.delete.retention.ms",
-        "file.delete.delay.ms": "log.segment.delete.delay.ms",
-        "flush.messages": "log.flush.interval.messages",
-        "index.interval.bytes": "log.index.interval.bytes",
-        "max.message.bytes": "message.max.bytes",
-        "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-        "message.timestamp.type": "log.message.timestamp.type",
-        "min.insync.replicas": "min.insync.replicas",
-        "retention.bytes": "log.retention.bytes",
-        "retention.ms": "log.retention.ms",
-        "segment.bytes": "log.segment.bytes",
-        "segment.index.bytes": "log.index.size.max.bytes",
-        "segment.jitter.ms": "log.roll.jitter.ms",
-        "segment.ms": "log.roll.ms",
-        "unclean.leader.election.enable": "unclean.leader.election.enable",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +78,7 @@ class BrokerConfig:
     fetch_answer_max_bytes: int = 57_671_680
     producer_id_expiration_ms: int = 86_400_000
     retention_check_interval_ms: int = 300_000
-    # Topic settings by Kafka's topic-level names, as this broker's own settings imply them.
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    # Every setting as it was given, for DescribeConfigs.
+    # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -118,7 +92,7 @@ class BrokerConfig:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
         return cls(
-            node_id=read.number("node.id", None, 0, _INT_MAX),
+            node_id=read.number("node.id"),
             cluster_id=read.required("cluster.id"),
             rack=read.text("broker.rack", "") or None,
             log_dirs=_log_dirs(read),
@@ -128,28 +102,28 @@ class BrokerConfig:
             server=_server(read),
             replication=_replication(read),
             topics=TopicDefaults(
-                auto_create=read.truth("auto.create.topics.enable", default=True),
-                num_partitions=read.number("num.partitions", 1, 1, _INT_MAX),
-                replication_factor=read.number("default.replication.factor", 1, 1, 32767),
-                offsets_num_partitions=read.number("offsets.topic.num.partitions", 50, 1, _INT_MAX),
-                offsets_replication_factor=read.number("offsets.topic.replication.factor", 3, 1, 32767),
-                offsets_segment_bytes=read.number("offsets.topic.segment.bytes", 104_857_600, 1, _INT_MAX),
+                auto_create=read.truth("auto.create.topics.enable"),
+                num_partitions=read.number("num.partitions"),
+                replication_factor=read.number("default.replication.factor"),
+                offsets_num_partitions=read.number("offsets.topic.num.partitions"),
+                offsets_replication_factor=read.number("offsets.topic.replication.factor"),
+                offsets_segment_bytes=read.number("offsets.topic.segment.bytes"),
             ),
             groups=GroupLimits(
-                min_session_timeout_ms=read.number("group.min.session.timeout.ms", 6000, 0, _INT_MAX),
-                max_session_timeout_ms=read.number("group.max.session.timeout.ms", 1_800_000, 0, _INT_MAX),
-                max_size=read.number("group.max.size", _INT_MAX, 1, _INT_MAX),
-                offsets_retention_ms=60_000 * read.number("offsets.retention.minutes", 10_080, 1, _INT_MAX),
-                initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms", 3000, 0, _INT_MAX),
+                min_session_timeout_ms=read.number("group.min.session.timeout.ms"),
+                max_session_timeout_ms=read.number("group.max.session.timeout.ms"),
+                max_size=read.number("group.max.size"),
+                offsets_retention_ms=60_000 * read.number("offsets.retention.minutes"),
+                initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms"),
+                consumer=consumer_limits(properties),
             ),
-            offset_metadata_max_bytes=read.number("offset.metadata.max.bytes", 4096, 0, _INT_MAX),
-            delete_topic_enable=read.truth("delete.topic.enable", default=True),
-            transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms", 900_000, 1, _INT_MAX),
-            fetch_answer_max_bytes=read.number("fetch.max.bytes", 57_671_680, 1024, _INT_MAX),
-            producer_id_expiration_ms=read.number("producer.id.expiration.ms", 86_400_000, 1, _INT_MAX),
-            retention_check_interval_ms=read.number("log.retention.check.interval.ms", 300_000, 1, _LONG_MAX),
-            recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir", 1, 1, 1024),
-            topic_settings=MappingProxyType(_topic_settings(read)),
+            offset_metadata_max_bytes=read.number("offset.metadata.max.bytes"),
+            delete_topic_enable=read.truth("delete.topic.enable"),
+            transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms"),
+            fetch_answer_max_bytes=read.number("fetch.max.bytes"),
+            producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
+            retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
+            recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             properties=MappingProxyType(dict(properties)),
         )
 
@@ -169,21 +143,19 @@ class _Reader:
             raise ConfigError(f"{key} is missing")
         return value
 
-    def number(self, key: str, default: int | None, least: int, most: int) -> int:
-        text = self.required(key) if default is None else self.text(key, str(default))
-        try:
-            value = int(text)
-        except ValueError:
-            raise ConfigError(f"{key} is {text!r}: it must be a whole number") from None
-        if not least <= value <= most:
-            raise ConfigError(f"{key} is {value}: it must be from {least} to {most}")
+    def number(self, key: str) -> int:
+        value = self._value(key)
+        assert isinstance(value, int), f"{key} is no whole number by its type"
         return value
 
-    def truth(self, key: str, *, default: bool) -> bool:
-        text = self.text(key, "true" if default else "false").lower()
-        if text not in ("true", "false"):
-            raise ConfigError(f"{key} is {text!r}: it must be true or false")
-        return text == "true"
+    def truth(self, key: str) -> bool:
+        return self._value(key) is True
+
+    def _value(self, key: str) -> object:
+        """By the table of keys: its type, its bounds, its default. Without a default it has to be given."""
+        declared = NODE_KEYS[key]
+        default = declared.default
+        return declared.parse(self.required(key) if default is None else self.text(key, default))
 
     def addresses(self, key: str, text: str) -> dict[str, tuple[str, int]]:
         """`NAME://host:port,...` by name."""
@@ -268,62 +240,40 @@ def _quorum(read: _Reader) -> QuorumConfig:
     return QuorumConfig(
         voters=MappingProxyType(voters),
         secret=secret,
-        session_timeout_ms=read.number("broker.session.timeout.ms", 3000, 100, _INT_MAX),
-        heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 500, 10, _INT_MAX),
-        controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms", 30_000, 0, _INT_MAX),
+        session_timeout_ms=read.number("broker.session.timeout.ms"),
+        heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
+        controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),
     )
 
 
 def _server(read: _Reader) -> ServerConfig:
-    defaults, limits = ServerConfig(), ConnectionLimits()
-    budget = read.number("queued.max.request.bytes", -1, -1, _LONG_MAX)
-    request_max = read.number("socket.request.max.bytes", limits.request_max_bytes, 1, _INT_MAX)
+    defaults = ServerConfig()
+    idle_ms = read.number("connections.max.idle.ms")
+    budget = read.number("queued.max.request.bytes")
+    request_max = read.number("socket.request.max.bytes")
     return ServerConfig(
         limits=ConnectionLimits(request_max_bytes=request_max),
-        max_connections=read.number("max.connections", defaults.max_connections, 0, _INT_MAX),
-        connections_max_idle_ms=read.number("connections.max.idle.ms", 600_000, 1, _LONG_MAX),
-        backlog=read.number("socket.listen.backlog.size", 50, 1, _INT_MAX),
+        max_connections=read.number("max.connections"),
+        max_connections_per_ip=read.number("max.connections.per.ip"),
+        connections_max_idle_ms=idle_ms if idle_ms > 0 else LONG_MAX,
+        backlog=read.number("socket.listen.backlog.size"),
         # The largest request must fit, and its buffer is a power of two.
         receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
+        quota_windows=QuotaWindows(
+            samples=read.number("quota.window.num"),
+            sample_ms=1000 * read.number("quota.window.size.seconds"),
+        ),
     )
 
 
 def _replication(read: _Reader) -> ReplicationConfig:
-    defaults = ReplicationConfig()
-    checkpoint_ms = defaults.watermark_checkpoint_interval_ms
     return ReplicationConfig(
-        lag_time_max_ms=read.number("replica.lag.time.max.ms", defaults.lag_time_max_ms, 1, _LONG_MAX),
-        fetch_wait_ms_max=read.number("replica.fetch.wait.max.ms", defaults.fetch_wait_ms_max, 1, _INT_MAX),
-        fetch_min_bytes=read.number("replica.fetch.min.bytes", defaults.fetch_min_bytes, 0, _INT_MAX),
-        fetch_max_bytes=read.number("replica.fetch.max.bytes", defaults.fetch_max_bytes, 0, _INT_MAX),
-        fetch_response_max_bytes=read.number(
-            "replica.fetch.response.max.bytes", defaults.fetch_response_max_bytes, 0, _INT_MAX
-        ),
-        fetch_backoff_ms=read.number("replica.fetch.backoff.ms", defaults.fetch_backoff_ms, 0, _INT_MAX),
-        socket_timeout_ms=read.number("replica.socket.timeout.ms", defaults.socket_timeout_ms, 1, _INT_MAX),
-        watermark_checkpoint_interval_ms=read.number(
-            "replica.high.watermark.checkpoint.interval.ms", checkpoint_ms, 1, _LONG_MAX
-        ),
+        lag_time_max_ms=read.number("replica.lag.time.max.ms"),
+        fetch_wait_ms_max=read.number("replica.fetch.wait.max.ms"),
+        fetch_min_bytes=read.number("replica.fetch.min.bytes"),
+        fetch_max_bytes=read.number("replica.fetch.max.bytes"),
+        fetch_response_max_bytes=read.number("replica.fetch.response.max.bytes"),
+        fetch_backoff_ms=read.number("replica.fetch.backoff.ms"),
+        socket_timeout_ms=read.number("replica.socket.timeout.ms"),
+        watermark_checkpoint_interval_ms=read.number("replica.high.watermark.checkpoint.interval.ms"),
     )
-
-
-def _topic_settings(read: _Reader) -> dict[str, str]:
-    """Topic-level defaults; of the retention and roll settings the finest unit that is given counts, as in
-    Kafka.
-    """
-    settings = {
-        topic_key: value for topic_key, key in TOPIC_DEFAULT_OF.items() if (value := read.text(key, ""))
-    }
-    for topic_key, name in (
-        ("retention.ms", "log.retention"),
-        ("segment.ms", "log.roll"),
-        ("segment.jitter.ms", "log.roll.jitter"),
-    ):
-        if topic_key in settings:
-            continue
-        for unit, milliseconds in (("minutes", 60_000), ("hours", 3_600_000)):
-            if read.text(f"{name}.{unit}", ""):
-                count = read.number(f"{name}.{unit}", None, -1, _INT_MAX)
-                settings[topic_key] = str(count * milliseconds if count >= 0 else -1)
-                break
-    return settings

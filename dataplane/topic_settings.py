@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ..protocol.cluster_image import ClusterImage
+from ..protocol.config_chain import topic_defaults
 from ..protocol.messages.quorum_commands import ResourceType
-from .config import TOPIC_DEFAULT_OF, BrokerConfig
+from .broker_settings import BrokerSettings
+from .config import BrokerConfig
 from .log import LogConfig
 from .replication.partition import ReplicationSettings
 from .replication.replicas import TopicSettings
-from .replication.throttle import NOT_THROTTLED, ThrottledPartitions
+from .replication.throttle import throttled_partitions
+
+_OF_BROKER = "producer.id.expiration.ms"
 
 
 class TopicSettingsView:
     """Resolves settings against an image; the results are kept until `forget`."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, broker: BrokerSettings) -> None:
         self._config = config
+        self._broker = broker
         self._known: dict[str, TopicSettings] = {}
+        self._defaults: dict[str, str] | None = None
 
     def forget(self) -> None:
         """Some setting has changed."""
         self._known.clear()
+        self._defaults = None
 
     def of(self, image: ClusterImage, topic: str) -> TopicSettings:
         """What the log and replication of a topic go by."""
@@ -32,11 +37,10 @@ class TopicSettingsView:
         return found
 
     def _resolve(self, image: ClusterImage, topic: str) -> TopicSettings:
-        texts = dict(self._config.topic_settings)
-        texts["producer.id.expiration.ms"] = str(self._config.producer_id_expiration_ms)
-        for name in ("", str(self._config.node_id)):
-            texts |= _as_topic_settings(image.configs.get((ResourceType.BROKER, name), {}))
-        texts |= image.configs.get((ResourceType.TOPIC, topic), {})
+        if self._defaults is None:
+            self._defaults = topic_defaults(self._broker.layers())
+            self._defaults[_OF_BROKER] = str(self._broker.number(_OF_BROKER))
+        texts = self._defaults | image.configs.get((ResourceType.TOPIC, topic), {})
         log = LogConfig.from_properties(texts)
         return TopicSettings(
             log=log,
@@ -44,19 +48,7 @@ class TopicSettingsView:
                 min_in_sync=int(texts.get("min.insync.replicas", "1")),
                 lag_time_max_ms=self._config.replication.lag_time_max_ms,
                 durable_before_acknowledged=log.flush_messages == 1,
-                leader_throttled=self._throttled(texts, "leader"),
-                follower_throttled=self._throttled(texts, "follower"),
+                leader_throttled=throttled_partitions(texts, "leader", self._config.node_id),
+                follower_throttled=throttled_partitions(texts, "follower", self._config.node_id),
             ),
         )
-
-    def _throttled(self, texts: Mapping[str, str], side: str) -> ThrottledPartitions:
-        text = texts.get(f"{side}.replication.throttled.replicas", "")
-        return ThrottledPartitions.parse(text, self._config.node_id) if text else NOT_THROTTLED
-
-
-def _as_topic_settings(broker_settings: Mapping[str, str]) -> dict[str, str]:
-    return {
-        topic_key: broker_settings[broker_key]
-        for topic_key, broker_key in TOPIC_DEFAULT_OF.items()
-        if broker_key in broker_settings
-    }

@@ -34,6 +34,8 @@ class Scope(Flag):
     BROKER = auto()  # in a broker's file
     DYNAMIC = auto()  # changed while brokers run
     QUORUM = auto()  # in a quorum node's file
+    GROUP = auto()  # of one group
+    CLIENT_METRICS = auto()  # of one subscription of clients' metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,22 +22,23 @@ __all__ = [
     "check_properties",
     "check_topic_config",
     "check_topic_configs",
+    "is_dynamic",
     "unknown_key",
 ]
 
 
-def unknown_key(name: str, known: Iterable[str]) -> ConfigError:
+def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
     """What to say about a key that is none, with the nearest one."""
     nearest = get_close_matches(name, [*known], n=1)
     hint = f": did you mean {nearest[0]}?" if nearest else ""
-    return ConfigError(f"Unknown configuration {name}{hint}")
+    return ConfigError(f"Unknown {what}: {name}{hint}")
 
 
 def check_topic_config(name: str, value: str) -> str:
     """The value as it is kept. Raises ConfigError for what no topic can be given."""
     key = TOPIC_KEYS.get(name)
     if key is None:
-        raise unknown_key(name, TOPIC_KEYS)
+        raise unknown_key(name, TOPIC_KEYS, "topic config name")
     return key.normal(value)
 
 
@@ -55,10 +56,15 @@ def check_dynamic_broker_config(name: str, value: str) -> str:
     """The value as it is kept. Raises ConfigError for what brokers cannot be given while they run."""
     key = NODE_KEYS.get(name)
     if key is None:
-        raise unknown_key(name, (other.name for other in NODE_KEYS.values() if Scope.DYNAMIC in other.scope))
-    if Scope.DYNAMIC not in key.scope:
-        raise ConfigError(f"Cannot update {name} while brokers run: give it in the configuration file")
+        raise unknown_key(name, filter(is_dynamic, NODE_KEYS))
+    if not is_dynamic(name):
+        raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
     return key.normal(value)
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether a broker key can be changed while brokers run: it has an effect, and a change has it at once."""
+    return Scope.DYNAMIC in NODE_KEYS[name].scope and name not in NOT_IN_EFFECT
 
 
 def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:

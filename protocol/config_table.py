@@ -39,10 +39,17 @@ def _throttled(name: str, doc: str) -> ConfigKey:
 
 
 def _node(
-    name: str, scope: Scope, kind: ConfigType, default: str | None, doc: str, *, least: float | None = None
+    name: str,
+    scope: Scope,
+    kind: ConfigType,
+    default: str | None,
+    doc: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
 ) -> ConfigKey:
     """A key of nodes; without a default it has to be given, or its absence means something."""
-    return ConfigKey(name, kind, default, doc, scope, least)
+    return ConfigKey(name, kind, default, doc, scope, least, most)
 
 
 # fmt: off
@@ -126,11 +133,12 @@ _NODE_TABLE = (
     _node("broker.heartbeat.interval.ms", _BROKER, _I, "500", "Time between heartbeats.", least=1),
     _node("num.partitions", _BROKER, _I, "1", "Partitions of a topic whose creator does not say.", least=1),
     _node("default.replication.factor", _BROKER, _I, "1",
-          "Replicas of a topic whose creator does not say.", least=1),
+          "Replicas of a topic whose creator does not say.", least=1, most=32767),
     _node("auto.create.topics.enable", _BROKER, _B, "true", "Whether asking for a topic creates it."),
     _node("delete.topic.enable", _BROKER, _B, "true", "Whether topics may be deleted."),
     _node("offsets.topic.num.partitions", _BROKER, _I, "50", "Partitions of __consumer_offsets.", least=1),
-    _node("offsets.topic.replication.factor", _BROKER, _I, "3", "Replicas of __consumer_offsets.", least=1),
+    _node("offsets.topic.replication.factor", _BROKER, _I, "3", "Replicas of __consumer_offsets.", least=1,
+          most=32767),
     _node("offsets.topic.segment.bytes", _BROKER, _I, "104857600",
           "Segment size of __consumer_offsets.", least=1),
     _node("offsets.retention.minutes", _BROKER, _I, "10080",
@@ -145,6 +153,22 @@ _NODE_TABLE = (
     _node("group.max.session.timeout.ms", _BROKER, _I, "1800000",
           "Greatest session timeout of members.", least=1),
     _node("group.max.size", _BROKER, _I, _INT_MAX, "Most members of a group.", least=1),
+    _node("group.consumer.session.timeout.ms", _BROKER, _I, "45000",
+          "Silence after which a member of a consumer group is fenced.", least=1),
+    _node("group.consumer.min.session.timeout.ms", _BROKER, _I, "45000",
+          "Least of that, for groups with settings of their own.", least=1),
+    _node("group.consumer.max.session.timeout.ms", _BROKER, _I, "60000", "Most of that.", least=1),
+    _node("group.consumer.heartbeat.interval.ms", _BROKER, _I, "5000",
+          "Time between heartbeats that members of consumer groups are told.", least=1),
+    _node("group.consumer.min.heartbeat.interval.ms", _BROKER, _I, "5000",
+          "Least of that, for groups with settings of their own.", least=1),
+    _node("group.consumer.max.heartbeat.interval.ms", _BROKER, _I, "15000", "Most of that.", least=1),
+    _node("group.consumer.max.size", _BROKER, _I, _INT_MAX, "Most members of a consumer group.", least=1),
+    _node("group.consumer.assignors", _BROKER, _LIST, "uniform,range",
+          "Assignors of consumer groups; the first is for members that do not choose."),
+    ConfigKey("group.consumer.migration.policy", _S, "bidirectional",
+              "Whether groups with members change between the classic and the consumer protocol.", _BROKER,
+              allowed=("bidirectional", "upgrade", "downgrade", "disabled")),
     _node("log.retention.minutes", _BROKER, _I, None, "retention.ms in minutes."),
     _node("log.retention.hours", _BROKER, _I, "168", "retention.ms in hours."),
     _node("log.roll.hours", _BROKER, _I, "168", "segment.ms in hours.", least=1),
@@ -155,7 +179,7 @@ _NODE_TABLE = (
     _node("log.flush.offset.checkpoint.interval.ms", _BROKER, _I, "60000",
           "Time between checkpoints.", least=0),
     _node("num.recovery.threads.per.data.dir", _BROKER, _I, "1", "Threads that open logs at start.", least=1),
-    _node("producer.id.expiration.ms", _BROKER, _I, "86400000",
+    _node("producer.id.expiration.ms", _DYNAMIC, _I, "86400000",
           "How long idle producer ids are kept.", least=1),
     _node("replica.lag.time.max.ms", _BROKER, _L, "30000",
           "Lag after which a follower leaves the ISR.", least=1),
@@ -172,10 +196,12 @@ _NODE_TABLE = (
           "Time between checkpoints.", least=1),
     _node("socket.request.max.bytes", _BROKER, _I, "104857600", "Largest request.", least=1),
     _node("socket.listen.backlog.size", _BROKER, _I, "50", "Connections waiting to be accepted.", least=1),
-    _node("max.connections", _BROKER, _I, _INT_MAX, "Most connections of clients.", least=0),
-    _node("max.connections.per.ip", _BROKER, _I, _INT_MAX, "Most connections of one address.", least=0),
+    _node("max.connections", _DYNAMIC, _I, _INT_MAX, "Most connections of clients.", least=0),
+    _node("max.connections.per.ip", _DYNAMIC, _I, _INT_MAX, "Most connections of one address.", least=0),
     _node("connections.max.idle.ms", _BROKER, _L, "600000",
           "Silence after which a connection closes.", least=-1),
+    _node("quota.window.num", _BROKER, _I, "11", "Samples that rates of quotas are measured over.", least=1),
+    _node("quota.window.size.seconds", _BROKER, _I, "1", "Time of one such sample.", least=1),
     _node("fetch.max.bytes", _BROKER, _I, "57671680", "Most bytes of one fetch.", least=1024),
     _node("max.incremental.fetch.session.cache.slots", _BROKER, _I, "1000", "Fetch sessions kept.", least=0),
     _node("queued.max.request.bytes", _BROKER, _L, "-1", "Most bytes of requests in memory.", least=-1),
@@ -220,7 +246,6 @@ _NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to 
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
     "controlled.shutdown.enable": "leaderships always move before a stop",
-    "max.connections.per.ip": "max.connections bounds all together",
     "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
     "offsets.retention.check.interval.ms": "it is checked every ten minutes",
     "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
 from ottla.dataplane import broker as broker_module
 from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import (
@@ -77,12 +78,16 @@ def test_every_key_that_is_read_is_declared() -> None:
 
 
 def test_no_key_is_declared_and_silently_ignored() -> None:
-    sources = "".join((ROOT / path).read_text() for path in CONFIG_FILES)
-    by_unit = {f"{stem}.{unit}" for stem in UNITS_OF for unit in ("minutes", "hours")}
+    files = [ROOT / path for path in CONFIG_FILES] + [*(ROOT / "dataplane").rglob("*.py")]
+    files += [*(ROOT / "metadata_quorum").rglob("*.py")]
+    sources = "".join(path.read_text() for path in files)
+    of_logs = {field.name.replace("_", ".") for field in fields(LogConfig)}
+    topics = {name for name in TOPIC_KEYS if name in of_logs or f'"{name}"' in sources}
+    behind = {name for key in TOPIC_KEYS.values() if key.name in topics for name in key.synonyms}
     silent = {
         name
-        for name in NODE_KEYS
-        if f'"{name}"' not in sources and name not in NOT_IN_EFFECT and name not in by_unit
+        for name in NODE_KEYS.keys() | TOPIC_KEYS.keys()
+        if f'"{name}"' not in sources and name not in NOT_IN_EFFECT and name not in behind | topics
     }
     assert silent == set()
 
@@ -114,8 +119,7 @@ def test_the_default_in_the_table_is_the_one_in_force(name: str, node: dict[str,
     given = {**node, name: key.default}
     if Scope.BROKER in key.scope:
         without, with_it = (
-            replace(BrokerConfig.from_properties(one), properties={}, topic_settings={})
-            for one in (node, given)
+            replace(BrokerConfig.from_properties(one), properties={}) for one in (node, given)
         )
         assert with_it == without
     if Scope.QUORUM in key.scope and name not in CLUSTER_WIDE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ..quotas import ClientQuotas, QuotaWindows
@@ -33,6 +34,7 @@ class ServerConfig:
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     max_connections: int = 2_147_483_647
+    max_connections_per_ip: int = 2_147_483_647
     connections_max_idle_ms: int = 600_000
     backlog: int = 512
     # Memory for frames that have begun to arrive, over all connections.
@@ -61,6 +63,11 @@ class Server:
         self.router = Router(table, self._loop, self.quotas)
         self.listeners: list[Listener] = []
         self.connections: set[Connection] = set()
+        #: connections of each address
+        self._of_address: Counter[str] = Counter()
+        #: these may change while the server runs
+        self.max_connections = self.config.max_connections
+        self.max_connections_per_ip = self.config.max_connections_per_ip
         self._waiting_to_close: set[socket.socket] = set()
         self._sweeps = 0
         self._refused = 0
@@ -100,7 +107,10 @@ class Server:
             self._close_waiting(sock)
 
     def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self.connections) >= self.config.max_connections:
+        if (
+            len(self.connections) >= self.max_connections
+            or self._of_address[peer[0]] >= self.max_connections_per_ip
+        ):
             self._refused += 1
             sock.close()
             return
@@ -119,9 +129,18 @@ class Server:
             limits=self.config.limits,
             times=self.times,
             on_frame=self.router.dispatch,
-            on_closed=self.connections.discard,
+            on_closed=self._closed,
         )
         self.connections.add(connection)
+        self._of_address[peer[0]] += 1
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        left = self._of_address[connection.peer_host] - 1
+        if left:
+            self._of_address[connection.peer_host] = left
+        else:
+            del self._of_address[connection.peer_host]
 
     def _delayed_close(self, sock: socket.socket, throttle_ms: int) -> None:
         """A peer that connects too often learns it by waiting, unless too many wait already."""
@@ -150,8 +169,8 @@ class Server:
             self.pool.trim()
         if self._refused:
             log.warning(
-                "refused %d connections: %d are open, max.connections is %d",
-                self._refused, len(self.connections), self.config.max_connections,
+                "refused %d connections: %d are open, max.connections is %d, max.connections.per.ip %d",
+                self._refused, len(self.connections), self.max_connections, self.max_connections_per_ip,
             )  # fmt: skip
             self._refused = 0
 

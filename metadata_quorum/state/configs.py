@@ -15,7 +15,9 @@ from ...protocol.config_keys import (
     check_dynamic_broker_config,
     check_topic_config,
     check_topic_configs,
+    unknown_key,
 )
+from ...protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata_records import ConfigRecord
 from ...protocol.messages.quorum_commands import (
@@ -56,7 +58,7 @@ def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]
     values: dict[str, str | None] = {}
     for change in resource.changes:
         if change.name in values:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         values[change.name] = _value(resource, change, present.get(change.name))
     if resource.resource_type == ResourceType.TOPIC:
         together = {name: value for name, value in (present | values).items() if value is not None}
@@ -69,15 +71,33 @@ def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]
 
 def _check_resource(work: Workspace, resource: ConfigResource) -> None:
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
-        if name not in work.image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    elif resource.resource_type != ResourceType.BROKER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}")
-    elif name and not _BROKER_ID.fullmatch(name):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Not a broker id: '{name}'")
-    elif name and int(name) not in work.image.brokers:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            if name not in work.image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        case ResourceType.BROKER:
+            if name and not _BROKER_ID.fullmatch(name):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+            if name and int(name) not in work.image.brokers:
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+_KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.BROKER: NODE_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
 
 
 def _value(resource: ConfigResource, change: ConfigChange, present: str | None) -> str | None:
@@ -87,18 +107,33 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
         return None
     if change.value is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-    of_topic = resource.resource_type == ResourceType.TOPIC
-    if not of_topic and resource.resource_name and change.name in CLUSTER_WIDE_KEYS:
+    kind = resource.resource_type
+    if kind == ResourceType.BROKER and resource.resource_name and change.name in CLUSTER_WIDE_KEYS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} cannot be set for a single broker")
     value = change.value
     if change.operation != ConfigOperation.SET:
-        value = _list_changed(change, value, (TOPIC_KEYS if of_topic else NODE_KEYS), present)
+        value = _list_changed(change, value, _KEYS[kind], present)
     try:
-        return (check_topic_config if of_topic else check_dynamic_broker_config)(change.name, value)
+        return _checked(kind, change.name, value)
     except ConfigError as error:
-        known = not of_topic and change.name in NODE_KEYS
-        code = ErrorCode.INVALID_REQUEST if known else ErrorCode.INVALID_CONFIG
+        # Kafka's codes: what brokers or clients' metrics are given wrongly makes the request invalid.
+        known = kind == ResourceType.BROKER and change.name in NODE_KEYS
+        invalid = known or kind == ResourceType.CLIENT_METRICS
+        code = ErrorCode.INVALID_REQUEST if invalid else ErrorCode.INVALID_CONFIG
         raise KafkaError(code, str(error)) from None
+
+
+def _checked(kind: int, name: str, value: str) -> str:
+    """The value as it is kept. Raises ConfigError."""
+    if kind == ResourceType.TOPIC:
+        return check_topic_config(name, value)
+    if kind == ResourceType.BROKER:
+        return check_dynamic_broker_config(name, value)
+    what = "group config name" if kind == ResourceType.GROUP else "client metrics configuration"
+    key = _KEYS[kind].get(name)
+    if key is None:
+        raise unknown_key(name, _KEYS[kind], what)
+    return key.normal(value)
 
 
 def _list_changed(

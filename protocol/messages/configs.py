@@ -84,7 +84,7 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
 
 @data()
 class AlterConfigsResourceResponse(Message):
-    """One of the `responses` of IncrementalAlterConfigsResponse."""
+    """One of the `responses` of IncrementalAlterConfigsResponse and AlterConfigsResponse."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -98,7 +98,7 @@ class IncrementalAlterConfigsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     responses: list[AlterConfigsResourceResponse] = array(
-        AlterConfigsResourceResponse, about="Results, by topic."
+        AlterConfigsResourceResponse, about="Results, by resource."
     )
 
 
@@ -128,23 +128,13 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     validate_only: bool = boolean(about="Whether only to check.")
 
 
-@data()
-class ReplaceConfigsResourceResponse(Message):
-    """One of the `responses` of AlterConfigsResponse."""
-
-    error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
-    resource_name: str = string(about="Name of the resource.")
-
-
 @response(33, "0-2", flexible="2+")
 class AlterConfigsResponse(Message):
     """Answer to AlterConfigsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    responses: list[ReplaceConfigsResourceResponse] = array(
-        ReplaceConfigsResourceResponse, about="Results, by topic."
+    responses: list[AlterConfigsResourceResponse] = array(
+        AlterConfigsResourceResponse, about="Results, by resource."
     )
 
 

@@ -14,9 +14,6 @@ from ....protocol.schema import Message
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-# Kafka's numbers of what has settings.
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 # Bits by Kafka's operation codes: what anyone may do while there is no authorizer.

@@ -1,38 +1,27 @@
-"""What a setting's value is and where it comes from: the chain from a topic's own setting down to the
+"""What a setting's value is and where it comes from: the chain from a resource's own setting down to the
 default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from ....protocol.config_keys import ConfigKey, ConfigType, Scope
-from .cluster_access import BROKER_RESOURCE, TOPIC_RESOURCE, Quorum
-
-
-class ConfigSource(IntEnum):
-    """Where a value was set, with Kafka's numbers."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedKey:
-    """What is to be said of a key, whatever its value; `type` is Kafka's number of the type."""
-
-    name: str
-    type: int
-    default: str | None
-    documentation: str | None = None
-    read_only: bool = False
-    is_sensitive: bool = False
-
+from ....protocol.config_chain import (
+    DEFAULTS,
+    ConfigSource,
+    Layer,
+    Link,
+    broker_names,
+    in_unit_of,
+    links,
+)
+from ....protocol.config_key import ConfigKey, ConfigType
+from ....protocol.config_keys import NODE_KEYS, TOPIC_KEYS, is_dynamic
+from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
+from ....protocol.messages.quorum_commands import ResourceType
+from ...broker_settings import BrokerSettings
+from .cluster_access import Quorum
 
 # Kafka's numbers of types in DescribeConfigs.
 _TYPE_NUMBERS = {
@@ -46,121 +35,91 @@ _TYPE_NUMBERS = {
 }
 
 
-def described(keys: Mapping[str, ConfigKey]) -> dict[str, DescribedKey]:
-    """Declared keys as they are described."""
-    return {
-        name: DescribedKey(
-            name,
-            _TYPE_NUMBERS[key.type],
-            key.default,
-            key.doc,
-            read_only=not key.scope & (Scope.TOPIC | Scope.DYNAMIC),
-            is_sensitive=key.type is ConfigType.PASSWORD,
-        )
-        for name, key in keys.items()
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
-    """One link of the chain that a value is looked up in."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting as it is in force: the first link of its chain."""
+    """A setting as it is in force; `type` is Kafka's number of the type."""
 
     name: str
     value: str | None
     source: ConfigSource
-    type: int
-    read_only: bool
-    is_sensitive: bool
-    documentation: str | None
-    synonyms: tuple[ConfigSynonym, ...]
+    type: int = 0
+    read_only: bool = False
+    is_sensitive: bool = False
+    documentation: str | None = None
+    synonyms: tuple[Link, ...] = ()
 
 
 class ConfigView:
-    """Settings of topics and of this broker: dynamic ones from the image, static ones from its own file."""
+    """Settings of what the quorum keeps settings for, dynamic ones from the image, static ones from the file."""
 
-    def __init__(
-        self,
-        quorum: Quorum,
-        own_broker_id: int,
-        static: Mapping[str, str],
-        *,
-        topic_keys: Mapping[str, DescribedKey],
-        broker_keys: Mapping[str, DescribedKey],
-        topic_default_of: Mapping[str, str],
-    ) -> None:
-        """`topic_default_of` names the broker setting that a topic setting falls back to."""
+    def __init__(self, quorum: Quorum, broker: BrokerSettings) -> None:
         self._quorum = quorum
-        self._own_broker_id = own_broker_id
-        self._static = static
-        self._topic_keys = topic_keys
-        self._broker_keys = broker_keys
-        self._topic_default_of = topic_default_of
+        self._broker = broker
 
     def topic(self, name: str) -> list[ConfigEntry]:
         """Every setting of a topic."""
-        return self.new_topic(self._quorum.image.configs.get((TOPIC_RESOURCE, name), {}))
+        return self.new_topic(self._own(ResourceType.TOPIC, name))
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Every setting of a topic with these settings of its own."""
-        return [self._topic_entry(key, overrides) for key in self._topic_keys.values()]
+        layers = [*self._broker.layers(), DEFAULTS]
+        own = (ConfigSource.DYNAMIC_TOPIC, overrides)
+        return [_backed_entry(key, own, layers) for key in TOPIC_KEYS.values()]
 
-    def broker(self, name: str) -> list[ConfigEntry]:
-        """Every setting of this broker; for the empty name what is set for all brokers."""
-        if name:
-            return [
-                _entry(key, self._broker_chain(key.name, key.default)) for key in self._broker_keys.values()
-            ]
-        shared = self._quorum.image.configs.get((BROKER_RESOURCE, ""), {})
+    def group(self, name: str) -> list[ConfigEntry]:
+        """Every setting of a group, which need not exist."""
+        layers = [*self._broker.layers(), DEFAULTS]
+        own = (ConfigSource.GROUP, self._own(ResourceType.GROUP, name))
+        return [_backed_entry(key, own, layers) for key in GROUP_KEYS.values()]
+
+    def client_metrics(self, name: str) -> list[ConfigEntry]:
+        """Every setting of a subscription of clients' metrics, which need not exist."""
+        own = (ConfigSource.CLIENT_METRICS, self._own(ResourceType.CLIENT_METRICS, name))
         return [
-            _entry(key, [ConfigSynonym(key.name, shared[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER)])
-            for key in self._broker_keys.values()
-            if key.name in shared
+            _entry(key, own[1].get(key.name, key.default), links((key.name,), [own]))
+            for key in CLIENT_METRICS_KEYS.values()
         ]
 
-    def _topic_entry(self, key: DescribedKey, overrides: Mapping[str, str]) -> ConfigEntry:
-        chain = []
-        if key.name in overrides:
-            chain.append(ConfigSynonym(key.name, overrides[key.name], ConfigSource.DYNAMIC_TOPIC))
-        broker_name = self._topic_default_of.get(key.name)
-        if broker_name is not None:
-            chain += self._broker_chain(broker_name, key.default)
-        else:
-            chain.append(ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT))
-        return _entry(key, chain)
+    def broker(self) -> list[ConfigEntry]:
+        """Every setting of this broker."""
+        layers = [*self._broker.layers(), DEFAULTS]
+        entries = []
+        for name, key in NODE_KEYS.items():
+            chain = links(broker_names(name), layers)
+            own = next((link.value for link in chain if link.name == name), key.default)
+            entries.append(_entry(key, own, chain, read_only=not is_dynamic(name)))
+        return entries
 
-    def _broker_chain(self, name: str, default: str | None) -> list[ConfigSynonym]:
-        configs = self._quorum.image.configs
-        links: tuple[tuple[Mapping[str, str], ConfigSource], ...] = (
-            (configs.get((BROKER_RESOURCE, str(self._own_broker_id)), {}), ConfigSource.DYNAMIC_BROKER),
-            (configs.get((BROKER_RESOURCE, ""), {}), ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            (self._static, ConfigSource.STATIC_BROKER),
-        )
-        chain = [
-            ConfigSynonym(name, settings[name], source) for settings, source in links if name in settings
+    def all_brokers(self) -> list[ConfigEntry]:
+        """What is set for all brokers."""
+        layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._own(ResourceType.BROKER, ""))
+        return [
+            _entry(NODE_KEYS[name], value, links((name,), [layer]), read_only=not is_dynamic(name))
+            for name, value in layer[1].items()
+            if name in NODE_KEYS
         ]
-        chain.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
-        return chain
+
+    def _own(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        return self._quorum.image.configs.get((resource_type, name), {})
 
 
-def _entry(key: DescribedKey, chain: list[ConfigSynonym]) -> ConfigEntry:
-    if key.is_sensitive:
-        chain = [replace(synonym, value=None) for synonym in chain]
+def _backed_entry(key: ConfigKey, own: Layer, layers: Sequence[Layer]) -> ConfigEntry:
+    """A setting that falls back to settings of brokers."""
+    chain = [*links((key.name,), [own]), *links(key.synonyms, layers)]
+    return _entry(key, in_unit_of(key, chain[0]) if chain else key.default, chain)
+
+
+def _entry(
+    key: ConfigKey, value: str | None, chain: Sequence[Link], *, read_only: bool = False
+) -> ConfigEntry:
+    is_sensitive = key.type is ConfigType.PASSWORD
     return ConfigEntry(
         name=key.name,
-        value=chain[0].value,
-        source=chain[0].source,
-        type=key.type,
-        read_only=key.read_only,
-        is_sensitive=key.is_sensitive,
-        documentation=key.documentation,
-        synonyms=tuple(chain),
+        value=None if is_sensitive else value,
+        source=chain[0].source if chain else ConfigSource.DEFAULT,
+        type=_TYPE_NUMBERS[key.type],
+        read_only=read_only,
+        is_sensitive=is_sensitive,
+        documentation=key.doc,
+        synonyms=tuple(link._replace(value=None) if is_sensitive else link for link in chain),
     )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from typing import cast
 
+from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.server import Request
-from ottla.dataplane.server.handlers.config_view import ConfigSource, ConfigView, DescribedKey
+from ottla.dataplane.server.handlers.config_changes import ConfigChangeHandlers
+from ottla.dataplane.server.handlers.config_view import ConfigView
 from ottla.dataplane.server.handlers.configs import ConfigHandlers
 from ottla.dataplane.server.handlers.topic_creation import TopicDefaults
 from ottla.dataplane.server.handlers.topics import TopicHandlers
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
+from ottla.protocol.config_chain import ConfigSource
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as commands
 from ottla.protocol.messages.configs import (
@@ -31,7 +34,6 @@ from ottla.protocol.messages.topics import (
 from ottla.protocol.schema import Message
 
 TOPIC_ID = b"0123456789abcdef"
-KEYS = {name: DescribedKey(name, 3, default) for name, default in (("a", "1"), ("b", "2"))}
 
 
 class RecordingQuorum:
@@ -62,11 +64,13 @@ def at_version(version: int) -> Request:
     return cast(Request, AtVersion(version))
 
 
+def settings(quorum: RecordingQuorum) -> BrokerSettings:
+    static = {"log.retention.hours": "10", "log.segment.bytes": "2097152"}
+    return BrokerSettings(1, static, lambda: quorum.image)
+
+
 def view(quorum: RecordingQuorum) -> ConfigView:
-    static = {"log.a": "10"}
-    return ConfigView(
-        quorum, 1, static, topic_keys=KEYS, broker_keys=KEYS, topic_default_of={"a": "log.a"}
-    )  # fmt: skip
+    return ConfigView(quorum, settings(quorum))
 
 
 def topics(quorum: RecordingQuorum) -> TopicHandlers:
@@ -117,36 +121,64 @@ async def test_names_are_deleted_below_version_6() -> None:
 def test_settings_tell_where_they_come_from() -> None:
     quorum = RecordingQuorum()
     handlers = ConfigHandlers(quorum, 1, view(quorum))
-    request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=2, resource_name="orders", configuration_keys=None)],
-        include_synonyms=True,
-    )
+    image = quorum.image
 
-    def described() -> list[tuple[str, str | None, int]]:
+    def described(kind: int, name: str, key: str) -> tuple[str | None, list[tuple[str, str | None, int]]]:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
         response = handlers.describe_configs(at_version(4), request)
         for version in range(1, 5):
             encode(response, version)
-        return [(c.name, c.value, c.config_source) for c in response.results[0].configs]
+        (found,) = response.results[0].configs
+        chain = [(link.name, link.value, link.source) for link in found.synonyms]
+        assert found.config_source == (chain[0][2] if chain else ConfigSource.DEFAULT)
+        return found.value, chain
 
-    assert described() == [("a", "10", ConfigSource.STATIC_BROKER), ("b", "2", ConfigSource.DEFAULT)]
-    quorum.image.apply(ConfigRecord(resource_type=2, resource_name="orders", config_name="b", value="7"))
-    assert described()[1] == ("b", "7", ConfigSource.DYNAMIC_TOPIC)
+    default = ("log.retention.hours", "168", ConfigSource.DEFAULT)
+    in_file = ("log.retention.hours", "10", ConfigSource.STATIC_BROKER)
+    assert described(2, "orders", "retention.ms") == ("36000000", [in_file, default])
+    image.apply(ConfigRecord(resource_type=4, resource_name="", config_name="log.retention.ms", value="9"))
+    for_all = ("log.retention.ms", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert described(2, "orders", "retention.ms") == ("9", [for_all, in_file, default])
+    image.apply(ConfigRecord(resource_type=4, resource_name="1", config_name="log.retention.ms", value="8"))
+    own = ("log.retention.ms", "8", ConfigSource.DYNAMIC_BROKER)
+    assert described(4, "1", "log.retention.ms") == ("8", [own, for_all, in_file, default])
+    image.apply(ConfigRecord(resource_type=2, resource_name="orders", config_name="retention.ms", value="7"))
+    topics_own = ("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC)
+    assert described(2, "orders", "retention.ms") == ("7", [topics_own, own, for_all, in_file, default])
+    assert described(4, "1", "log.retention.hours") == ("10", [in_file, default])
+    image.apply(ConfigRecord(resource_type=16, resource_name="m", config_name="metrics", value="a,b"))
+    assert described(16, "m", "metrics") == ("a,b", [("metrics", "a,b", ConfigSource.CLIENT_METRICS)])
+    assert described(16, "m", "interval.ms") == ("300000", [])
+    image.apply(
+        ConfigRecord(
+            resource_type=32, resource_name="g", config_name="consumer.session.timeout.ms", value="50000"
+        )
+    )
+    value, chain = described(32, "g", "consumer.session.timeout.ms")
+    assert (value, chain[0]) == ("50000", ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP))
 
 
 def test_unknown_resources_have_errors_of_their_own() -> None:
     quorum = RecordingQuorum()
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name)
-        for kind, name in ((2, "missing"), (4, "9"), (99, "x"))
+        for kind, name in (
+            (2, "missing"),
+            (4, "9"),
+            (4, "x"),
+            (8, ""),
+            (8, "9"),
+            (16, ""),
+            (32, ""),
+            (99, "x"),
+        )
     ]
     response = ConfigHandlers(quorum, 1, view(quorum)).describe_configs(
         at_version(1), DescribeConfigsRequest(resources=resources)
     )
-    assert [r.error_code for r in response.results] == [
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-    ]
+    refused = [ErrorCode.INVALID_REQUEST] * 7
+    assert [r.error_code for r in response.results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *refused]
 
 
 async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() -> None:
@@ -164,7 +196,7 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
         resource("repeated", ("a", 0, "1"), ("a", 0, "2")),
         resource("operation", ("a", 9, "1")),
     ]
-    response = await ConfigHandlers(quorum, 1, view(quorum)).incremental_alter_configs(
+    response = await ConfigChangeHandlers(quorum, settings(quorum)).incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=resources)
     )
     assert [r.error_code for r in response.responses] == [0] + [ErrorCode.INVALID_REQUEST] * 5

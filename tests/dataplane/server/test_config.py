@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.config import BrokerConfig
+from ottla.protocol.config_chain import ConfigSource, topic_defaults
 from ottla.protocol.config_keys import ConfigError
 
 
@@ -26,7 +27,7 @@ def properties(folder: Path, **changes: str) -> dict[str, str]:
 def test_an_ordinary_file(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties(properties(tmp_path, log_retention_hours="2", num_partitions="6"))
     assert (config.node_id, config.listeners[0].advertised_port, config.topics.num_partitions) == (1, 9092, 6)
-    assert config.topic_settings["retention.ms"] == "7200000"
+    assert topic_defaults([(ConfigSource.STATIC_BROKER, config.properties)])["retention.ms"] == "7200000"
     assert config.quorum.voters == {101: ("127.0.0.1", 9193)}
 
 

@@ -167,13 +167,25 @@ CONFIGS = [
     (2, "t", ("cleanup.policy", SUBTRACT, "zzz"), ErrorCode.NONE, ""),
     (4, "", ("min.insync.replicas", SET, "2"), ErrorCode.NONE, ""),
     (4, "1", ("min.insync.replicas", SET, "2"), ErrorCode.INVALID_CONFIG, "for a single broker"),
-    (4, "1", ("num.partitions", SET, "3"), ErrorCode.INVALID_REQUEST, "Cannot update num.partitions"),
+    (
+        4,
+        "1",
+        ("num.partitions", SET, "3"),
+        ErrorCode.INVALID_REQUEST,
+        "Cannot update these configs dynamically: [num.partitions]",
+    ),
     (4, "1", ("log.retention.ms", SET, "zz"), ErrorCode.INVALID_REQUEST, "Invalid value 'zz'"),
-    (4, "1", ("no.such.key", SET, "3"), ErrorCode.INVALID_CONFIG, "Unknown configuration no.such.key"),
-    (4, "abc", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Not a broker id: 'abc'"),
-    (4, "9" * 5000, ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Not a broker id"),
+    (4, "1", ("no.such.key", SET, "3"), ErrorCode.INVALID_CONFIG, "Unknown configuration: no.such.key"),
+    (
+        4,
+        "abc",
+        ("log.retention.ms", SET, "5"),
+        ErrorCode.INVALID_REQUEST,
+        "Node id must be an integer, but it is: abc",
+    ),
+    (4, "9" * 5000, ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Node id must be an integer"),
     (4, "77", ("log.retention.ms", SET, "5"), ErrorCode.BROKER_ID_NOT_REGISTERED, "No broker with id 77"),
-    (8, "x", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Unsupported resource type 8"),
+    (8, "x", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
 ]
 
 

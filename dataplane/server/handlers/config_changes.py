@@ -1,0 +1,226 @@
+"""IncrementalAlterConfigs (0-1) and AlterConfigs (0-2): settings of topics, brokers, groups, client metrics
+and, kept by this process alone, of loggers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ....protocol.config_keys import NODE_KEYS, ConfigError, is_dynamic
+from ....protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import quorum_commands as commands
+from ....protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ReplaceConfigsResource,
+)
+from ....protocol.messages.quorum_commands import ConfigOperation, ResourceType
+from ...broker_settings import BrokerSettings
+from ..handler import Request, handles
+from .broker_loggers import BrokerLoggers
+from .cluster_access import Quorum
+
+_BROKER_LOGGER = 8
+_OPERATIONS = frozenset(ConfigOperation)
+_KEPT = frozenset(ResourceType)
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def _incremental_error(
+    message: IncrementalAlterConfigsRequest, error: KafkaError
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=_responses(message.resources, [error] * len(message.resources))
+    )
+
+
+def _replace_error(message: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=_responses(message.resources, [error] * len(message.resources)))
+
+
+def _responses(
+    resources: Sequence[_Resource], errors: Iterable[KafkaError | None]
+) -> list[AlterConfigsResourceResponse]:
+    return [
+        AlterConfigsResourceResponse(
+            error_code=error.code if error else ErrorCode.NONE,
+            error_message=error.message if error else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, error in zip(resources, errors, strict=True)
+    ]
+
+
+class ConfigChangeHandlers:
+    """Refuses what is wrong in itself and passes on the rest to the quorum, which decides."""
+
+    def __init__(self, quorum: Quorum, broker: BrokerSettings) -> None:
+        self._quorum = quorum
+        self._broker = broker
+        self._loggers = BrokerLoggers()
+
+    @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error)
+    async def incremental_alter_configs(
+        self, request: Request, message: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Set, delete, append to and subtract from single settings."""
+        changes = [
+            commands.ConfigResource(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                changes=[
+                    commands.ConfigChange(name=c.name, operation=c.config_operation, value=c.value)
+                    for c in resource.configs
+                ],
+            )
+            for resource in message.resources
+        ]
+        errors = await self._alter(
+            changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
+        )
+        return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
+
+    @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error)
+    async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Replace all dynamic settings of a resource by the given ones."""
+        changes = [
+            commands.ConfigResource(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                changes=self._replacement(resource),
+            )
+            for resource in message.resources
+        ]
+        errors = await self._alter(changes, kinds=_KEPT, validate_only=message.validate_only)
+        return AlterConfigsResponse(responses=_responses(message.resources, errors))
+
+    def _replacement(self, resource: ReplaceConfigsResource) -> list[commands.ConfigChange]:
+        """Set what is named, delete what is set now and not named."""
+        named = {config.name for config in resource.configs}
+        present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
+        return [
+            *(
+                commands.ConfigChange(name=c.name, operation=ConfigOperation.SET, value=c.value)
+                for c in resource.configs
+            ),
+            *(
+                commands.ConfigChange(name=name, operation=ConfigOperation.DELETE)
+                for name in present
+                if name not in named
+            ),
+        ]
+
+    async def _alter(
+        self, resources: list[commands.ConfigResource], *, kinds: frozenset[int], validate_only: bool
+    ) -> list[KafkaError | None]:
+        """What became of each; those that are wrong in themselves do not reach the quorum."""
+        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        errors: list[KafkaError | None] = []
+        for one in resources:
+            try:
+                if times[one.resource_type, one.resource_name] > 1:
+                    raise _refusal("Each resource must appear at most once.")
+                if one.resource_type not in kinds:
+                    raise _refusal(f"Unknown resource type {one.resource_type}")
+                self._check(one)
+                errors.append(None)
+            except KafkaError as error:
+                errors.append(error)
+        sound = [one for one, error in zip(resources, errors, strict=True) if error is None]
+        if not validate_only:
+            for one in sound:
+                if one.resource_type == _BROKER_LOGGER:
+                    self._loggers.change(one.changes)
+        kept = [one for one in sound if one.resource_type != _BROKER_LOGGER]
+        if kept:
+            outcome = await self._quorum.submit(
+                commands.AlterConfigs(resources=kept, validate_only=validate_only)
+            )
+            assert isinstance(outcome, commands.AlterConfigsResult)
+            failures = {
+                id(one): _failure(result) for one, result in zip(kept, outcome.resources, strict=True)
+            }
+            errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
+        return errors
+
+    def _check(self, resource: commands.ConfigResource) -> None:
+        """Raises KafkaError for what is wrong whatever the quorum keeps."""
+        names = [change.name for change in resource.changes]
+        if len(set(names)) < len(names):
+            raise _refusal("Error due to duplicate config keys")
+        nulls = [
+            change.name
+            for change in resource.changes
+            if change.value is None and change.operation != ConfigOperation.DELETE
+        ]
+        if nulls:
+            raise _refusal(f"Null value not supported for : {','.join(nulls)}")
+        for change in resource.changes:
+            if change.operation not in _OPERATIONS:
+                raise _refusal(f"{change.name}: unknown operation {change.operation}")
+        match resource.resource_type:
+            case ResourceType.BROKER:
+                _check_dynamic(names)
+            case ResourceType.GROUP:
+                self._check_group(resource)
+            case ResourceType.CLIENT_METRICS:
+                _check_client_metrics(resource)
+            case number if number == _BROKER_LOGGER:
+                self._check_loggers(resource)
+
+    def _check_group(self, resource: commands.ConfigResource) -> None:
+        allowed = {
+            name: text
+            for name in NODE_KEYS
+            if name.startswith("group.consumer.") and (text := self._broker.text(name)) is not None
+        }
+        for change in resource.changes:
+            value = change.value or ""
+            # What is no number is left to the quorum, which says so.
+            if change.operation == ConfigOperation.SET and change.name in GROUP_KEYS and value.isdecimal():
+                try:
+                    check_group_bounds(change.name, value, allowed)
+                except ConfigError as error:
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def _check_loggers(self, resource: commands.ConfigResource) -> None:
+        name, own = resource.resource_name, self._broker.broker_id
+        if not name.removeprefix("-").isdecimal():
+            raise _refusal(f"Node id must be an integer, but it is: {name}")
+        if name != str(own):
+            raise _refusal(f"Unexpected node id. Expected {own}, but received {name}")
+        self._loggers.check(resource.changes)
+
+
+def _check_dynamic(names: list[str]) -> None:
+    fixed = [name for name in names if name in NODE_KEYS and not is_dynamic(name)]
+    if fixed:
+        raise _refusal(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+
+
+def _check_client_metrics(resource: commands.ConfigResource) -> None:
+    for change in resource.changes:
+        if change.name == "match" and change.operation in (ConfigOperation.SET, ConfigOperation.APPEND):
+            try:
+                check_client_patterns(change.value or "")
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _failure(result: commands.AlteredConfig) -> KafkaError | None:
+    return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,83 @@
+"""Where a setting's value comes from: layers, from a resource's own settings down to the defaults.
+
+In each layer the first of a key's names that is set counts: of `log.retention.ms`, `.minutes` and `.hours`
+the finest unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from .config_key import ConfigKey
+from .config_table import NODE_KEYS, TOPIC_KEYS
+
+
+class ConfigSource(IntEnum):
+    """Where a value was set, with Kafka's numbers."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Link(NamedTuple):
+    """One value of a setting, which the links before it hide."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+Layer = tuple[ConfigSource, Mapping[str, str]]
+
+DEFAULTS: Layer = (
+    ConfigSource.DEFAULT,
+    {name: key.default for name, key in NODE_KEYS.items() if key.default is not None},
+)
+"""Of brokers' keys."""
+
+_MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+def links(names: Sequence[str], layers: Iterable[Layer]) -> list[Link]:
+    """The values of a setting with these names, the one in force first."""
+    found = []
+    for source, values in layers:
+        name = next((name for name in names if name in values), None)
+        if name is not None:
+            found.append(Link(name, values[name], source))
+    return found
+
+
+def broker_names(name: str) -> tuple[str, ...]:
+    """A broker key, and those that count after it for the same setting."""
+    for key in TOPIC_KEYS.values():
+        if name in key.synonyms:
+            return key.synonyms[key.synonyms.index(name) :]
+    return (name,)
+
+
+def in_unit_of(key: ConfigKey, link: Link) -> str | None:
+    """The link's value in the unit of a key that it stands for."""
+    factor = _MILLISECONDS.get(link.name.rpartition(".")[2])
+    if factor is None or link.value is None or not key.name.endswith(".ms"):
+        return link.value
+    count = int(link.value)
+    return str(count * factor) if count >= 0 else "-1"
+
+
+def topic_defaults(layers: Sequence[Layer]) -> dict[str, str]:
+    """What the settings of brokers give topics that have none of their own, by the topics' names for it."""
+    values = {}
+    for key in TOPIC_KEYS.values():
+        found = links(key.synonyms, layers)
+        if found and (value := in_unit_of(key, found[0])) is not None:
+            values[key.name] = value
+    return values

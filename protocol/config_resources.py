@@ -1,0 +1,92 @@
+"""Settings of groups and of client metrics subscriptions, and what is checked beyond their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .config_key import ConfigError, ConfigKey, ConfigType, Scope
+
+
+def _group(name: str, default: str, doc: str, synonym: str) -> ConfigKey:
+    return ConfigKey(name, ConfigType.INT, default, doc, Scope.GROUP, 1, synonyms=(synonym,))
+
+
+GROUP_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        _group(
+            "consumer.heartbeat.interval.ms",
+            "5000",
+            "How often members of a consumer group heartbeat.",
+            "group.consumer.heartbeat.interval.ms",
+        ),
+        _group(
+            "consumer.session.timeout.ms",
+            "45000",
+            "Silence after which a member of a consumer group is removed.",
+            "group.consumer.session.timeout.ms",
+        ),
+    )
+}
+"""Groups' own settings; the broker keys behind them give defaults, and bounds by their min and max."""
+
+CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        ConfigKey(
+            "interval.ms",
+            ConfigType.INT,
+            "300000",
+            "Time between two pushes of a client.",
+            Scope.CLIENT_METRICS,
+            100,
+            3_600_000,
+        ),
+        ConfigKey(
+            "match",
+            ConfigType.LIST,
+            "",
+            "Which clients: name=pattern of each property that counts.",
+            Scope.CLIENT_METRICS,
+        ),
+        ConfigKey(
+            "metrics", ConfigType.LIST, "", "Prefixes of the metrics that are wanted.", Scope.CLIENT_METRICS
+        ),
+    )
+}
+"""Subscriptions of clients' metrics (KIP-714)."""
+
+_CLIENT_PROPERTIES = frozenset(
+    (
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    )
+)
+
+
+def check_client_patterns(text: str) -> None:
+    """Raises ConfigError for a `match` that names an unknown property or holds no pattern."""
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, pattern = entry.partition("=")
+        try:
+            re.compile(pattern)
+        except re.error:
+            separator = ""
+        if not separator or name.strip() not in _CLIENT_PROPERTIES:
+            raise ConfigError(f"Illegal client matching pattern: {entry}")
+
+
+def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:
+    """Raises ConfigError for a setting of groups outside what the broker's settings allow."""
+    behind = GROUP_KEYS[name].synonyms[0]
+    stem = behind.removeprefix("group.consumer.")
+    least, most = (broker.get(f"group.consumer.{bound}.{stem}") for bound in ("min", "max"))
+    if least is None or most is None:
+        return
+    if not int(least) <= int(value) <= int(most):
+        raise ConfigError(f"{name} must be in the range {least} to {most} inclusive.")
