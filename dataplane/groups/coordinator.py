@@ -10,9 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 
+from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from .limits import GroupLimits
-from .shard import OffsetsLog, Shard
+from .shard import Shard
+from .surroundings import Surroundings
+from .writes import OffsetsLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -43,8 +46,10 @@ class GroupCoordinator:
         now_ms: Callable[[], int],
         partition_count: Callable[[], int | None],
         topics: Callable[[], Container[str]],
+        surroundings: Surroundings | None = None,
     ) -> None:
         """`partition_count` and `topics` are as the cluster image has them now."""
+        self._surroundings = surroundings or Surroundings()
         self._topics = topics
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
         self._shards: dict[int, Shard] = {}
@@ -53,7 +58,9 @@ class GroupCoordinator:
     def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
         """This broker leads the partition now: replay it."""
         self.resigned(partition)
-        shard = self._shards[partition] = Shard(offsets_log, self._limits, self._now_ms)
+        shard = self._shards[partition] = Shard(
+            offsets_log, self._limits, self._now_ms, surroundings=self._surroundings
+        )
         task = asyncio.get_running_loop().create_task(self._load(partition, shard))
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
@@ -63,6 +70,12 @@ class GroupCoordinator:
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Topics may have come, grown or gone: consumer groups hear of it with their next heartbeat."""
+        touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
+        if touched:
+            self._surroundings.topics.update(image, touched)
 
     def topics_removed(self, names: Iterable[str]) -> None:
         """These topics were deleted, though others may have their names by now: offsets in them go along."""

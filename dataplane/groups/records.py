@@ -1,6 +1,7 @@
 """Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read ours.
 
-A key starts with its version: 0 and 1 are offset commits, 2 is group metadata. A null value is a tombstone.
+A key starts with its version: 0 and 1 are offset commits, 2 is a classic group, 3 to 8 are a consumer group's
+(`consumer.records`). A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...protocol.record import Record, decode_records, encode_batch
 from ...protocol.record_batch import walk_batches
 from .classic.group import Group, GroupState
 from .classic.membership import Member
+from .consumer.records import READ_KINDS, ConsumerRecord, read_consumer_record
 from .limits import GroupLimits
 from .offsets import CommittedOffset, TopicPartition
 
@@ -138,7 +140,10 @@ def batch_of(records: list[KeyValue], now_ms: int) -> bytearray:
     return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 
-def read_records(data: memoryview) -> Iterator[OffsetRecord | GroupRecord]:
+StoredRecord = OffsetRecord | GroupRecord | ConsumerRecord
+
+
+def read_records(data: memoryview) -> Iterator[StoredRecord]:
     """What whole batches say, in order. Keys of versions that this build does not know and records that are
     damaged are passed over: one of them must not keep all groups of a partition from being served."""
     for start, header in walk_batches(data):
@@ -159,14 +164,16 @@ def read_records(data: memoryview) -> Iterator[OffsetRecord | GroupRecord]:
                 yield found
 
 
-def _read_record(record: Record) -> OffsetRecord | GroupRecord | None:
+def _read_record(record: Record) -> StoredRecord | None:
     if record.key is None:
         return None
     key, value = bytes(record.key), record.value
     (version,) = _version.unpack_from(key)
     if 0 <= version <= OFFSET_KEY_VERSION:
         return _read_offset(key, version, value)
-    return _read_group(key, value) if version == GROUP_KEY_VERSION else None
+    if version == GROUP_KEY_VERSION:
+        return _read_group(key, value)
+    return read_consumer_record(version, key, value) if version in READ_KINDS else None
 
 
 def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> OffsetRecord:

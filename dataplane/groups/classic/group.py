@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription, decode_payload
+from ....protocol.primitives import MalformedMessage
 from ..limits import GroupLimits
 from .membership import Effect, JoinReply, JoinRequest, Member, StoreGroup, SyncReply
 
@@ -72,6 +74,44 @@ class Group:
     join_deadline_ms: int | None = None
     join_not_before_ms: int | None = None
     sync_deadline_ms: int | None = None
+
+    @classmethod
+    def of_members(
+        cls,
+        group_id: str,
+        limits: GroupLimits,
+        new_member_id: Callable[[str], str],
+        generation: int,
+        protocol_type: str,
+        members: Sequence[Member],
+        now_ms: int,
+    ) -> Group:
+        """A group of members that another protocol had brought together; it starts with a rebalance.
+
+        They have at least one assignor in common.
+        """
+        group = cls(group_id, limits, new_member_id, GroupState.STABLE, generation, protocol_type)
+        group.members = {member.member_id: member for member in members}
+        group.static_members = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        group.leader = members[0].member_id
+        group.protocol = group._select_protocol()
+        group._prepare_rebalance(now_ms)
+        return group
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members consume; None if they are no consumers or do not say."""
+        if self.protocol_type != "consumer":
+            return None
+        try:
+            return frozenset(
+                topic
+                for member in self.members.values()
+                for topic in decode_payload(
+                    ConsumerProtocolSubscription, member.metadata_for(self.protocol or member.protocols[0][0])
+                ).topics
+            )
+        except MalformedMessage:
+            return None
 
     # ------------------------------------------------------------ requests
 

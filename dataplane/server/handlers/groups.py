@@ -46,14 +46,17 @@ from ....protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ...groups.coordinator import GroupCoordinator
+from ...groups.classic.group import Group
 from ...groups.classic.membership import JoinReply, JoinRequest, SyncReply
+from ...groups.coordinator import GroupCoordinator
 from ...groups.offsets import CommittedOffset, TopicPartition
 from ...groups.shard import Shard
 from ..handler import Request, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
+NOT_FOUND_VERSION = 6
+EPOCHS_VERSION = 9
 UNSET = -1
 
 
@@ -214,6 +217,7 @@ class GroupHandlers:
             message.generation_id_or_member_epoch,
             accepted,
             done,
+            knows_epochs=request.api_version >= EPOCHS_VERSION,
         )
 
     def _sort_commit(
@@ -247,6 +251,9 @@ class GroupHandlers:
             group = OffsetFetchResponseGroup(group_id=asked.group_id)
             try:
                 shard = self._coordinator.shard_for(asked.group_id)
+                refusal = shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+                if refusal is not ErrorCode.NONE:
+                    raise KafkaError(refusal)
             except KafkaError as error:
                 group.error_code = error.code
             else:
@@ -301,18 +308,18 @@ class GroupHandlers:
 
     # ------------------------------------------------------------ administration
 
-    @handles(DescribeGroupsRequest, 0, 5)
+    @handles(DescribeGroupsRequest, 0, 6)
     def describe_groups(self, request: Request, message: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._describe(g) for g in message.groups])
+        return DescribeGroupsResponse(groups=[self._describe(g, request.api_version) for g in message.groups])
 
-    def _describe(self, group_id: str) -> DescribedGroup:
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
             shard = self._coordinator.shard_for(group_id)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         group = shard.groups.get(group_id)
-        if group is None:
-            return DescribedGroup(group_id=group_id, group_state="Dead")
+        if not isinstance(group, Group):
+            return self._not_classic(group_id, version)
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state.value,
@@ -331,6 +338,14 @@ class GroupHandlers:
             ],
         )
 
+    def _not_classic(self, group_id: str, version: int) -> DescribedGroup:
+        """From version 6 on a group that is not there, or of another protocol, is an error (KIP-1043)."""
+        described = DescribedGroup(group_id=group_id, group_state="Dead")
+        if version >= NOT_FOUND_VERSION:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
+
     @handles(ListGroupsRequest, 0, 5)
     def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
         states = {s.lower() for s in message.states_filter}
@@ -340,14 +355,16 @@ class GroupHandlers:
             for group in shard.groups.values():
                 if states and group.state.value.lower() not in states:
                     continue
-                if types and "classic" not in types:
+                classic = isinstance(group, Group)
+                kind = "classic" if classic else "consumer"
+                if types and kind not in types:
                     continue
                 listed.append(
                     ListedGroup(
                         group_id=group.group_id,
-                        protocol_type=group.protocol_type or "",
+                        protocol_type=(group.protocol_type or "") if isinstance(group, Group) else "consumer",
                         group_state=group.state.value,
-                        group_type="classic",
+                        group_type=kind,
                     )
                 )
         return ListGroupsResponse(groups=listed)

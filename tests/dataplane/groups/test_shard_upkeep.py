@@ -115,12 +115,12 @@ async def test_a_group_that_follows_a_deleted_one_has_timers_of_its_own() -> Non
         "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b""),), require_known_id=True
     )
     shard.join("g", request, replies.append)
-    first = dict(shard._timers)
+    first = dict(shard._table._timers)
     assert first
     shard.delete_group("g", lambda _: None)
-    assert not shard._timers
+    assert not shard._table._timers
     shard.join("g", request, replies.append)
-    assert shard._timers["g"] is not first["g"]
+    assert shard._table._timers["g"] is not first["g"]
     shard.close()
 
 

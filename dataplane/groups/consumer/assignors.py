@@ -1,0 +1,150 @@
+"""Server-side assignors (KIP-848): who shall own what in the end, as pure functions.
+
+Both give every partition of a subscribed topic to exactly one of its subscribers. Racks are not considered, as
+in Kafka 4.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .member import Partitions, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """What an assignor knows of a member; `order` is where it stands among members: by instance id, if any."""
+
+    member_id: str
+    order: str
+    topics: frozenset[bytes]
+    previous: Partitions = frozenset()
+
+
+Assignment = dict[str, Partitions]
+Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], Assignment]
+
+
+def uniform(subscribers: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+    """As even as subscriptions allow, moving as little as that needs.
+
+    `counts` are partitions by topic id. With equal subscriptions sizes differ by one at most; otherwise no
+    single move of a partition makes two members more alike.
+    """
+    if not subscribers:
+        return {}
+    members = sorted(subscribers, key=lambda s: (s.order, s.member_id))
+    if all(member.topics == members[0].topics for member in members):
+        return _uniform_alike(members, counts)
+    return _uniform_mixed(members, counts)
+
+
+def _uniform_alike(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+    every = _partitions(members[0].topics, counts)
+    least, extra = divmod(len(every), len(members))
+    valid = frozenset(every)
+    owned = {m.member_id: sorted(m.previous & valid) for m in members}
+    # Those who have most keep the few places for one more.
+    quotas: dict[str, int] = {}
+    for member in sorted(members, key=lambda m: -len(owned[m.member_id])):
+        quotas[member.member_id] = least + (len(quotas) < extra)
+    taken: set[TopicPartition] = set()
+    kept: dict[str, list[TopicPartition]] = {}
+    for member in members:
+        mine = [p for p in owned[member.member_id] if p not in taken][: quotas[member.member_id]]
+        taken.update(mine)
+        kept[member.member_id] = mine
+    free = deque(p for p in every if p not in taken)
+    for member in members:
+        mine = kept[member.member_id]
+        mine.extend(free.popleft() for _ in range(min(len(free), quotas[member.member_id] - len(mine))))
+    return {member_id: frozenset(mine) for member_id, mine in kept.items()}
+
+
+def _uniform_mixed(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+    subscribers = _subscribers(members, counts)
+    owner: dict[TopicPartition, str] = {}
+    loads = {member.member_id: 0 for member in members}
+    for member in members:
+        for partition in sorted(member.previous):
+            if partition not in owner and _exists(partition, member.topics, counts):
+                owner[partition] = member.member_id
+                loads[member.member_id] += 1
+    # Topics with few subscribers first: whoever has no choice is served before those who have.
+    topics = sorted(subscribers, key=lambda topic_id: (len(subscribers[topic_id]), topic_id))
+    for topic_id in topics:
+        for partition in _partitions((topic_id,), counts):
+            if partition not in owner:
+                chosen = min(subscribers[topic_id], key=lambda m: loads[m])
+                owner[partition] = chosen
+                loads[chosen] += 1
+    while _even_out(topics, subscribers, counts, owner, loads):
+        pass
+    result: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
+    for partition, member_id in owner.items():
+        result[member_id].add(partition)
+    return {member_id: frozenset(mine) for member_id, mine in result.items()}
+
+
+def _even_out(
+    topics: Iterable[bytes],
+    subscribers: Mapping[bytes, Sequence[str]],
+    counts: Mapping[bytes, int],
+    owner: dict[TopicPartition, str],
+    loads: dict[str, int],
+) -> bool:
+    """Move partitions from fuller to emptier members; whether any moved. The sum of squares falls each time."""
+    moved = False
+    for topic_id in topics:
+        if len(subscribers[topic_id]) < 2:
+            continue
+        for partition in _partitions((topic_id,), counts):
+            giver, taker = owner[partition], min(subscribers[topic_id], key=lambda m: loads[m])
+            if loads[giver] - loads[taker] > 1:
+                owner[partition] = taker
+                loads[giver] -= 1
+                loads[taker] += 1
+                moved = True
+    return moved
+
+
+def assign_range(subscribers: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+    """Each topic in contiguous ranges, members in one order for all topics.
+
+    Topics with as many partitions and the same subscribers are split alike, so that equal keys of both meet at
+    one member.
+    """
+    members = sorted(subscribers, key=lambda s: (s.order, s.member_id))
+    result: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
+    for topic_id, interested in _subscribers(members, counts).items():
+        least, extra = divmod(counts[topic_id], len(interested))
+        start = 0
+        for position, member_id in enumerate(interested):
+            end = start + least + (position < extra)
+            result[member_id].update((topic_id, index) for index in range(start, end))
+            start = end
+    return {member_id: frozenset(mine) for member_id, mine in result.items()}
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": assign_range}
+"""By the names that clients and `group.consumer.assignors` use."""
+
+
+def _subscribers(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> dict[bytes, list[str]]:
+    found: dict[bytes, list[str]] = {}
+    for member in members:
+        for topic_id in sorted(member.topics):
+            if topic_id in counts:
+                found.setdefault(topic_id, []).append(member.member_id)
+    return found
+
+
+def _partitions(topics: Iterable[bytes], counts: Mapping[bytes, int]) -> list[TopicPartition]:
+    return [(topic_id, index) for topic_id in sorted(topics) for index in range(counts.get(topic_id, 0))]
+
+
+def _exists(partition: TopicPartition, topics: frozenset[bytes], counts: Mapping[bytes, int]) -> bool:
+    topic_id, index = partition
+    return topic_id in topics and index < counts.get(topic_id, 0)

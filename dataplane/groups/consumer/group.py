@@ -1,0 +1,486 @@
+"""One consumer group as a pure state machine (KIP-848).
+
+Whenever the group changes (members, what they subscribe to, the topics meant), its epoch rises. The next
+heartbeat of any member then computes the target assignment of that epoch, and each heartbeat takes its member a
+step towards it (`reconciliation`). The state is what these epochs say:
+
+    EMPTY       -> RECONCILING   the first member joins: its target is computed with its heartbeat
+    EMPTY       -> STABLE        likewise, and its partitions are free
+    RECONCILING -> STABLE        the last member reaches the epoch of the target
+    RECONCILING -> ASSIGNING     a member leaves or is fenced: no target for the new epoch yet
+    STABLE      -> RECONCILING   a member joins or subscribes otherwise, a topic comes, grows or goes
+    STABLE      -> ASSIGNING     a member leaves or is fenced
+    ASSIGNING   -> RECONCILING   a heartbeat computes the target
+    ASSIGNING   -> STABLE        likewise, and its member is the only one to follow it
+    any but DEAD -> EMPTY        the last member leaves or is fenced
+    any but DEAD -> DEAD         the group is deleted, becomes classic, or its coordinator moves away
+
+The caller passes the time in milliseconds. What must be stored is collected in `changes`; the answer to a
+heartbeat may be sent once that is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ..limits import ConsumerLimits
+from .assignors import ASSIGNORS, Subscriber
+from .member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    Heartbeat,
+    HeartbeatReply,
+    MemberState,
+    Partitions,
+    TopicPartition,
+)
+from .reconciliation import Step, reconcile
+from .subscriptions import TopicCatalog, compile_pattern
+
+UNKNOWN_HASH = 0
+
+
+class ConsumerGroupState(Enum):
+    """Names as ListGroups and ConsumerGroupDescribe report them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_S = ConsumerGroupState
+TRANSITIONS: Mapping[ConsumerGroupState, frozenset[ConsumerGroupState]] = {
+    _S.EMPTY: frozenset({_S.RECONCILING, _S.STABLE, _S.DEAD}),
+    _S.RECONCILING: frozenset({_S.STABLE, _S.ASSIGNING, _S.EMPTY, _S.DEAD}),
+    _S.STABLE: frozenset({_S.RECONCILING, _S.ASSIGNING, _S.EMPTY, _S.DEAD}),
+    _S.ASSIGNING: frozenset({_S.RECONCILING, _S.STABLE, _S.EMPTY, _S.DEAD}),
+    _S.DEAD: frozenset(),
+}
+
+
+class RecordKind(IntEnum):
+    """Key versions of `__consumer_offsets`; CLASSIC is only ever removed by a consumer group."""
+
+    CLASSIC = 2
+    GROUP = 3
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+
+
+Change = tuple[RecordKind, str]
+"""A record that is to be written as things are now, and the member it is about ("" for the group's)."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A group and everything that decides about it.
+
+    Invariants: `owners` maps what members hold to them; `assignment_epoch` <= `epoch`; a member's epoch is at
+    most `assignment_epoch`.
+    """
+
+    group_id: str
+    limits: ConsumerLimits
+    topics: TopicCatalog
+    own_settings: Callable[[], Mapping[str, str]] = dict
+    epoch: int = 0
+    assignment_epoch: int = 0
+    metadata_hash: int = UNKNOWN_HASH
+    seen_version: int = -1
+    dead: bool = False
+    emptied_ms: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Partitions] = field(default_factory=dict)
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    changes: dict[Change, None] = field(default_factory=dict)
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """As the epochs and members say."""
+        if self.dead:
+            return ConsumerGroupState.DEAD
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        settled = all(
+            m.state is MemberState.STABLE and m.epoch == self.assignment_epoch for m in self.members.values()
+        )
+        return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
+
+    # ------------------------------------------------------------ requests
+
+    def heartbeat(self, beat: Heartbeat, now_ms: int) -> HeartbeatReply:
+        """Join, stay or leave. Raises KafkaError with the code that tells the client what to do."""
+        if beat.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._leave(beat, now_ms)
+        if beat.regex:
+            compile_pattern(beat.regex)
+        member, changed = self._admit(beat)
+        before = member.assigned
+        if member.classic is not None:
+            member.classic = None
+            self.note_member(member)
+        member.join_deadline_ms = member.sync_deadline_ms = None
+        changed |= self._describe(member, beat)
+        self.advance(changed=changed)
+        self.step(member, beat.owned, now_ms)
+        member.session_deadline_ms = now_ms + self.session_timeout_ms
+        tell = beat.epoch == JOIN_EPOCH or beat.is_full or member.assigned != before
+        return HeartbeatReply(
+            member.member_id,
+            member.epoch,
+            self.limits.heartbeat_interval_of(self.own_settings()),
+            member.assigned if tell else None,
+        )
+
+    def check_commit(self, member_id: str, epoch: int) -> ErrorCode:
+        """Whether this member may commit offsets; without members anybody may who claims no epoch."""
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        return self._check_epoch(member_id, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether it may read committed offsets; who names neither member nor epoch may."""
+        if not member_id and epoch < 0:
+            return ErrorCode.NONE
+        return self._check_epoch(member_id or "", epoch)
+
+    def _check_epoch(self, member_id: str, epoch: int) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+    def check_deletable(self) -> None:
+        """Raise KafkaError unless the group has no members."""
+        if self.dead:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} does not exist")
+        if self.members:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members"
+            )
+
+    def bury(self) -> None:
+        """The group ends; all its records become tombstones."""
+        for member_id in list(self.members):
+            self.forget(member_id)
+        self.dead = True
+        self._note(RecordKind.TARGET_EPOCH)
+        self._note(RecordKind.GROUP)
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Of members that speak the new protocol."""
+        return self.limits.session_timeout_of(self.own_settings())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due next; None if nothing is pending."""
+        return min((m.deadline_ms for m in self.members.values()), default=None)
+
+    def tick(self, now_ms: int) -> list[str]:
+        """Fence members that are silent, or that keep others waiting; their ids."""
+        late = [m.member_id for m in self.members.values() if m.deadline_ms <= now_ms]
+        for member_id in late:
+            self.remove(member_id, now_ms)
+        return late
+
+    # ------------------------------------------------------------ who is it
+
+    def _admit(self, beat: Heartbeat) -> tuple[ConsumerMember, bool]:
+        """The member that speaks, and whether the group is another by its coming."""
+        known = self.members.get(beat.member_id)
+        if beat.instance_id is not None:
+            holder = self.static_members.get(beat.instance_id)
+            if beat.epoch == JOIN_EPOCH:
+                if holder is not None and holder != beat.member_id:
+                    # Classic members do not say that they will be back: their successors just come.
+                    released = self.members[holder].classic is not None
+                    return self.replace_static(holder, beat.member_id, released=released), False
+            else:
+                self.check_static(beat.instance_id, beat.member_id)
+        if known is not None:
+            if beat.epoch != JOIN_EPOCH:
+                _check_current(known, beat)
+            return known, False
+        if beat.epoch != JOIN_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {beat.member_id} is not a member of group {self.group_id}.",
+            )
+        return self.add(ConsumerMember(beat.member_id, beat.instance_id)), True
+
+    def add(self, member: ConsumerMember) -> ConsumerMember:
+        """Take in a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        if len(self.members) >= self.limits.max_size:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {self.limits.max_size} members.",
+            )
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._note(RecordKind.MEMBER, member.member_id)
+        self._note(RecordKind.CURRENT, member.member_id)
+        return member
+
+    def check_static(self, instance_id: str, member_id: str) -> None:
+        """Raises KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
+        holder = self.static_members.get(instance_id)
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder != member_id:
+            raise KafkaError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}.",
+            )
+
+    def replace_static(self, old_id: str, new_id: str, *, released: bool = False) -> ConsumerMember:
+        """A static member is back under a new id and takes over all that it had.
+
+        Raises KafkaError UNRELEASED_INSTANCE_ID while the old one has neither left (-2) nor expired; `released`
+        where the protocol lets the newcomer take the place without asking (classic).
+        """
+        old = self.members[old_id]
+        if old.epoch != LEAVE_STATIC_EPOCH and not released:
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {new_id} with instance id {old.instance_id} cannot join the group because the "
+                f"instance id is owned by member {old_id}.",
+            )
+        assert old.instance_id is not None
+        target, assigned = self.target.get(old_id, frozenset()), old.assigned
+        self.forget(old_id)
+        old.member_id, old.epoch, old.previous_epoch = new_id, JOIN_EPOCH, -1
+        old.state, old.assigned, old.revoking = MemberState.STABLE, frozenset(), frozenset()
+        self.members[new_id] = old
+        self.static_members[old.instance_id] = new_id
+        self.target[new_id] = target
+        self.hold(old, assigned, frozenset())
+        for kind in (RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT):
+            self._note(kind, new_id)
+        return old
+
+    def _leave(self, beat: Heartbeat, now_ms: int) -> HeartbeatReply:
+        if beat.instance_id is not None:
+            self.check_static(beat.instance_id, beat.member_id)
+        elif beat.member_id not in self.members:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {beat.member_id} is not a member of group {self.group_id}.",
+            )
+        if beat.epoch == LEAVE_EPOCH or beat.instance_id is None:
+            self.remove(beat.member_id, now_ms)
+        else:
+            member = self.members[beat.member_id]
+            member.epoch, member.state = LEAVE_STATIC_EPOCH, MemberState.STABLE
+            member.revoke_deadline_ms = None
+            self.hold(member, member.assigned, frozenset())
+            self._note(RecordKind.CURRENT, member.member_id)
+        return HeartbeatReply(beat.member_id, beat.epoch)
+
+    def remove(self, member_id: str, now_ms: int) -> None:
+        """The member leaves or is fenced: what it held is free, and the others get a new target."""
+        self.forget(member_id)
+        self.bump()
+        if not self.members:
+            self.emptied_ms = now_ms
+
+    def forget(self, member_id: str) -> None:
+        """Drop a member with its records; the epoch stays."""
+        member = self.members.pop(member_id)
+        for partition in member.held:
+            del self.owners[partition]
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+        self.target.pop(member_id, None)
+        for kind in (RecordKind.CURRENT, RecordKind.TARGET, RecordKind.MEMBER):
+            self._note(kind, member_id)
+
+    # ------------------------------------------------------------ what it wants
+
+    def _describe(self, member: ConsumerMember, beat: Heartbeat) -> bool:
+        """Take over what the heartbeat says of its member; whether its subscription is another now."""
+        before = (member.topics, member.regex, member.assignor)
+        rest = (
+            member.rack_id,
+            member.rebalance_timeout_ms,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+        )
+        if beat.topics is not None:
+            member.topics = tuple(sorted(set(beat.topics)))
+        if beat.regex is not None:
+            member.regex = beat.regex
+        if beat.assignor is not None:
+            member.assignor = beat.assignor
+        if beat.rack_id is not None:
+            member.rack_id = beat.rack_id
+        if beat.rebalance_timeout_ms != -1:
+            member.rebalance_timeout_ms = beat.rebalance_timeout_ms
+        member.client_id, member.client_host = beat.client_id, beat.client_host
+        subscribed = (member.topics, member.regex, member.assignor) != before
+        if subscribed or rest != (
+            member.rack_id,
+            member.rebalance_timeout_ms,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+        ):
+            self._note(RecordKind.MEMBER, member.member_id)
+        return subscribed
+
+    @property
+    def assignor(self) -> str:
+        """The one that most members ask for; the broker's first one where nobody does."""
+        votes = Counter(m.assignor for m in self.members.values() if m.assignor in ASSIGNORS)
+        return str(votes.most_common(1)[0][0]) if votes else self.limits.assignors[0]
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member wants this topic: its offsets must not be deleted."""
+        topic_id = self.topics.ids.get(topic)
+        return any(
+            topic in m.topics or (topic_id is not None and topic_id in self.topics.resolve((), m.regex))
+            for m in self.members.values()
+        )
+
+    # ------------------------------------------------------------ epochs and targets
+
+    def advance(self, *, changed: bool) -> None:
+        """Raise the epoch if members or topics are others now, and compute a target that is due."""
+        if changed or self.seen_version != self.topics.version:
+            self.seen_version = self.topics.version
+            wanted = frozenset[bytes]().union(*(self._wanted(m) for m in self.members.values()))
+            fingerprint = self.topics.fingerprint(wanted)
+            if fingerprint != self.metadata_hash:
+                self.metadata_hash, changed = fingerprint, True
+        if changed or self.epoch == 0:
+            self.bump()
+        if self.epoch > self.assignment_epoch:
+            self._retarget()
+
+    def _wanted(self, member: ConsumerMember) -> frozenset[bytes]:
+        return self.topics.resolve(member.topics, member.regex)
+
+    def bump(self) -> None:
+        """The group is another now."""
+        self.epoch += 1
+        self._note(RecordKind.GROUP)
+
+    def _retarget(self) -> None:
+        subscribers = [
+            Subscriber(
+                m.member_id,
+                m.instance_id or m.member_id,
+                self._wanted(m),
+                self.target.get(m.member_id, m.assigned),
+            )
+            for m in self.members.values()
+        ]
+        sizes = self.topics.sizes(frozenset[bytes]().union(*(s.topics for s in subscribers)))
+        for member_id, partitions in ASSIGNORS[self.assignor](subscribers, sizes).items():
+            if self.target.get(member_id) != partitions:
+                self.target[member_id] = partitions
+                self._note(RecordKind.TARGET, member_id)
+        self.assignment_epoch = self.epoch
+        self._note(RecordKind.TARGET_EPOCH)
+
+    # ------------------------------------------------------------ reconciliation
+
+    def step(self, member: ConsumerMember, owned: Partitions | None, now_ms: int) -> None:
+        """Take a member one step towards its target; see `reconciliation`."""
+        member_id = member.member_id
+        after = reconcile(
+            member,
+            self.target.get(member_id, frozenset()),
+            self.assignment_epoch,
+            owned,
+            lambda partition: self.owners.get(partition, member_id) == member_id,
+        )
+        if after == Step(member.epoch, member.state, member.assigned, member.revoking):
+            return
+        if after.epoch != member.epoch:
+            member.previous_epoch, member.epoch = member.epoch, after.epoch
+        member.state = after.state
+        unrevoked = after.state is MemberState.UNREVOKED
+        member.revoke_deadline_ms = now_ms + member.rebalance_timeout_ms if unrevoked else None
+        self.hold(member, after.assigned, after.revoking)
+        self._note(RecordKind.CURRENT, member_id)
+
+    def hold(self, member: ConsumerMember, assigned: Partitions, revoking: Partitions) -> None:
+        """What a member has from now on, and what it still has to give up."""
+        before, after = member.held, assigned | revoking
+        for partition in before - after:
+            del self.owners[partition]
+        for partition in after - before:
+            if partition in self.owners:
+                raise AssertionError(
+                    f"group {self.group_id}: {partition} is {self.owners[partition]}'s, not {member.member_id}'s"
+                )
+            self.owners[partition] = member.member_id
+        member.assigned, member.revoking = assigned, revoking
+
+    def has_free_for(self, member: ConsumerMember) -> bool:
+        """Whether some of its target that it does not have is nobody's by now."""
+        missing = self.target.get(member.member_id, frozenset()) - member.assigned
+        return any(self.owners.get(partition, member.member_id) == member.member_id for partition in missing)
+
+    # ------------------------------------------------------------ what is to be stored
+
+    def _note(self, kind: RecordKind, member_id: str = "") -> None:
+        self.changes[kind, member_id] = None
+
+    def note_member(self, member: ConsumerMember) -> None:
+        """What the member says of itself has changed."""
+        self._note(RecordKind.MEMBER, member.member_id)
+
+    def note_all(self) -> None:
+        """Everything is to be written, and the classic group of this name removed."""
+        self._note(RecordKind.CLASSIC)
+        self._note(RecordKind.GROUP)
+        for member_id in self.members:
+            self._note(RecordKind.MEMBER, member_id)
+        self._note(RecordKind.TARGET_EPOCH)
+        for kind in (RecordKind.TARGET, RecordKind.CURRENT):
+            for member_id in self.members:
+                self._note(kind, member_id)
+
+    def take_changes(self) -> list[Change]:
+        """What is to be written now; it is the caller's from here on."""
+        changes, self.changes = list(self.changes), {}
+        return changes
+
+
+def _check_current(member: ConsumerMember, beat: Heartbeat) -> None:
+    """Raises KafkaError FENCED_MEMBER_EPOCH for an epoch that is not the member's.
+
+    The one before is accepted when nothing is claimed that is not the member's: the answer that told of the new
+    one was lost.
+    """
+    if beat.epoch == member.epoch:
+        return
+    lost = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
+    if beat.epoch > member.epoch or not lost:
+        relation = "greater" if beat.epoch > member.epoch else "smaller"
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the "
+            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )

@@ -1,0 +1,112 @@
+"""Members of a consumer group, and what they say and are told in a heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+TopicPartition = tuple[bytes, int]
+"""Topic id and partition index."""
+Partitions = frozenset[TopicPartition]
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+"""What a static member says that will come back, and its epoch while it is away."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target; the numbers are Kafka's in `__consumer_offsets`."""
+
+    STABLE = 1
+    UNREVOKED = 2
+    UNRELEASED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSide:
+    """What a member that speaks the classic protocol said when it joined; protocols by preference."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class ConsumerMember:
+    """One member. Invariant: `assigned` and `revoking` are disjoint, and no other member holds any of them.
+
+    `regex` is "" without a pattern. Times are milliseconds; deadlines are None where nothing is pending.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str | None = None
+    classic: ClassicSide | None = None
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = frozenset()
+    revoking: Partitions = frozenset()
+    session_deadline_ms: int = 0
+    revoke_deadline_ms: int | None = None
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+
+    @property
+    def held(self) -> Partitions:
+        """Everything that nobody else may be given yet."""
+        return self.assigned | self.revoking
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the first of its deadlines passes."""
+        pending = (self.revoke_deadline_ms, self.join_deadline_ms, self.sync_deadline_ms)
+        return min(self.session_deadline_ms, *(d for d in pending if d is not None), self.session_deadline_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A ConsumerGroupHeartbeat; None (and -1 for the timeout) is what has not changed since the last one."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: such a client knows nothing and is told everything."""
+        subscribes = self.topics is not None or self.regex is not None
+        return subscribes and self.rebalance_timeout_ms != -1 and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """The answer; `assigned` is None where the member knows it already."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[bytes, list[int]]:
+    """Sorted partition indexes by topic id, the way messages and records list them."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        found.setdefault(topic_id, []).append(index)
+    return found

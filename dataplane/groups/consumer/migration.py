@@ -1,0 +1,109 @@
+"""Groups that change their protocol while they have members, either way, without losing what members own.
+
+A classic group is upgraded when a member of the consumer protocol joins it; it is downgraded again when the last
+such member has left. Both are pure: the other machine is built from the one, which the caller then ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, decode_payload
+from ....protocol.primitives import MalformedMessage
+from ..classic.group import Group
+from ..classic.membership import Member
+from ..limits import ConsumerLimits, GroupLimits
+from .classic_members import PROTOCOL_TYPE, assignment_of, partitions_of, subscription_of
+from .group import ConsumerGroup
+from .member import ClassicSide, ConsumerMember
+from .subscriptions import TopicCatalog
+
+
+def upgrade(
+    classic: Group,
+    limits: ConsumerLimits,
+    topics: TopicCatalog,
+    own_settings: Callable[[], Mapping[str, str]],
+    now_ms: int,
+) -> ConsumerGroup:
+    """The consumer group that a classic group of consumers becomes, at the epoch of its generation.
+
+    Raises KafkaError GROUP_ID_NOT_FOUND where the policy forbids it or the members are no plain consumers.
+    """
+    group_id = classic.group_id
+    if not limits.migration.upgrades or classic.protocol_type != PROTOCOL_TYPE:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    group = ConsumerGroup(group_id, limits, topics, own_settings)
+    group.epoch = group.assignment_epoch = classic.generation
+    try:
+        for each in classic.members.values():
+            _take_over(group, classic, each, now_ms)
+    except MalformedMessage as error:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade the classic group {group_id}: {error}."
+        ) from None
+    return group
+
+
+def _take_over(group: ConsumerGroup, classic: Group, each: Member, now_ms: int) -> None:
+    # The protocol in use first: it is the one that the member is told again.
+    protocols = tuple(sorted(each.protocols, key=lambda offered: offered[0] != classic.protocol))
+    subscription = subscription_of(protocols)
+    member = ConsumerMember(
+        each.member_id,
+        each.instance_id,
+        subscription.rack_id,
+        each.client_id,
+        each.client_host,
+        each.rebalance_timeout_ms,
+        tuple(sorted(set(subscription.topics))),
+        classic=ClassicSide(each.session_timeout_ms, protocols),
+        epoch=classic.generation,
+        session_deadline_ms=now_ms + each.session_timeout_ms,
+    )
+    group.members[each.member_id] = member
+    if each.instance_id is not None:
+        group.static_members[each.instance_id] = each.member_id
+    if each.assignment:
+        listed = decode_payload(ConsumerProtocolAssignment, each.assignment).assigned_partitions
+        # A leader may have given one partition to two: only one of them can have it here.
+        free = frozenset(p for p in partitions_of(listed, group.topics) if p not in group.owners)
+        group.hold(member, free, frozenset())
+    group.target[each.member_id] = member.assigned
+
+
+def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
+    """Whether only members of the classic protocol are left, and the policy lets the group follow them."""
+    return (
+        bool(group.members)
+        and group.limits.migration.downgrades
+        and len(group.members) <= limits.max_size
+        and all(m.classic is not None for m in group.members.values())
+    )
+
+
+def downgrade(
+    group: ConsumerGroup, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
+) -> Group:
+    """The classic group that its members make, at the generation of its epoch and about to rebalance."""
+    members = []
+    for each in group.members.values():
+        side = each.classic
+        assert side is not None
+        member = Member(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            side.session_timeout_ms,
+            each.rebalance_timeout_ms,
+            side.protocols,
+            assignment_of(each, group.topics),
+            now_ms + side.session_timeout_ms,
+            joined_once=True,
+        )
+        members.append(member)
+    return Group.of_members(
+        group.group_id, limits, new_member_id, group.epoch, PROTOCOL_TYPE, members, now_ms
+    )

@@ -1,0 +1,222 @@
+"""Consumer groups in `__consumer_offsets`, in Kafka's own schema: written change by change, read back as groups.
+
+Keys begin with their version: 3 the group's epoch, 5 a member's metadata, 6 the epoch of the target assignment,
+7 a member's target, 8 where a member stands. Patterns (16) and the topics of old releases (4) are not needed:
+both follow from the members and the cluster's topics.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ....protocol.codec import decode, encode
+from ....protocol.messages.group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupKey,
+    ConsumerGroupMemberKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    TargetTopicPartitions,
+)
+from ....protocol.schema import Message
+from ..limits import ConsumerLimits
+from .group import Change, ConsumerGroup, RecordKind
+from .member import ClassicSide, ConsumerMember, MemberState, Partitions, by_topic
+from .subscriptions import TopicCatalog
+
+_version = struct.Struct(">h")
+_OF_GROUP = frozenset({RecordKind.GROUP, RecordKind.TARGET_EPOCH})
+READ_KINDS = frozenset(RecordKind) - {RecordKind.CLASSIC}
+
+_VALUES: Mapping[RecordKind, type[Message]] = {
+    RecordKind.GROUP: ConsumerGroupMetadataValue,
+    RecordKind.MEMBER: ConsumerGroupMemberMetadataValue,
+    RecordKind.TARGET_EPOCH: ConsumerGroupTargetAssignmentMetadataValue,
+    RecordKind.TARGET: ConsumerGroupTargetAssignmentMemberValue,
+    RecordKind.CURRENT: ConsumerGroupCurrentMemberAssignmentValue,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """One record as it was read; None is a tombstone."""
+
+    group_id: str
+    kind: RecordKind
+    member_id: str
+    value: Message | None
+
+
+def consumer_record(group: ConsumerGroup, change: Change) -> tuple[bytes, bytes | None]:
+    """Key and value of one thing as it is now; a tombstone for what is gone."""
+    kind, member_id = change
+    key: Message
+    if kind is RecordKind.CLASSIC:
+        key = GroupMetadataKey(group=group.group_id)
+        return _version.pack(kind) + encode(key, kind), None
+    if kind in _OF_GROUP:
+        key = ConsumerGroupKey(group_id=group.group_id)
+    else:
+        key = ConsumerGroupMemberKey(group_id=group.group_id, member_id=member_id)
+    value = _value(group, kind, member_id)
+    return (
+        _version.pack(kind) + encode(key, 0),
+        None if value is None else _version.pack(0) + encode(value, 0),
+    )
+
+
+def _value(group: ConsumerGroup, kind: RecordKind, member_id: str) -> Message | None:
+    if group.dead:
+        return None
+    if kind is RecordKind.GROUP:
+        return ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
+    if kind is RecordKind.TARGET_EPOCH:
+        return ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)
+    member = group.members.get(member_id)
+    if member is None:
+        return None
+    if kind is RecordKind.MEMBER:
+        return _metadata(member)
+    if kind is RecordKind.TARGET:
+        if member_id not in group.target:
+            return None
+        return ConsumerGroupTargetAssignmentMemberValue(topic_partitions=_listed(group.target[member_id]))
+    return ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_listed(member.assigned),
+        partitions_pending_revocation=_listed(member.revoking),
+    )
+
+
+def _metadata(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
+    classic = member.classic
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=n, metadata=d) for n, d in classic.protocols],
+        ),
+    )
+
+
+def _listed(partitions: Partitions) -> list[TargetTopicPartitions]:
+    return [TargetTopicPartitions(topic_id=t, partitions=ps) for t, ps in by_topic(partitions).items()]
+
+
+def _partitions(listed: Iterable[TargetTopicPartitions]) -> Partitions:
+    return frozenset((bytes(each.topic_id), p) for each in listed for p in each.partitions)
+
+
+def read_consumer_record(version: int, key: bytes, value: bytes | memoryview | None) -> ConsumerRecord:
+    """A record whose key version is one of `READ_KINDS`. Raises MalformedMessage, struct.error."""
+    kind = RecordKind(version)
+    if kind in _OF_GROUP:
+        group_id, member_id = decode(ConsumerGroupKey, key, 0, _version.size).group_id, ""
+    else:
+        named = decode(ConsumerGroupMemberKey, key, 0, _version.size)
+        group_id, member_id = named.group_id, named.member_id
+    decoded = None if value is None else decode(_VALUES[kind], value, 0, _version.size)
+    return ConsumerRecord(group_id, kind, member_id, decoded)
+
+
+@dataclass(slots=True)
+class StoredConsumerGroup:
+    """What the records of one group say, later ones over earlier ones."""
+
+    records: dict[Change, Message] = field(default_factory=dict)
+
+    def replay(self, record: ConsumerRecord) -> None:
+        """Take in the next record of the log."""
+        change = (record.kind, record.member_id)
+        if record.value is None:
+            self.records.pop(change, None)
+        else:
+            self.records[change] = record.value
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a group: its epoch is the first that is written and the last that goes."""
+        return (RecordKind.GROUP, "") in self.records
+
+    def restore(
+        self,
+        group_id: str,
+        limits: ConsumerLimits,
+        topics: TopicCatalog,
+        own_settings: Callable[[], Mapping[str, str]],
+        now_ms: int,
+    ) -> ConsumerGroup:
+        """The group; sessions, and the time to give partitions up, start anew."""
+        group = ConsumerGroup(group_id, limits, topics, own_settings, emptied_ms=now_ms)
+        # Members first: what they hold is looked up by them.
+        for (_, member_id), value in sorted(self.records.items(), key=lambda item: item[0]):
+            match value:
+                case ConsumerGroupMetadataValue():
+                    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+                case ConsumerGroupTargetAssignmentMetadataValue():
+                    group.assignment_epoch = value.assignment_epoch
+                case ConsumerGroupMemberMetadataValue():
+                    member = _restored(member_id, value)
+                    group.members[member_id] = member
+                    if member.instance_id is not None:
+                        group.static_members[member.instance_id] = member_id
+                case ConsumerGroupTargetAssignmentMemberValue() if member_id in group.members:
+                    group.target[member_id] = _partitions(value.topic_partitions)
+                case ConsumerGroupCurrentMemberAssignmentValue() if member_id in group.members:
+                    _restore_place(group, group.members[member_id], value)
+        for member in group.members.values():
+            classic = member.classic
+            timeout_ms = group.session_timeout_ms if classic is None else classic.session_timeout_ms
+            member.session_deadline_ms = now_ms + timeout_ms
+            if member.state is MemberState.UNREVOKED:
+                member.revoke_deadline_ms = now_ms + member.rebalance_timeout_ms
+        return group
+
+
+def _restored(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    classic = value.classic_member_metadata
+    return ConsumerMember(
+        member_id,
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        value.rebalance_timeout_ms,
+        tuple(value.subscribed_topic_names),
+        value.subscribed_topic_regex or "",
+        value.server_assignor,
+        None
+        if classic is None
+        else ClassicSide(
+            classic.session_timeout_ms,
+            tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols),
+        ),
+    )
+
+
+def _restore_place(
+    group: ConsumerGroup, member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue
+) -> None:
+    member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
+    member.state = MemberState(value.state)
+    group.hold(
+        member, _partitions(value.assigned_partitions), _partitions(value.partitions_pending_revocation)
+    )

@@ -1,0 +1,104 @@
+"""What members may subscribe to: the topics there are, by name, id and pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Protocol
+
+import re2
+
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.errors import ErrorCode, KafkaError
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_PATTERN_BYTES_MAX = 16 * 1024
+
+
+class Pattern(Protocol):
+    """A compiled pattern."""
+
+    def fullmatch(self, text: str) -> object | None:
+        """Something if all of the text matches."""
+
+
+class TopicCatalog:
+    """Topics and their numbers of partitions; `version` rises whenever one of these changes.
+
+    Patterns are RE2's, whose matching takes time linear in the name whatever the pattern; they match whole
+    names. What a pattern matches is kept until the catalog changes.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.ids: dict[str, bytes] = {}
+        self.names: dict[bytes, str] = {}
+        self.counts: dict[bytes, int] = {}
+        self._matches: dict[str, frozenset[bytes]] = {}
+
+    def update(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> None:
+        """Look at topics again that may have come, grown or gone."""
+        changed = False
+        for topic_id in topic_ids:
+            topic = image.topics_by_id.get(topic_id)
+            count = None if topic is None else len(topic.partitions)
+            if self.counts.get(topic_id) == count:
+                continue
+            changed = True
+            if topic is None:
+                self._forget(topic_id)
+            else:
+                self.ids[topic.name], self.names[topic_id] = topic_id, topic.name
+                self.counts[topic_id] = len(topic.partitions)
+        if changed:
+            self.version += 1
+            self._matches.clear()
+
+    def _forget(self, topic_id: bytes) -> None:
+        name = self.names.pop(topic_id)
+        del self.counts[topic_id]
+        if self.ids.get(name) == topic_id:
+            del self.ids[name]
+
+    def resolve(self, names: Iterable[str], regex: str) -> frozenset[bytes]:
+        """Ids of the topics that exist among these names or match the pattern ("" matches none)."""
+        named = frozenset(self.ids[name] for name in names if name in self.ids)
+        return named | self._matching(regex) if regex else named
+
+    def _matching(self, regex: str) -> frozenset[bytes]:
+        found = self._matches.get(regex)
+        if found is None:
+            pattern = compile_pattern(regex)
+            found = frozenset(topic_id for name, topic_id in self.ids.items() if pattern.fullmatch(name))
+            self._matches[regex] = found
+        return found
+
+    def fingerprint(self, topic_ids: Iterable[bytes]) -> int:
+        """A signed 64-bit number that stands for these topics and their numbers of partitions; 0 for none."""
+        state = blake2b(digest_size=8)
+        empty = True
+        for topic_id in sorted(topic_ids):
+            empty = False
+            state.update(topic_id + self.counts[topic_id].to_bytes(4, "big"))
+        return 0 if empty else int.from_bytes(state.digest(), "big", signed=True)
+
+    def sizes(self, topic_ids: Iterable[bytes]) -> Mapping[bytes, int]:
+        """Numbers of partitions of these topics, as far as they exist."""
+        return {topic_id: self.counts[topic_id] for topic_id in topic_ids if topic_id in self.counts}
+
+
+def compile_pattern(regex: str) -> Pattern:
+    """An RE2 pattern. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    try:
+        if len(regex) > _PATTERN_BYTES_MAX:
+            raise re2.error(f"it is longer than {_PATTERN_BYTES_MAX} characters")
+        compiled: Pattern = re2.compile(regex, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown"
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex[:200]}` is not a valid regular expression: {text}.",
+        ) from None
+    return compiled

@@ -1,0 +1,171 @@
+"""The consumer groups of a shard: requests go to the pure machine, what it changed to the log, then the answer.
+
+A group's state moves ahead of the log; nobody is told of it before all of it is committed. What could not be
+written stays to be written, together with whatever comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .classic.group import Group, GroupState
+from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
+from .consumer import classic_members
+from .consumer.group import ConsumerGroup, RecordKind
+from .consumer.member import JOIN_EPOCH, Heartbeat, HeartbeatReply
+from .consumer.migration import downgrade, must_downgrade, upgrade
+from .consumer.records import consumer_record
+from .group_table import GroupTable
+from .limits import GroupLimits
+from .records import KeyValue, group_record
+from .surroundings import Surroundings
+from .writes import ShardWrites
+
+HeartbeatTicket = Callable[[HeartbeatReply | KafkaError], None]
+Told = Callable[[ErrorCode], None]
+
+
+class ConsumerGroups:
+    """Requests to consumer groups, and to classic ones that become such."""
+
+    def __init__(
+        self,
+        table: GroupTable,
+        writes: ShardWrites,
+        limits: GroupLimits,
+        surroundings: Surroundings,
+        now_ms: Callable[[], int],
+        new_member_id: Callable[[str], str],
+        answer: Callable[[Effect], None],
+    ) -> None:
+        self._table, self._writes, self._limits = table, writes, limits
+        self._surroundings, self._now_ms, self._new_member_id = surroundings, now_ms, new_member_id
+        self._answer = answer
+        # Who waits for the latest write of a group: answers must not overtake it.
+        self._waiting: dict[str, list[Told]] = {}
+
+    # ------------------------------------------------------------ the consumer protocol
+
+    def heartbeat(self, group_id: str, beat: Heartbeat, reply: HeartbeatTicket) -> None:
+        """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND for a group that is none and cannot become one."""
+        now = self._now_ms()
+        present = self._table.groups.get(group_id)
+        try:
+            group = present if isinstance(present, ConsumerGroup) else self._made_for(group_id, present, beat)
+            answer = group.heartbeat(beat, now)
+        except KafkaError as error:
+            reply(error)
+            return
+        if group is not present:
+            self._take_place(group, present)
+        self._settle(group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)))
+
+    def _made_for(self, group_id: str, present: Group | None, beat: Heartbeat) -> ConsumerGroup:
+        if beat.epoch != JOIN_EPOCH:
+            problem = "does not exist" if present is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
+        limits, topics = self._limits.consumer, self._surroundings.topics
+        settings = self._surroundings.settings_of(group_id)
+        if present is None or present.state is GroupState.EMPTY:
+            return ConsumerGroup(group_id, limits, topics, settings)
+        return upgrade(present, limits, topics, settings, self._now_ms())
+
+    def _take_place(self, group: ConsumerGroup, present: Group | ConsumerGroup | None) -> None:
+        """The new group stands where a classic one was, whose members are sent to join again."""
+        group.note_all()
+        if isinstance(present, Group):
+            for effect in present.kill(self._now_ms(), ErrorCode.REBALANCE_IN_PROGRESS):
+                self._answer(effect)
+        if present is None:
+            group.changes.pop((RecordKind.CLASSIC, ""), None)
+        self._table.put(group)
+
+    # ------------------------------------------------------------ the classic protocol
+
+    def join(self, group: ConsumerGroup, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
+        """JoinGroup of a classic member."""
+        new_id = self._new_member_id(request.instance_id or request.client_id)
+        result = classic_members.join(group, request, new_id, reply, self._now_ms())
+        self._settle(
+            group,
+            lambda code: reply(
+                result if code is ErrorCode.NONE else JoinReply(reply, code, request.member_id)
+            ),
+        )
+
+    def sync(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        named: tuple[str | None, str | None],
+        reply: Callable[[SyncReply], None],
+    ) -> None:
+        """SyncGroup of a classic member."""
+        result = classic_members.sync(group, member_id, instance_id, generation, named, reply, self._now_ms())
+        self._settle(group, lambda code: reply(result if code is ErrorCode.NONE else SyncReply(reply, code)))
+
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Heartbeat of a classic member."""
+        code = classic_members.heartbeat(group, member_id, instance_id, generation, self._now_ms())
+        self._table.schedule(group)
+        return code
+
+    def leave(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+        """One member of a LeaveGroup; as in Kafka the answer does not wait for the log."""
+        code = classic_members.leave(group, member_id, instance_id, self._now_ms())
+        self._settle(group, lambda _code: None)
+        return code
+
+    # ------------------------------------------------------------ life
+
+    def tick(self, group: ConsumerGroup) -> None:
+        """Fence who is late."""
+        group.tick(self._now_ms())
+        self._settle(group, lambda _code: None)
+
+    def bury(self, group: ConsumerGroup) -> list[KeyValue]:
+        """The group ends; the records that say so."""
+        group.bury()
+        self._table.drop(group.group_id)
+        return [consumer_record(group, change) for change in group.take_changes()]
+
+    def _settle(self, group: ConsumerGroup, then: Told) -> None:
+        """Write what changed; `then` when everything up to here is committed, or with why not."""
+        group_id = group.group_id
+        changes = group.take_changes()
+        if not changes:
+            if (waiting := self._waiting.get(group_id)) is not None:
+                waiting.append(then)
+            else:
+                then(ErrorCode.NONE)
+            self._table.schedule(group)
+            return
+        records = [consumer_record(group, change) for change in changes]
+        if must_downgrade(group, self._limits):
+            records = self._downgraded(group)
+        waiting = self._waiting[group_id] = [then]
+
+        def written(code: ErrorCode) -> None:
+            if self._waiting.get(group_id) is waiting:
+                del self._waiting[group_id]
+            if code is not ErrorCode.NONE:
+                group.changes = {**dict.fromkeys(changes), **group.changes}
+            for told in waiting:
+                told(code)
+
+        self._writes.write(records, written)
+        self._table.schedule(group)
+
+    def _downgraded(self, group: ConsumerGroup) -> list[KeyValue]:
+        """The members go on as a classic group; the records that make it so."""
+        classic = downgrade(group, self._limits, self._new_member_id, self._now_ms())
+        group.bury()
+        self._table.put(classic)
+        self._table.schedule(classic)
+        changes: Mapping[tuple[RecordKind, str], None] = dict.fromkeys(group.take_changes())
+        return [*(consumer_record(group, change) for change in changes), group_record(classic)]

@@ -1,0 +1,51 @@
+"""Which committed offsets nobody needs any more (`offsets.retention.minutes`), as Kafka decides it.
+
+Offsets without a group of members live from their commit; those of an empty classic group from when its last
+member left, too; those of topics that no member of a stable group subscribes to from their commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .classic.group import GroupState
+from .consumer.group import ConsumerGroup
+from .group_table import AnyGroup
+from .offsets import CommittedOffset, TopicPartition
+
+
+def expired(
+    group: AnyGroup, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """The partitions whose offsets go."""
+    left_ms, keeps = _rule(group)
+    return [
+        partition
+        for partition, each in offsets.items()
+        if now_ms - max(left_ms, each.commit_time_ms) >= retention_ms and not keeps(partition[0])
+    ]
+
+
+def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
+    """When the group was left (0: it does not count), and whether a topic's offsets are needed still."""
+    if isinstance(group, ConsumerGroup):
+        return (0, group.subscribes) if group.members else (group.emptied_ms, _none)
+    if group.state is GroupState.EMPTY and not group.pending_ids:
+        return (group.state_changed_ms if group.protocol_type else 0), _none
+    topics = group.subscribed_topics() if group.state is GroupState.STABLE else None
+    return 0, (_every if topics is None else topics.__contains__)
+
+
+def may_go(group: AnyGroup) -> bool:
+    """Whether the group itself may go once it has no offsets: nobody is in it or about to join it."""
+    if isinstance(group, ConsumerGroup):
+        return not group.members
+    return group.state is GroupState.EMPTY and not group.pending_ids
+
+
+def _none(_topic: str) -> bool:
+    return False
+
+
+def _every(_topic: str) -> bool:
+    return True
