@@ -1,0 +1,261 @@
+"""Where replicas should be: balanced plans that move as little as possible. Pure.
+
+A plan keeps every partition's number of replicas. It empties the brokers that leave, gives every other broker the
+same number of replicas, or one more, and the same number of preferred leaders, or one more; no two replicas of a
+partition are on one rack while there are racks without one, as far as the counts allow. Of the moves that
+serve this, those of the smallest partitions are taken. Changing who is preferred moves no bytes.
+
+The three parts, in this order: `_emptied` (what has to go), `_evened` (counts of replicas, and racks), `_led`
+(counts of preferred leaders, by paths of swaps within partitions).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+Key = tuple[str, int]
+
+
+class NoPlan(ValueError):
+    """The replicas cannot be placed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """The new replicas of one partition, preferred leader first, and what they cost."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    bytes_moved: int
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """Brokers that have to copy the partition."""
+        return tuple(broker_id for broker_id in self.after if broker_id not in self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What changes; partitions that stay as they are do not appear."""
+
+    moves: Mapping[Key, PlannedMove] = field(default_factory=dict)
+
+    @property
+    def bytes_moved(self) -> int:
+        """What has to be copied, all in all."""
+        return sum(move.bytes_moved for move in self.moves.values())
+
+
+def plan(
+    replicas: Mapping[Key, Sequence[int]],
+    racks: Mapping[int, str | None],
+    *,
+    leaving: Collection[int] = (),
+    sizes: Mapping[Key, int] | None = None,
+    balance: bool = True,
+) -> Plan:
+    """A plan for these partitions (replicas by topic and index, preferred leader first).
+
+    `racks`: every broker that may hold replicas, with its rack; brokers that join are simply among them.
+    `leaving`: brokers to be emptied. `sizes`: bytes of each partition, 1 where unknown. Without `balance` only
+    the brokers that leave are emptied, onto those that hold the least. Raises NoPlan.
+    """
+    staying = {broker_id: rack for broker_id, rack in racks.items() if broker_id not in leaving}
+    for key, present in sorted(replicas.items()):
+        if len(present) > len(staying):
+            raise NoPlan(
+                f"{key[0]}-{key[1]} has {len(present)} replicas, and {len(staying)} brokers are left for them"
+            )
+    board = _Board(replicas, staying, sizes or {})
+    _emptied(board)
+    if balance:
+        _evened(board)
+        _led(board)
+    return board.plan(replicas)
+
+
+class _Board:
+    """The placement under change, with the counts that decisions go by."""
+
+    def __init__(
+        self, replicas: Mapping[Key, Sequence[int]], racks: Mapping[int, str | None], sizes: Mapping[Key, int]
+    ) -> None:
+        self.racks = {broker_id: rack or f"#{broker_id}" for broker_id, rack in racks.items()}
+        self.original = {key: tuple(present) for key, present in replicas.items()}
+        self.replicas = {key: list(present) for key, present in sorted(replicas.items())}
+        self.sizes = sizes
+        self.held: dict[int, set[Key]] = {broker_id: set() for broker_id in sorted(racks)}
+        for key, present in self.replicas.items():
+            for broker_id in present:
+                if broker_id in self.held:
+                    self.held[broker_id].add(key)
+
+    def size(self, key: Key) -> int:
+        return self.sizes.get(key, 1)
+
+    def cost(self, key: Key, source: int, target: int) -> int:
+        """Bytes that a move adds: moving a copy that is only planned, or back home, adds none."""
+        before = self.original[key]
+        return self.size(key) * ((target not in before) - (source not in before and source in self.held))
+
+    def crowding(self, key: Key, target: int, source: int | None = None) -> int:
+        """How many replicas the target's rack has already, not counting the one at `source`."""
+        rack = self.racks[target]
+        return sum(
+            self.racks.get(other) == rack for other in self.replicas[key] if other not in (source, target)
+        )
+
+    def move(self, key: Key, source: int, target: int) -> None:
+        present = self.replicas[key]
+        present[present.index(source)] = target
+        if source in self.held:
+            self.held[source].discard(key)
+        self.held[target].add(key)
+
+    def plan(self, before: Mapping[Key, Sequence[int]]) -> Plan:
+        moves: dict[Key, PlannedMove] = {}
+        for key, after in self.replicas.items():
+            was = tuple(before[key])
+            if tuple(after) != was:
+                copied = sum(broker_id not in was for broker_id in after)
+                moves[key] = PlannedMove(was, tuple(after), copied * self.size(key))
+        return Plan(moves)
+
+
+def _emptied(board: _Board) -> None:
+    """Replicas on brokers that leave, or are unknown, go to where racks are free and least is held; the largest
+    first, while there is a choice."""
+    stranded = [
+        (-board.size(key), key, broker_id)
+        for key, present in board.replicas.items()
+        for broker_id in present
+        if broker_id not in board.held
+    ]
+    for _, key, source in sorted(stranded):
+        target = min(
+            (broker_id for broker_id in board.held if key not in board.held[broker_id]),
+            key=lambda broker_id: (
+                board.crowding(key, broker_id, source),
+                len(board.held[broker_id]),
+                broker_id,
+            ),
+        )
+        board.move(key, source, target)
+
+
+def _evened(board: _Board) -> None:
+    """Counts of replicas within one of each other, then racks apart by exchanges that keep the counts."""
+    offers: dict[tuple[int, int], list[_Offer]] = {}
+    while True:
+        counts = {broker_id: len(keys) for broker_id, keys in board.held.items()}
+        source, target = max(counts, key=lambda one: counts[one]), min(counts, key=lambda one: counts[one])
+        if counts[source] - counts[target] <= 1:
+            break
+        board.move(_best(board, offers, source, target), source, target)
+    for key in board.replicas:
+        _spread(board, key)
+
+
+_Offer = tuple[int, int, Key]
+"""What a move makes of racks (more replicas beside each other), what it costs in bytes, and which partition."""
+
+
+def _best(board: _Board, offers: dict[tuple[int, int], list[_Offer]], source: int, target: int) -> Key:
+    """The partition to move. Offers are sorted once for each pair: other moves seldom change them, and one
+    that did change is put back where it belongs."""
+    heap = offers.get((source, target))
+    while True:
+        if not heap:
+            movable = board.held[source] - board.held[target]
+            heap = offers[source, target] = [_offer(board, key, source, target) for key in movable]
+            heapify(heap)
+        offer = heappop(heap)
+        key = offer[2]
+        if key in board.held[source] and key not in board.held[target]:
+            now = _offer(board, key, source, target)
+            if now == offer:
+                return key
+            heappush(heap, now)
+
+
+def _offer(board: _Board, key: Key, source: int, target: int) -> _Offer:
+    crowding = board.crowding(key, target, source) - board.crowding(key, source)
+    return crowding, board.cost(key, source, target), key
+
+
+def _spread(board: _Board, key: Key) -> None:
+    """Take replicas off racks that hold several while a rack is free, by exchange with another partition that
+    gets no more crowded."""
+    for source in list(board.replicas[key]):
+        crowded = board.crowding(key, source)
+        if not crowded:
+            continue
+        targets = [
+            other
+            for other in board.held
+            if key not in board.held[other] and board.crowding(key, other, source) < crowded
+        ]
+        offers = [
+            (board.cost(key, source, target) + board.cost(given, target, source), given, target)
+            for target in targets
+            for given in board.held[target] - board.held[source]
+            if board.crowding(given, source, target) <= board.crowding(given, target)
+        ]
+        if offers:
+            _, given, target = min(offers)
+            board.move(key, source, target)
+            board.move(given, target, source)
+
+
+def _led(board: _Board) -> None:
+    """Preferred leaders within one of each other where replicas allow it: as long as a path of partitions leads
+    from a broker that leads too many to one that leads too few, each hands over to the next."""
+    led = Counter(dict.fromkeys(board.held, 0))
+    by_leader: dict[int, set[Key]] = {broker_id: set() for broker_id in board.held}
+    for key, present in board.replicas.items():
+        if present:
+            led[present[0]] += 1
+            by_leader[present[0]].add(key)
+    for source in sorted(led, key=lambda broker_id: (-led[broker_id], broker_id)):
+        while (path := _path(board, by_leader, led, source)) is not None:
+            for key, target in path:
+                present = board.replicas[key]
+                holder = present[0]
+                place = present.index(target)
+                present[0], present[place] = target, holder
+                by_leader[holder].discard(key)
+                by_leader[target].add(key)
+            led[source] -= 1
+            led[path[-1][1]] += 1
+
+
+def _path(
+    board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int], source: int
+) -> list[tuple[Key, int]] | None:
+    """Partitions and whom each is handed to, from `source` to a broker that leads at least two fewer."""
+    came: dict[int, tuple[int, Key]] = {}
+    seen, queue = {source}, deque([source])
+    while queue:
+        holder = queue.popleft()
+        for key in sorted(by_leader[holder]):
+            for target in board.replicas[key][1:]:
+                if target in seen:
+                    continue
+                seen.add(target)
+                came[target] = (holder, key)
+                if led[source] - led[target] >= 2:
+                    return _walked(came, source, target)
+                queue.append(target)
+    return None
+
+
+def _walked(came: Mapping[int, tuple[int, Key]], source: int, target: int) -> list[tuple[Key, int]]:
+    steps: list[tuple[Key, int]] = []
+    while target != source:
+        holder, key = came[target]
+        steps.append((key, target))
+        target = holder
+    return steps[::-1]

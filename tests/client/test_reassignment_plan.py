@@ -1,0 +1,105 @@
+"""Plans of moves, over arbitrary clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.client.reassignment_plan import Key, NoPlan, Plan, plan
+
+Placement = dict[Key, tuple[int, ...]]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Placement, dict[int, str | None], set[int], dict[Key, int]]:
+    """Placements on up to eight brokers with or without racks, of which some leave and some are new."""
+    brokers = draw(st.integers(1, 8))
+    rack_names = draw(st.sampled_from([[None], ["a", "b", "c"], ["a", "b"]]))
+    racks = {broker: rack_names[broker % len(rack_names)] for broker in range(1, brokers + 1)}
+    leaving = draw(st.sets(st.sampled_from(sorted(racks)), max_size=brokers - 1))
+    factor = draw(st.integers(1, min(3, brokers - len(leaving))))
+    used = draw(st.lists(st.sampled_from(sorted(racks)), min_size=factor, unique=True))
+    placement = {
+        (f"t{index % 3}", index // 3): tuple(draw(st.permutations(used))[:factor])
+        for index in range(draw(st.integers(0, 20)))
+    }
+    sizes = {key: draw(st.integers(0, 100)) for key in placement}
+    return placement, racks, leaving, sizes
+
+
+def after(placement: Placement, found: Plan) -> Placement:
+    return {key: found.moves[key].after if key in found.moves else was for key, was in placement.items()}
+
+
+def spread(counts: Counter[int], brokers: set[int]) -> int:
+    numbers = [counts[broker] for broker in brokers]
+    return max(numbers) - min(numbers)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters())
+def test_a_plan_is_balanced_and_keeps_what_there_is(
+    given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],
+) -> None:
+    placement, racks, leaving, sizes = given_
+    staying = racks.keys() - leaving
+    found = plan(placement, racks, leaving=leaving, sizes=sizes)
+    placed = after(placement, found)
+    for key, now in placed.items():
+        assert len(now) == len(set(now)) == len(placement[key])
+        assert set(now) <= staying
+    assert spread(Counter(broker for now in placed.values() for broker in now), staying) <= 1
+    assert spread(Counter(now[0] for now in placed.values()), staying) <= 1
+    for key, planned in found.moves.items():
+        assert planned.before == placement[key] != planned.after
+        assert planned.bytes_moved == len(planned.added) * sizes[key]
+    assert not plan(placed, racks, leaving=leaving, sizes=sizes).moves  # what is balanced stays
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters())
+def test_emptying_moves_only_what_has_to_go(
+    given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],
+) -> None:
+    placement, racks, leaving, sizes = given_
+    found = plan(placement, racks, leaving=leaving, sizes=sizes, balance=False)
+    placed = after(placement, found)
+    for key, was in placement.items():
+        assert not set(placed[key]) & leaving
+        assert set(placed[key]) >= set(was) - leaving
+    assert found.moves.keys() == {key for key, was in placement.items() if set(was) & leaving}
+
+
+@pytest.mark.parametrize(("old", "new"), [(3, 5), (3, 4), (4, 6)])
+def test_brokers_that_join_take_their_share_and_no_more_is_moved(old: int, new: int) -> None:
+    placement = {
+        ("t", index): tuple((index + offset) % old + 1 for offset in range(3)) for index in range(old * 20)
+    }
+    found = plan(placement, dict.fromkeys(range(1, new + 1)))
+    copied = sum(len(move.added) for move in found.moves.values())
+    assert copied <= ceil(len(placement) * 3 / new) * (new - old)
+    assert all(set(move.added) <= set(range(old + 1, new + 1)) for move in found.moves.values())
+
+
+def test_racks_stay_apart_while_there_are_enough() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
+    placement = {("t", index): (1, 2, 3) for index in range(12)}
+    placement[("t", 12)] = (1, 4, 2)
+    placed = after(placement, plan(placement, racks))
+    assert all(len({racks[broker] for broker in now}) == 3 for now in placed.values())
+
+
+def test_the_smaller_partition_is_moved() -> None:
+    placement = {("big", 0): (1,), ("small", 0): (1,)}
+    found = plan(placement, {1: None, 2: None}, sizes={("big", 0): 100, ("small", 0): 1})
+    assert found.moves.keys() == {("small", 0)}
+    assert found.bytes_moved == 1
+
+
+def test_too_few_brokers() -> None:
+    with pytest.raises(NoPlan, match=r"t-0 has 2 replicas, and 1 brokers are left"):
+        plan({("t", 0): (1, 2)}, {1: None, 2: None}, leaving={2})
