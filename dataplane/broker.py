@@ -257,7 +257,12 @@ class Broker:
             GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
             ConsumerGroupHandlers(self.groups, config.groups.consumer.assignors),
             TopicHandlers(
-                session, config.topics, view, chance, delete_topic_enable=config.delete_topic_enable
+                session,
+                config.topics,
+                view,
+                chance,
+                delete_topic_enable=config.delete_topic_enable,
+                quotas=quotas,
             ),
             ConfigHandlers(session, config.node_id, view),
             ConfigChangeHandlers(session, self.own_settings),

@@ -27,12 +27,15 @@ from ....protocol.messages.topics import (
     DeleteTopicState,
 )
 from ....protocol.schema import ZERO_UUID
+from ...quotas import ANONYMOUS, ClientQuotas
 from ..handler import Request, handles
 from .cluster_access import Quorum
 from .config_view import ConfigView
 from .topic_creation import TopicDefaults
 
 _DEFAULT = -1
+# From these versions on clients understand that single topics are refused for a quota (KIP-599).
+_STRICT_CREATION, _STRICT_DELETION, _STRICT_PARTITIONS = 6, 5, 3
 
 
 def _create_error(message: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
@@ -89,12 +92,24 @@ class TopicHandlers:
         rng: random.Random,
         *,
         delete_topic_enable: bool = True,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._quorum = quorum
         self._defaults = defaults
         self._config_view = config_view
         self._rng = rng
         self._delete_topic_enable = delete_topic_enable
+        self._quotas = quotas or ClientQuotas()
+
+    def _charge(self, request: Request, partitions: int, *, strict: bool) -> KafkaError | None:
+        """Charge the client for partitions it has created or deleted; why it may not, if it may not."""
+        quota = self._quotas.mutations
+        if quota is None:
+            return None
+        now_ms = request.received_at * 1000
+        throttle_ms = quota.charge(ANONYMOUS, request.client_id, max(0, partitions), now_ms, strict=strict)
+        request.throttle(throttle_ms)
+        return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
 
     @handles(CreateTopicsRequest, 2, 7, on_error=_create_error)
     async def create_topics(self, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -102,7 +117,16 @@ class TopicHandlers:
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
-        wanted = [topic for topic in message.topics if topic.name not in repeated]
+        wanted = []
+        for topic in message.topics:
+            if topic.name in repeated:
+                continue
+            strict = request.api_version >= _STRICT_CREATION
+            over = self._charge(request, self._partitions_of(topic), strict=strict)
+            if over is None:
+                wanted.append(topic)
+            else:
+                results.append(_refused_creation(topic.name, over))
         if wanted:
             command = commands.CreateTopics(
                 topics=[self._new_topic(topic) for topic in wanted],
@@ -115,6 +139,11 @@ class TopicHandlers:
                 self._created(topic, result) for topic, result in zip(wanted, outcome.topics, strict=True)
             ]
         return CreateTopicsResponse(topics=results)
+
+    def _partitions_of(self, topic: CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
 
     def _new_topic(self, topic: CreatableTopic) -> commands.NewTopic:
         assigned = bool(topic.assignments)
@@ -174,6 +203,10 @@ class TopicHandlers:
                 if topic_id in seen:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
                 seen.add(topic_id)
+                partitions = len(self._quorum.image.topics[name].partitions)
+                over = self._charge(request, partitions, strict=request.api_version >= _STRICT_DELETION)
+                if over is not None:
+                    raise over
                 wanted.append(DeleteTopicState(name=name, topic_id=topic_id))
             except KafkaError as error:
                 results.append(_refused_deletion(topic, error))
@@ -200,7 +233,17 @@ class TopicHandlers:
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_partitions(name, error) for name in sorted(repeated)]
-        wanted = [topic for topic in message.topics if topic.name not in repeated]
+        wanted = []
+        for topic in message.topics:
+            if topic.name in repeated:
+                continue
+            present = self._quorum.image.topics.get(topic.name)
+            more = topic.count - len(present.partitions) if present is not None else 0
+            over = self._charge(request, more, strict=request.api_version >= _STRICT_PARTITIONS)
+            if over is None:
+                wanted.append(topic)
+            else:
+                results.append(_refused_partitions(topic.name, over))
         if wanted:
             command = commands.CreatePartitions(
                 topics=[_more_partitions(topic) for topic in wanted],
