@@ -44,8 +44,10 @@ from .server.handlers.configs import ConfigHandlers
 from .server.handlers.consumer_groups import ConsumerGroupHandlers
 from .server.handlers.coordinators import CoordinatorHandlers
 from .server.handlers.delete_records import DeleteRecordsHandlers
+from .server.handlers.describe_producers import DescribeProducersHandlers
 from .server.handlers.features import FeatureHandlers
 from .server.handlers.fetch import FetchHandlers, FetchSettings
+from .server.handlers.group_offsets import GroupOffsetHandlers
 from .server.handlers.groups import GroupHandlers
 from .server.handlers.log_dirs import LogDirHandlers
 from .server.handlers.metadata import MetadataHandlers
@@ -56,6 +58,7 @@ from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.quotas import QuotaHandlers
 from .server.handlers.reassignments import ReassignmentHandlers
 from .server.handlers.topic_creation import TopicCreator
+from .server.handlers.topic_partitions import TopicPartitionsHandlers
 from .server.handlers.topics import TopicHandlers
 from .server.request_times import FOLLOWER_FETCH
 from .topic_settings import TopicSettingsView
@@ -245,6 +248,7 @@ class Broker:
         for handlers in (
             ApiVersionsHandlers(self.table, session),
             MetadataHandlers(session, config.node_id, creator),
+            TopicPartitionsHandlers(session),
             QuorumHandlers(session),
             ReassignmentHandlers(session),
             CoordinatorHandlers(session, creator),
@@ -253,8 +257,10 @@ class Broker:
             OffsetHandlers(replicas),
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),
+            DescribeProducersHandlers(replicas),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
-            GroupHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
+            GroupHandlers(self.groups),
+            GroupOffsetHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
             ConsumerGroupHandlers(self.groups, config.groups.consumer.assignors),
             TopicHandlers(
                 session,

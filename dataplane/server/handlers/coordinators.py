@@ -1,4 +1,4 @@
-"""FindCoordinator (0-4): the leader of the `__consumer_offsets` partition that a group hashes to."""
+"""FindCoordinator (0-6): the leader of the `__consumer_offsets` partition that a group hashes to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CoordinatorHandlers:
         self._quorum = quorum
         self._creator = creator
 
-    @handles(FindCoordinatorRequest, 0, 4, on_error=_error)
+    @handles(FindCoordinatorRequest, 0, 6, on_error=_error)
     async def find_coordinator(
         self, request: Request, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:

@@ -1,4 +1,4 @@
-"""Metadata (0-12) and DescribeCluster (0-1): the cluster as this broker's image has it."""
+"""Metadata (0-13) and DescribeCluster (0-2): the cluster as this broker's image has it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MetadataHandlers:
         self._creator = creator
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @handles(MetadataRequest, 0, 12, on_error=_metadata_error)
+    @handles(MetadataRequest, 0, 13, on_error=_metadata_error)
     def metadata(self, request: Request, message: MetadataRequest) -> MetadataResponse | None:
         """Topics by name, by id, or all; replies later if topics are created first."""
         _check_identifiers(request.api_version, message)
@@ -118,9 +118,12 @@ class MetadataHandlers:
         found = None if own is None else registered_endpoint(own, listener)
         return [] if found is None else [found]
 
-    @handles(DescribeClusterRequest, 0, 1)
+    @handles(DescribeClusterRequest, 0, 2)
     def describe_cluster(self, request: Request, message: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The live brokers. Asking a broker for the controllers' endpoints is a mistake of the client."""
+        """The live brokers, and the fenced ones if asked for.
+
+        Asking a broker for the controllers' endpoints is a mistake of the client.
+        """
         if message.endpoint_type == _CONTROLLERS:
             raise KafkaError(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -145,9 +148,21 @@ class MetadataHandlers:
                     broker_id=found.broker_id, host=found.host, port=found.port, rack=found.rack
                 )
                 for found in endpoints
-            ],
+            ]
+            + (_fenced(image, request.listener) if message.include_fenced_brokers else []),
             cluster_authorized_operations=operations,
         )
+
+
+def _fenced(image: ClusterImage, listener: str) -> list[DescribeClusterBroker]:
+    """Registered brokers that clients cannot reach now."""
+    return [
+        DescribeClusterBroker(
+            broker_id=found.broker_id, host=found.host, port=found.port, rack=found.rack, is_fenced=True
+        )
+        for _, broker in sorted(image.brokers.items())
+        if broker.fenced and (found := registered_endpoint(broker, listener)) is not None
+    ]
 
 
 def _check_identifiers(version: int, message: MetadataRequest) -> None:

@@ -1,4 +1,4 @@
-"""ListOffsets (1-10) and OffsetForLeaderEpoch (2-4), answered by leaders."""
+"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4), answered by leaders."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
 _CONSUMER = -1
 _FIRST_WITH_EPOCHS = 4
@@ -37,10 +38,12 @@ _FIRST_WITH_NOT_AVAILABLE = 5
 _FIRST_WITH_MAX_TIMESTAMP = 7
 _FIRST_WITH_EARLIEST_LOCAL = 8
 _FIRST_WITH_LATEST_TIERED = 9
+_FIRST_WITH_PENDING_UPLOAD = 11
 _FIRST_VERSION_WITH = {
     MAX_TIMESTAMP: _FIRST_WITH_MAX_TIMESTAMP,
     EARLIEST_LOCAL: _FIRST_WITH_EARLIEST_LOCAL,
     LATEST_TIERED: _FIRST_WITH_LATEST_TIERED,
+    EARLIEST_PENDING_UPLOAD: _FIRST_WITH_PENDING_UPLOAD,
 }
 
 
@@ -59,7 +62,7 @@ class OffsetHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(ListOffsetsRequest, 1, 10)
+    @handles(ListOffsetsRequest, 1, 11)
     def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on."""
         asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
@@ -138,8 +141,8 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, *, from_
     end = leader.high_watermark if from_consumer else log.log_end_offset
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Found(-1, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
-    if timestamp == LATEST_TIERED:
-        return _NOTHING
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING  # no segment is or will be on another tier
     if timestamp == MAX_TIMESTAMP:
         largest = log.max_timestamp_offset(end)
         return _NOTHING if largest is None else _Found(*largest)

@@ -233,6 +233,12 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
 def test_describe_cluster(quorum: StubQuorum) -> None:
     handlers = MetadataHandlers(quorum, 1, creator(quorum))
     request = cast(Request, SimpleNamespace(api_version=1, listener="CLIENTS"))
+    response = handlers.describe_cluster(request, DescribeClusterRequest(include_fenced_brokers=True))
+    assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
     response = handlers.describe_cluster(request, DescribeClusterRequest())
     assert [broker.broker_id for broker in response.brokers] == [1, 2]
     assert (response.cluster_id, response.controller_id) == ("cluster", 1)

@@ -1,0 +1,57 @@
+"""DescribeProducers (0): the producers that a replica remembers, asked of the leader or of any other replica."""
+
+from __future__ import annotations
+
+from ....protocol.errors import KafkaError
+from ....protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from ...log.producer_state import ProducerEntry
+from ...replication.replicas import Replicas
+from ..handler import Request, handles
+
+
+class DescribeProducersHandlers:
+    """Reads the producer states of this broker's replicas."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    @handles(DescribeProducersRequest, 0, 0)
+    def describe(self, request: Request, message: DescribeProducersRequest) -> DescribeProducersResponse:
+        """One answer for each partition; NOT_LEADER_OR_FOLLOWER where this broker has no replica."""
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[self._partition(topic.name, index) for index in topic.partition_indexes],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            producers = self._replicas.get(topic, index).log.producers
+        except KafkaError as error:
+            return PartitionResponse(
+                partition_index=index, error_code=error.code, error_message=error.message
+            )
+        return PartitionResponse(
+            partition_index=index, active_producers=[_producer(entry) for entry in producers.entries()]
+        )
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.batches[-1].timestamp if entry.batches else entry.last_seen_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )
