@@ -175,6 +175,17 @@ _NODE_TABLE = (
     _node("log.roll.jitter.hours", _BROKER, _I, "0", "segment.jitter.ms in hours.", least=0),
     _node("log.retention.check.interval.ms", _BROKER, _L, "300000",
           "Time between retention checks.", least=1),
+    _node("log.cleaner.enable", _BROKER, _B, "true", "Whether logs are compacted."),
+    _node("log.cleaner.threads", _BROKER, _I, "1", "Threads that compact.", least=0),
+    _node("log.cleaner.backoff.ms", _BROKER, _L, "15000",
+          "Wait before looking again where there was nothing to compact.", least=0),
+    _node("log.cleaner.dedupe.buffer.size", _BROKER, _L, "134217728",
+          "Memory for keys while a log is compacted; 24 bytes each.", least=1048576),
+    _node("log.cleaner.io.buffer.size", _BROKER, _I, "524288", "Bytes read and written at a time.", least=512),
+    _node("log.cleaner.io.buffer.load.factor", _BROKER, _D, "0.9",
+          "How full that memory for keys may get.", least=0.01, most=1),
+    _node("log.cleaner.io.max.bytes.per.second", _BROKER, _D, "1.7976931348623157E308",
+          "Bytes that compaction reads and writes per second.", least=1, most=1.7976931348623157e308),
     _node("log.flush.scheduler.interval.ms", _BROKER, _L, _LONG_MAX, "Time between flush checks.", least=1),
     _node("log.flush.offset.checkpoint.interval.ms", _BROKER, _I, "60000",
           "Time between checkpoints.", least=0),
@@ -237,14 +248,13 @@ IGNORED_KEYS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
     "share.coordinator.state.topic.replication.factor": "there are no share groups",
     "share.coordinator.state.topic.min.isr": "there are no share groups",
-    "log.cleaner.enable": "logs are not compacted yet",
 }
 """Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
 
-_NO_COMPACTION = "logs are not compacted yet"
 _NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to the operating system"
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
+    "log.cleaner.threads": "one process compacts one log at a time",
     "controlled.shutdown.enable": "leaderships always move before a stop",
     "max.incremental.fetch.session.cache.slots": "sessions are kept for followers only, one each",
     "offsets.retention.check.interval.ms": "it is checked every ten minutes",
@@ -256,10 +266,6 @@ NOT_IN_EFFECT: Mapping[str, str] = {
         ("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"), _NO_TIMED_FLUSH
     ),
     **dict.fromkeys(("compression.type",), "batches are stored as producers sent them"),
-    **dict.fromkeys(("delete.retention.ms", "log.cleaner.delete.retention.ms"), _NO_COMPACTION),
-    **dict.fromkeys(("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"), _NO_COMPACTION),
-    **dict.fromkeys(("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"), _NO_COMPACTION),
-    **dict.fromkeys(("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"), _NO_COMPACTION),
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
