@@ -195,8 +195,8 @@ class FolderMoves:
             raise _Ended
 
     async def _catch_up(self, move: _Move, copy: PartitionLog, *, to_the_end: bool = False) -> None:
-        """Copy until nothing is missing. `to_the_end`: the last bit within the loop turn, lest under load
-        there always be one more."""
+        """Copy until little is missing; or nothing, and then the last bit within the loop turn, since under
+        load there would always be one more."""
         while (step := next_step(move.partition.log, copy)) is not None:
             if not isinstance(step, CopyFrom):
                 await self._in_thread(move, partial(_cut, copy, step))
@@ -204,10 +204,12 @@ class FolderMoves:
             original = move.partition.log
             piece = original.read(step.offset, _CHUNK_BYTES, original.log_end_offset, at_least_one=True)
             try:
-                if to_the_end and piece.size <= _COPIED_IN_A_TURN_MAX_BYTES:
+                if piece.size > _COPIED_IN_A_TURN_MAX_BYTES:
+                    await self._copy(move, copy, piece)
+                elif to_the_end:
                     _append(copy, piece, self._wall_ms())
                 else:
-                    await self._copy(move, copy, piece)
+                    return
             except EOFError:
                 continue  # It was cut meanwhile, which the next step sees.
             finally:

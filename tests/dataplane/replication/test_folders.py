@@ -1,0 +1,382 @@
+"""Several data folders: one fails, one is away at the start, replicas move between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ottla.dataplane.folder_moves import FolderMoves
+from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.dataplane.log_store import LogStore
+from ottla.dataplane.replication.fetch_values import PartitionKey
+from ottla.dataplane.replication.isr_updates import Outcome
+from ottla.dataplane.replication.offline import OfflineReplicas
+from ottla.dataplane.replication.partition import ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata_records import PartitionRecord, Record, TopicRecord, TopicRemovedRecord
+from ottla.protocol.record_batch import walk_batches
+
+from .harness import batch
+
+TOPIC = b"t" * 16
+DEADLINE_S = 20
+
+
+async def _no_isr_changes(_proposals: Sequence[object]) -> Sequence[Outcome]:
+    await asyncio.Event().wait()
+    return ()
+
+
+class Broker:
+    """Broker 1 with two folders, without a server; `reports` is what the quorum was told."""
+
+    def __init__(self, paths: Sequence[Path], settings: TopicSettings, rate: float) -> None:
+        self.reports: list[PartitionKey] = []
+        self.image = ClusterImage()
+        self.rate = rate
+        self.logs = LogStore.open(paths, "cluster", 1, wall_ms)
+        self.logs.on_failure = lambda _: self.folder_failed()
+        self.replicas = Replicas(
+            ReplicasConfig(1, "BROKER"),
+            self.logs,
+            self.image,
+            lambda _: settings,
+            _no_isr_changes,
+            lambda: 7,
+            self._report,
+        )
+        self.moves = FolderMoves(self.replicas, self.logs, lambda: self.rate, wall_ms)
+
+    async def _report(self, keys: Sequence[PartitionKey]) -> None:
+        self.reports += keys
+
+    def folder_failed(self) -> None:
+        self.replicas.take_offline([(TOPIC, index) for _, index in self.logs.let_failed_go()])
+
+    def push(self, *records: Record) -> None:
+        delta = ImageDelta()
+        for record in records:
+            delta.note(record)
+            self.image.apply(record)
+        self.replicas.apply(self.image, delta)
+
+    def create(self, partitions: int, first: int = 0) -> None:
+        if not first:
+            self.push(TopicRecord(topic_id=TOPIC, name="t"))
+        for index in range(first, first + partitions):
+            self.push(PartitionRecord(topic_id=TOPIC, partition=index, replicas=[1], isr=[1], leader=1))
+
+    def produce(self, index: int, count: int, size: int = 1) -> None:
+        for number in range(count):
+            value = b"%d" % number
+            self.replicas.get("t", index).append(memoryview(batch(value.ljust(size, b"."))), required_acks=1)
+
+    def folder(self, index: int) -> LogDirectory:
+        found = self.logs.directory_of("t", index)
+        assert found is not None
+        return found
+
+    def other(self, index: int) -> LogDirectory:
+        return next(one for one in self.logs.directories if one is not self.folder(index))
+
+    def move(self, index: int) -> LogDirectory:
+        target = self.other(index)
+        self.moves.alter("t", index, str(target.path))
+        return target
+
+    def content(self, index: int) -> bytes:
+        log = self.replicas.get("t", index).log
+        offset, found = log.log_start_offset, b""
+        while offset < log.log_end_offset:
+            piece = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+            found += piece.read()
+            piece.release()
+            offset = _next_offset(found)
+        return found
+
+
+def _next_offset(batches: bytes) -> int:
+    return max(header.next_offset for _, header in walk_batches(batches))
+
+
+@contextlib.asynccontextmanager
+async def broker(
+    directory: Path, *, clean: bool = True, rate: float = float("inf"), durable: bool = False
+) -> AsyncIterator[Broker]:
+    paths = [directory / "a", directory / "b"]
+    made = Broker(
+        paths,
+        TopicSettings(
+            LogConfig(segment_bytes=1 << 20), ReplicationSettings(durable_before_acknowledged=durable)
+        ),
+        rate,
+    )
+    try:
+        yield made
+    finally:
+        await made.moves.close()
+        await made.replicas.close()
+        made.logs.close(clean=clean, broker_epoch=7)
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+    assert condition(), what
+
+
+def code(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        call()
+    return refused.value.code
+
+
+async def test_only_the_folder_that_fails_goes_offline(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(4)
+        lost = one.folder(0)
+        indexes = sorted(index for _, index in lost.logs)
+        error = OSError(errno.EIO, os.strerror(errno.EIO))
+        with mock.patch("os.pwrite", side_effect=error):
+            assert code(lambda: one.produce(0, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert indexes == [0, 2]
+        for index in indexes:
+            assert code(lambda index=index: one.replicas.get("t", index)) is ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[misc]
+        await one.replicas.offline.reported()
+        assert sorted(one.reports) == [(TOPIC, 0), (TOPIC, 2)]
+        one.produce(1, 1)
+        one.create(1, first=4)
+        assert one.folder(4) is not lost
+        one.push(
+            PartitionRecord(topic_id=TOPIC, partition=0, replicas=[1], isr=[1], leader=1, leader_epoch=1)
+        )
+        assert code(lambda: one.replicas.get("t", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+    again = LogStore.open([tmp_path / "a", tmp_path / "b"], "cluster", 1, wall_ms)
+    assert again.previous_broker_epoch == -1
+    again.close(clean=False)
+
+
+async def test_a_replica_that_moved_away_and_back_is_made_anew(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.replicas.take_offline([(TOPIC, 0)])
+        one.logs.directory_of("t", 0)
+        one.push(PartitionRecord(topic_id=TOPIC, partition=0, replicas=[2], isr=[2], leader=2))
+        one.push(PartitionRecord(topic_id=TOPIC, partition=0, replicas=[2, 1], isr=[2], leader=2))
+        assert one.replicas.get("t", 0).follower is not None
+
+
+async def test_what_a_missing_folder_held_is_not_made_anew(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(4)
+        held = set(one.folder(0).logs)
+        gone = one.folder(0).path
+    shutil.move(gone, tmp_path / "away")
+    gone.write_text("no folder")
+    async with broker(tmp_path) as one:
+        assert [str(path) for path in one.logs.unopened] == [str(gone)]
+        assert one.logs.previous_broker_epoch == -1
+        names = [("t", index) for index in range(4)]
+        assert set(one.logs.missing(names)) == held
+        one.replicas.take_offline([(TOPIC, index) for _, index in one.logs.missing(names)])
+        one.create(4)
+        assert sorted(one.replicas.offline) == sorted((TOPIC, index) for _, index in held)
+        assert not any((path / "t-0").exists() for path in (tmp_path / "a", tmp_path / "b"))
+        assert code(lambda: one.moves.alter("t", 1, str(gone))) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_all_folders_away_is_an_error_that_names_one(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("no folder")
+    with pytest.raises(KafkaError, match=str(tmp_path / "a")):
+        LogStore.open([tmp_path / "a", tmp_path / "b"], "cluster", 1, wall_ms)
+
+
+async def test_another_nodes_folder_is_a_mistake_even_beside_a_good_one(tmp_path: Path) -> None:
+    LogStore.open([tmp_path / "b"], "cluster", 2, wall_ms).close(clean=True)
+    with pytest.raises(KafkaError) as refused:
+        LogStore.open([tmp_path / "a", tmp_path / "b"], "cluster", 1, wall_ms)
+    assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    LogStore.open([tmp_path / "a"], "cluster", 1, wall_ms).close(clean=True)  # It was unlocked.
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_replica_moves_while_it_is_written_to(tmp_path: Path, *, durable: bool) -> None:
+    async with broker(tmp_path, durable=durable) as one:
+        one.create(2)
+        one.produce(0, 50, 60_000)
+        source, target = one.folder(0), one.move(0)
+        before = one.replicas.get("t", 0)
+        count = 50
+        async with asyncio.timeout(DEADLINE_S):
+            while one.folder(0) is source:
+                one.produce(0, 1)
+                count += 1
+                await asyncio.sleep(0)
+        one.produce(0, 5)
+        partition = one.replicas.get("t", 0)
+        assert partition is before
+        assert partition.log.directory == target.path / "t-0"
+        assert partition.log.log_end_offset == count + 5
+        assert len(one.content(0)) == partition.log.size
+        await until(lambda: partition.high_watermark == count + 5, "the high watermark")
+        await until(lambda: not list(source.path.glob("t-0*")), "the old folder to go")
+        content = one.content(0)
+    async with broker(tmp_path) as one:
+        one.create(2)
+        assert one.folder(0).path == target.path
+        assert one.content(0) == content
+
+
+async def test_a_truncation_in_the_middle_reaches_the_copy(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e6) as one:
+        # With a second member of the ISR that has nothing yet, nothing is committed that a cut could not take.
+        both = {"topic_id": TOPIC, "replicas": [1, 2], "isr": [1, 2], "leader": 1}
+        one.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(partition=0, **both))
+        one.produce(0, 20, 60_000)
+        target = one.move(0)
+        await until(lambda: target.futures and target.futures["t", 0].log_end_offset > 15, "most of the copy")
+        partition = one.replicas.get("t", 0)
+        partition.log.truncate_to(10)
+        one.push(PartitionRecord(partition=0, leader_epoch=1, **both))
+        one.produce(0, 20)
+        expected = one.content(0)
+        one.rate = float("inf")
+        await until(lambda: one.folder(0) is target, "the move")
+        assert one.content(0) == expected
+        assert partition.log.leader_epochs.entries == ((0, 0), (1, 10))
+
+
+async def test_records_trimmed_in_the_middle_stay_hidden(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e6) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        target = one.move(0)
+        await until(lambda: target.futures and target.futures["t", 0].log_end_offset > 2, "some of the copy")
+        one.replicas.get("t", 0).log.advance_log_start_offset(12)
+        one.rate = float("inf")
+        await until(lambda: one.folder(0) is target, "the move")
+        assert one.replicas.get("t", 0).log.log_start_offset == 12
+        assert one.replicas.get("t", 0).log.log_end_offset == 20
+
+
+async def test_a_deletion_in_the_middle_ends_the_move(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e4) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        target = one.move(0)
+        await until(lambda: target.futures, "the move to begin")
+        one.push(TopicRemovedRecord(topic_id=TOPIC))
+        await until(lambda: not target.futures, "the move to end")
+        await until(lambda: not list(target.path.glob("t-0*")), "its traces to go")
+
+
+async def test_the_target_fails_in_the_middle(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e4) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        target = one.move(0)
+        await until(lambda: target.futures, "the move to begin")
+        target.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it broke"))
+        one.produce(0, 1)
+        await one.moves.close()
+        assert one.replicas.get("t", 0).log.log_end_offset == 21
+
+
+async def test_a_start_takes_an_interrupted_move_up_again(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e4) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        target = one.move(0).path
+        await until(lambda: list(target.glob("t-0.*-future")), "the move to begin")
+        content = one.content(0)
+    async with broker(tmp_path, clean=False) as one:
+        one.create(2)
+        one.moves.resume()
+        await until(lambda: one.folder(0).path == target, "the move")
+        assert one.content(0) == content
+        await until(lambda: not list(target.glob("*-future")), "the old copy to go")
+
+
+async def test_the_log_further_along_is_kept_of_two(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(1)
+        one.produce(0, 3)
+        source, other = one.folder(0).path, one.other(0).path
+        shutil.copytree(source / "t-0", other / "t-0")
+        one.produce(0, 4)
+    async with broker(tmp_path) as one:
+        one.create(1)
+        assert one.folder(0).path == source
+        assert one.replicas.get("t", 0).log.log_end_offset == 7
+        assert len(list(other.glob("t-0.*-stray"))) == 1
+
+
+async def test_going_back_cancels(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1e4) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        source, target = one.folder(0), one.move(0)
+        await until(lambda: target.futures, "the move to begin")
+        one.moves.alter("t", 0, str(source.path))
+        await until(lambda: not target.futures, "the move to end")
+        assert one.folder(0) is source
+
+
+async def test_a_choice_for_a_partition_to_come(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(1)
+        taken = one.folder(0)
+        assert code(lambda: one.moves.alter("t", 1, str(taken.path))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        one.create(1, first=1)
+        assert one.folder(1) is taken
+        assert not one.logs.wishes
+
+
+async def test_what_cannot_be_moved(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(1)
+        one.push(PartitionRecord(topic_id=TOPIC, partition=1, replicas=[2], isr=[2], leader=2))
+        target = str(one.other(0).path)
+        assert code(lambda: one.moves.alter("t", 0, "/nowhere")) is ErrorCode.LOG_DIR_NOT_FOUND
+        assert code(lambda: one.moves.alter("t", 1, target)) is ErrorCode.REPLICA_NOT_AVAILABLE
+        assert code(lambda: one.moves.alter("x" * 249, 0, target)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_cordoned_folders_take_nothing_while_others_can(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.logs.cordoned = frozenset({tmp_path / "a"})
+        one.create(3)
+        assert {one.folder(index).path for index in range(3)} == {tmp_path / "b"}
+        one.logs.cordoned = frozenset({tmp_path / "a", tmp_path / "b"})
+        one.create(1, first=3)
+        assert one.folder(3).path == tmp_path / "a"
+
+
+async def test_reports_are_repeated_until_they_are_known() -> None:
+    answers = [KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody"), None]
+    told: list[list[PartitionKey]] = []
+
+    async def report(keys: Sequence[PartitionKey]) -> None:
+        told.append(list(keys))
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    offline = OfflineReplicas(report)
+    offline.add([(TOPIC, 0), (TOPIC, 1)])
+    offline.add([(TOPIC, 0)])
+    async with asyncio.timeout(DEADLINE_S):
+        await offline.reported()
+    assert told == [[(TOPIC, 0), (TOPIC, 1)]] * 2
