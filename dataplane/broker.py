@@ -25,6 +25,7 @@ from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .groups.surroundings import GROUP_RESOURCE, Surroundings
 from .image_gate import ImageGate
+from .log_cleaner import CleanerSettings, LogCleaner
 from .log_store import LogStore
 from .log_upkeep import LogUpkeep
 from .metrics import BrokerMetrics
@@ -132,6 +133,10 @@ class Broker:
             lambda: self.replicas, self._keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
         self._log_upkeep.start()
+        self._cleaner = LogCleaner(
+            CleanerSettings.from_properties(config.properties), lambda: self.replicas, wall_ms
+        )
+        self._cleaner.start()
         self.replicas.start()
         await self.session.start()
         await self.session.registered()
@@ -160,6 +165,7 @@ class Broker:
                 log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
         self._upkeep.cancel()
         self._log_upkeep.close()
+        await self._cleaner.close()
         self.server.close()
         self.groups.close()
         await self.moves.close()
@@ -260,7 +266,9 @@ class Broker:
             DescribeProducersHandlers(replicas),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
             GroupHandlers(self.groups),
-            GroupOffsetHandlers(self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes),
+            GroupOffsetHandlers(
+                self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
+            ),
             ConsumerGroupHandlers(self.groups, config.groups.consumer.assignors),
             TopicHandlers(
                 session,
