@@ -6,8 +6,9 @@ member left, too; those of topics that no member of a stable group subscribes to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
+from ...protocol.errors import ErrorCode, KafkaError
 from .classic.group import GroupState
 from .consumer.group import ConsumerGroup
 from .group_table import AnyGroup
@@ -34,6 +35,18 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
         return (group.state_changed_ms if group.protocol_type else 0), _none
     topics = group.subscribed_topics() if group.state is GroupState.STABLE else None
     return 0, (_every if topics is None else topics.__contains__)
+
+
+def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
+    """Which of these topics the group's members consume. Raises KafkaError NON_EMPTY_GROUP if they do not say."""
+    if isinstance(group, ConsumerGroup):
+        return frozenset(filter(group.subscribes, topics))
+    if group.state is GroupState.EMPTY:
+        return frozenset()
+    subscribed = group.subscribed_topics()
+    if subscribed is None:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} has members")
+    return subscribed & topics
 
 
 def may_go(group: AnyGroup) -> bool:

@@ -11,14 +11,24 @@ from .limits import ConsumerLimits, MigrationPolicy
 
 def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
     """What a broker's properties say of consumer groups. Raises ConfigError."""
-    session = _within(properties, "session.timeout.ms")
-    heartbeat = _within(properties, "heartbeat.interval.ms")
+    session = _within(
+        properties,
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    )
+    heartbeat = _within(
+        properties,
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    )
     if heartbeat[0] >= session[0]:
         raise ConfigError(
             f"group.consumer.heartbeat.interval.ms ({heartbeat[0]}) must be less than "
             f"group.consumer.session.timeout.ms ({session[0]})"
         )
-    assignors = _value(properties, "assignors")
+    assignors = _value(properties, "group.consumer.assignors")
     assert isinstance(assignors, list)
     for name in assignors:
         if name not in ASSIGNORS:
@@ -28,28 +38,27 @@ def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
     return ConsumerLimits(
         *session,
         *heartbeat,
-        max_size=_number(properties, "max.size"),
+        max_size=_number(properties, "group.consumer.max.size"),
         assignors=tuple(assignors),
-        migration=MigrationPolicy(_value(properties, "migration.policy")),
+        migration=MigrationPolicy(_value(properties, "group.consumer.migration.policy")),
     )
 
 
-def _within(properties: Mapping[str, str], stem: str) -> tuple[int, int, int]:
+def _within(properties: Mapping[str, str], name: str, min_name: str, max_name: str) -> tuple[int, int, int]:
     """A time in milliseconds, and its bounds."""
-    least, most = _number(properties, f"min.{stem}"), _number(properties, f"max.{stem}")
-    value = _number(properties, stem)
+    value, least, most = (_number(properties, key) for key in (name, min_name, max_name))
     if not least <= value <= most:
-        raise ConfigError(f"group.consumer.{stem} is {value}: it must be from {least} to {most}")
+        raise ConfigError(f"{name} is {value}: it must be from {least} to {most}")
     return value, least, most
 
 
-def _number(properties: Mapping[str, str], stem: str) -> int:
-    value = _value(properties, stem)
+def _number(properties: Mapping[str, str], name: str) -> int:
+    value = _value(properties, name)
     assert isinstance(value, int)
     return value
 
 
-def _value(properties: Mapping[str, str], stem: str) -> object:
-    key = NODE_KEYS[f"group.consumer.{stem}"]
+def _value(properties: Mapping[str, str], name: str) -> object:
+    key = NODE_KEYS[name]
     assert key.default is not None
-    return key.parse(properties.get(key.name, "").strip() or key.default)
+    return key.parse(properties.get(name, "").strip() or key.default)

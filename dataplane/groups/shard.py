@@ -18,7 +18,7 @@ from .classic.group import Group
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
 from .consumer.group import ConsumerGroup
 from .consumer_shell import ConsumerGroups
-from .expiry import expired, may_go
+from .expiry import consumed_topics, expired, may_go
 from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
@@ -280,6 +280,36 @@ class Shard:
             _answer(effect)
         self._table.drop(group.group_id)
         return [group_record(group)] if group.generation > 0 else []
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode, frozenset[str]], None],
+    ) -> None:
+        """OffsetDelete: `done` with the outcome, and the topics whose offsets stay since members consume them.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for members that do not say what they consume.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        consumed = consumed_topics(group, {topic for topic, _ in partitions})
+        gone = [
+            (group_id, partition)
+            for partition in partitions
+            if partition[0] not in consumed and self.offsets.get(group_id, partition) is not None
+        ]
+        if not gone:
+            done(ErrorCode.NONE, consumed)
+            return
+
+        def forget() -> None:
+            for _, partition in gone:
+                self.offsets.remove(group_id, partition)
+
+        records = [offset_record(OffsetRecord(group_id, partition, None)) for _, partition in gone]
+        self._writes.write(records, lambda outcome: done(outcome, consumed), forget)
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
         """Remove a group without members, and its offsets (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""

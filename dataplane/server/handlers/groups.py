@@ -1,15 +1,13 @@
-"""JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, OffsetCommit 1-9, OffsetFetch 1-9,
-DescribeGroups 0-5, ListGroups 0-5, DeleteGroups 0-2.
+"""JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, ListGroups 0-5,
+DeleteGroups 0-2.
 
-Classic groups only; the KIP-848 protocol is not offered (docs/SUPPORT.md).
+The classic protocol, which members of consumer groups may speak, too; `consumer_groups` has KIP-848's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.groups import (
     DeletableGroupResult,
@@ -33,45 +31,21 @@ from ....protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ....protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
 from ...groups.classic.group import Group
 from ...groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ...groups.coordinator import GroupCoordinator
-from ...groups.offsets import CommittedOffset, TopicPartition
-from ...groups.shard import Shard
 from ..handler import Request, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
 NOT_FOUND_VERSION = 6
-EPOCHS_VERSION = 9
-UNSET = -1
 
 
 class GroupHandlers:
     """The group APIs over the coordinator's shards."""
 
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        image: Callable[[], ClusterImage],
-        now_ms: Callable[[], int],
-        metadata_bytes_max: int,
-    ) -> None:
-        self._coordinator, self._image, self._now_ms = coordinator, image, now_ms
-        self._metadata_bytes_max = metadata_bytes_max
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
 
     # ------------------------------------------------------------ membership
 
@@ -178,134 +152,6 @@ class GroupHandlers:
             ]
         )
 
-    # ------------------------------------------------------------ offsets
-
-    @handles(OffsetCommitRequest, 1, 9)
-    def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
-        """Answered once the offsets are below the high watermark of their shard."""
-        accepted, errors = self._sort_commit(message)
-
-        def done(outcome: ErrorCode) -> None:
-            request.reply(
-                OffsetCommitResponse(
-                    topics=[
-                        OffsetCommitResponseTopic(
-                            name=topic.name,
-                            partitions=[
-                                OffsetCommitResponsePartition(
-                                    partition_index=p.partition_index,
-                                    error_code=errors.get((topic.name, p.partition_index), outcome),
-                                )
-                                for p in topic.partitions
-                            ],
-                        )
-                        for topic in message.topics
-                    ]
-                )
-            )
-
-        try:
-            shard = self._coordinator.shard_for(message.group_id)
-        except KafkaError as error:
-            errors.clear()
-            done(error.code)
-            return
-        shard.commit(
-            message.group_id,
-            message.member_id,
-            message.group_instance_id,
-            message.generation_id_or_member_epoch,
-            accepted,
-            done,
-            knows_epochs=request.api_version >= EPOCHS_VERSION,
-        )
-
-    def _sort_commit(
-        self, message: OffsetCommitRequest
-    ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, ErrorCode]]:
-        topics, now = self._image().topics, self._now_ms()
-        accepted: dict[TopicPartition, CommittedOffset] = {}
-        errors: dict[TopicPartition, ErrorCode] = {}
-        for topic in message.topics:
-            known = topics.get(topic.name)
-            for p in topic.partitions:
-                key = (topic.name, p.partition_index)
-                metadata = p.committed_metadata or ""
-                if known is None or p.partition_index not in known.partitions:
-                    errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata.encode()) > self._metadata_bytes_max:
-                    errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    accepted[key] = CommittedOffset(
-                        p.committed_offset, p.committed_leader_epoch, metadata, now
-                    )
-        return accepted, errors
-
-    @handles(OffsetFetchRequest, 1, 9)
-    def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        if request.api_version < 8:
-            return self._fetch_one(message)
-        groups = []
-        for asked in message.groups:
-            wanted = None if asked.topics is None else {t.name: t.partition_indexes for t in asked.topics}
-            group = OffsetFetchResponseGroup(group_id=asked.group_id)
-            try:
-                shard = self._coordinator.shard_for(asked.group_id)
-                refusal = shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
-                if refusal is not ErrorCode.NONE:
-                    raise KafkaError(refusal)
-            except KafkaError as error:
-                group.error_code = error.code
-            else:
-                group.topics = [
-                    OffsetFetchResponseTopics(
-                        name=name,
-                        partitions=[
-                            OffsetFetchResponsePartitions(
-                                partition_index=p,
-                                committed_offset=found.offset if found else UNSET,
-                                committed_leader_epoch=found.leader_epoch if found else UNSET,
-                                metadata=found.metadata if found else "",
-                            )
-                            for p, found in offsets
-                        ],
-                    )
-                    for name, offsets in _committed(shard, asked.group_id, wanted)
-                ]
-            groups.append(group)
-        return OffsetFetchResponse(groups=groups)
-
-    def _fetch_one(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
-        wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
-        try:
-            found_by_topic = _committed(
-                self._coordinator.shard_for(message.group_id), message.group_id, wanted
-            )
-            code = ErrorCode.NONE
-        except KafkaError as error:
-            found_by_topic = [(name, [(p, None) for p in ps]) for name, ps in (wanted or {}).items()]
-            code = error.code
-        return OffsetFetchResponse(
-            error_code=code,
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=p,
-                            committed_offset=found.offset if found else UNSET,
-                            committed_leader_epoch=found.leader_epoch if found else UNSET,
-                            metadata=found.metadata if found else "",
-                            error_code=code,
-                        )
-                        for p, found in offsets
-                    ],
-                )
-                for name, offsets in found_by_topic
-            ],
-        )
-
     # ------------------------------------------------------------ administration
 
     @handles(DescribeGroupsRequest, 0, 6)
@@ -390,21 +236,6 @@ class GroupHandlers:
                 done(group_id, error.code)
             else:
                 shard.delete_group(group_id, partial(done, group_id))
-
-
-def _committed(
-    shard: Shard, group_id: str, wanted: dict[str, list[int]] | None
-) -> list[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
-    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's."""
-    if wanted is not None:
-        return [
-            (name, [(p, shard.offsets.get(group_id, (name, p))) for p in partitions])
-            for name, partitions in wanted.items()
-        ]
-    by_topic: dict[str, list[tuple[int, CommittedOffset | None]]] = {}
-    for (name, partition), committed in sorted(shard.offsets.of_group(group_id).items()):
-        by_topic.setdefault(name, []).append((partition, committed))
-    return list(by_topic.items())
 
 
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
