@@ -88,12 +88,11 @@ class RateQuota:
         if limit is None:
             return 0
         rate = self._measures.of(limit, now_ms)
+        throttle_ms = self._bounded(rate.throttle_ms(limit.value, now_ms, amount))
+        if throttle_ms and rate.total > 0:
+            return throttle_ms
         rate.record(amount, now_ms)
-        throttle_ms = self._bounded(rate.throttle_ms(limit.value, now_ms))
-        if throttle_ms == 0 or rate.total <= amount:
-            return 0
-        rate.record(-amount, now_ms)
-        return throttle_ms
+        return 0
 
     def most_in_window(self, user: str, client_id: str | None) -> float | None:
         """What the limit allows in all complete samples together; None: there is no limit."""

@@ -42,7 +42,7 @@ class Rate:
         self.total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
-        """Something happened; a negative amount takes back what did not."""
+        """Something happened."""
         self._forget(now_ms)
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.sample_ms:
@@ -59,10 +59,12 @@ class Rate:
         missing = windows.samples - 1 - int(elapsed // windows.sample_ms)
         return max(elapsed + max(missing, 0) * windows.sample_ms, 1.0)
 
-    def throttle_ms(self, limit: float, now_ms: float) -> int:
-        """How long nothing may happen until the rate is within `limit` per second; 0 if it is."""
+    def throttle_ms(self, limit: float, now_ms: float, more: float = 0.0) -> int:
+        """How long nothing may happen until the rate is within `limit` per second; 0 if it is. With `more`:
+        if that happened, too.
+        """
         over_ms = self.measured_over_ms(now_ms)
-        rate = self.total * 1000 / over_ms
+        rate = (self.total + more) * 1000 / over_ms
         return round((rate - limit) / limit * over_ms) if rate > limit else 0
 
     def _forget(self, now_ms: float) -> None:

@@ -1,0 +1,51 @@
+"""Which limit applies, against Kafka's list of precedence spelled out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.dataplane.quotas import Limits
+from ottla.protocol.cluster_image import QuotaEntity
+
+NAMES = ("a", "b", None)
+USERS = [(("user", user),) for user in NAMES]
+CLIENTS = [(("client-id", client),) for client in NAMES]
+BOTH = [(("client-id", client), ("user", user)) for client in NAMES for user in NAMES]
+ENTITIES: list[QuotaEntity] = [*USERS, *CLIENTS, *BOTH]
+VALUES = st.dictionaries(st.sampled_from(["rate", "other"]), st.floats(1, 9), min_size=1)
+
+
+def first(quotas: dict[QuotaEntity, dict[str, float]], user: str, client: str) -> object:
+    """Kafka's order, line by line (KIP-55), with who counts together."""
+    order = [
+        ({"user": user, "client-id": client}, (user, client)),
+        ({"user": user, "client-id": None}, (user, client)),
+        ({"user": user}, (user, None)),
+        ({"user": None, "client-id": client}, (user, client)),
+        ({"user": None, "client-id": None}, (user, client)),
+        ({"user": None}, (user, None)),
+        ({"client-id": client}, (None, client)),
+        ({"client-id": None}, (None, client)),
+    ]
+    for wanted, counted_as in order:
+        for entity, values in quotas.items():
+            if dict(entity) == wanted and "rate" in values:
+                return values["rate"], counted_as
+    return None
+
+
+@given(st.dictionaries(st.sampled_from(ENTITIES), VALUES), st.sampled_from("abx"), st.sampled_from("abx"))
+def test_the_most_specific_limit_counts(
+    quotas: dict[QuotaEntity, dict[str, float]], user: str, client: str
+) -> None:
+    limits = Limits(quotas, "rate")
+    assert limits.of(user, client) == first(quotas, user, client)
+    assert bool(limits) == any("rate" in values for values in quotas.values())
+
+
+def test_addresses_have_their_own_limit_or_the_default() -> None:
+    limits = Limits({(("ip", "1.2.3.4"),): {"rate": 5.0}, (("ip", None),): {"rate": 9.0}}, "rate")
+    assert limits.of_address("1.2.3.4") == (5.0, ("1.2.3.4", None))
+    assert limits.of_address("::1") == (9.0, ("::1", None))
+    assert limits.of("ANONYMOUS", "c") is None
