@@ -36,7 +36,8 @@ class ReplicatedOffsetsLog:
         log = self._partition.log
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
-            piece = log.read(offset, READ_BYTES, end, at_least_one=True)
+            # Not `log`: the replica may move into another folder between two turns of the loop.
+            piece = self._partition.log.read(offset, READ_BYTES, end, at_least_one=True)
             try:
                 data = os.pread(piece.fileno(), piece.size, piece.position)
             finally:
