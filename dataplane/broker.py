@@ -49,7 +49,6 @@ from .server.handlers.describe_producers import DescribeProducersHandlers
 from .server.handlers.features import FeatureHandlers
 from .server.handlers.fetch import FetchHandlers, FetchSettings
 from .server.handlers.group_offsets import GroupOffsetHandlers
-from .server.handlers.group_offsets import GroupOffsetHandlers
 from .server.handlers.groups import GroupHandlers
 from .server.handlers.log_dirs import LogDirHandlers
 from .server.handlers.metadata import MetadataHandlers
