@@ -278,3 +278,13 @@ async def test_without_an_offsets_topic_the_coordinator_is_not_available(version
     response = decode(FindCoordinatorResponse, encode(response, version), version)
     errors = [response.error_code] if version < 4 else [c.error_code for c in response.coordinators]
     assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum) -> None:
+    quorum.image.apply(
+        PartitionRecord(
+            topic_id=TOPIC_ID, partition=0, replicas=[1, 2, 3], isr=[2], leader=2, offline_replicas=[1]
+        )
+    )
+    answer = metadata(quorum, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12)
+    assert [one.offline_replicas for one in answer.topics[0].partitions] == [[1, 3], [3]]
