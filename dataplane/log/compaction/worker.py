@@ -44,10 +44,12 @@ def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
         send = partial(_send, replies)
         try:
             send(LogCleaning(job, spent).run(send))
-        except SourceChanged as changed:
+        except (SourceChanged, FileNotFoundError) as changed:
             send(CleaningFailed(str(changed), moved_on=True))
         except KafkaError as error:
-            send(CleaningFailed(error.message, moved_on=False))
+            # The folder of a deleted topic is renamed under the files that are being written.
+            gone = isinstance(error.__cause__, FileNotFoundError)
+            send(CleaningFailed(error.message, moved_on=gone))
         except (OSError, MemoryError) as error:
             send(CleaningFailed(f"{job.directory}: {error or 'out of memory'}", moved_on=False))
 

@@ -1,0 +1,292 @@
+"""The cleaner's shell with a real child process: what it picks, swaps in, remembers, and survives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ottla.dataplane.cleaning_process import CleaningProcessDied
+from ottla.dataplane.log import PartitionLog
+from ottla.dataplane.log.compaction.job import Limits
+from ottla.dataplane.log_cleaner import CleanerSettings, LogCleaner
+
+from .histories import NOW_MS, History, look
+
+KEYS = 20
+SLOW = Limits(io_bytes_per_second=15_000, io_buffer_bytes=512)
+
+
+@dataclass
+class Replica:
+    """A partition as the cleaner sees it."""
+
+    topic: str
+    log: PartitionLog
+    index: int = 0
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.log_end_offset
+
+
+def fill(history: History, rounds: int = 40) -> None:
+    for round_ in range(rounds):
+        history.write([(b"key-%d" % key, b"%d-%d" % (round_, key) * 4) for key in range(KEYS)])
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.01)
+
+
+async def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come about"
+        await asyncio.sleep(0.01)
+
+
+class Bench:
+    """Logs in one data folder, and a cleaner that is told when to look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.replicas: list[Replica] = []
+        self.now_ms = NOW_MS
+        self.cleaner = self.make_cleaner(Limits())
+
+    def make_cleaner(self, limits: Limits) -> LogCleaner:
+        self.cleaner = LogCleaner(
+            CleanerSettings(limits=limits, backoff_ms=10), lambda: self.replicas, lambda: self.now_ms
+        )
+        return self.cleaner
+
+    def add(self, topic: str, segment_bytes: int = 8000) -> History:
+        history = History(self.folder / f"{topic}-0", segment_bytes)
+        self.replicas.append(Replica(topic, history.log))
+        return history
+
+    def cleaned_files(self) -> list[Path]:
+        return list(self.folder.rglob("*.cleaned"))
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    await bench.cleaner.close()
+    for replica in bench.replicas:
+        replica.log.close(clean=False)
+
+
+def test_the_child_brings_no_event_loop_and_no_server() -> None:
+    code = (
+        "import sys, ottla.dataplane.log.compaction.worker\n"
+        "loaded = [m for m in sys.modules if m == 'asyncio' or m.startswith(('uvloop', 'ottla.dataplane.server',"
+        " 'ottla.dataplane.replication', 'ottla.client', 'ottla.metadata_quorum'))]\n"
+        "assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
+    for topic, rounds in (("a", 20), ("b", 40)):
+        fill(bench.add(topic), rounds)
+    before = {replica.topic: (look(replica.log), replica.log.size) for replica in bench.replicas}
+    while await bench.cleaner.clean_filthiest():
+        pass
+    for replica in bench.replicas:
+        seen, size = before[replica.topic]
+        after = look(replica.log)
+        assert after.state == seen.state
+        assert replica.log.size < size / 2
+        assert {o: seen.records[o] for o in after.records} == after.records
+    rows = (bench.folder / "cleaner-offset-checkpoint").read_text().splitlines()
+    assert rows[:2] == ["0", "2"]
+    bases = {replica.topic: replica.log.segments[-1].base_offset for replica in bench.replicas}
+    assert rows[2:] == [f"a 0 {bases['a']}", f"b 0 {bases['b']}"]
+    fresh = bench.make_cleaner(Limits())
+    assert not await fresh.clean_filthiest(), "a broker that starts anew knows what is clean"
+    await fresh.close()
+
+
+async def test_settings_decide(bench: Bench) -> None:
+    history = bench.add("t")
+    fill(history)
+    log = history.log
+    compact = log.config
+    log.config = replace(compact, cleanup_policy="delete")
+    assert not await bench.cleaner.clean_filthiest()
+    log.config = replace(compact, min_compaction_lag_ms=1)
+    assert not await bench.cleaner.clean_filthiest(), "all records are from now"
+    bench.now_ms += 1000
+    assert await bench.cleaner.clean_filthiest()
+    fill(history, 30)
+    log.config = replace(compact, min_cleanable_dirty_ratio=1.0)
+    assert not await bench.cleaner.clean_filthiest()
+    log.config = replace(compact, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500)
+    assert await bench.cleaner.clean_filthiest(), "its oldest dirty records have waited long enough"
+
+
+async def test_a_new_log_of_the_same_name_is_all_dirty(bench: Bench) -> None:
+    fill(bench.add("t"))
+    assert await bench.cleaner.clean_filthiest()
+    gone = bench.replicas.pop()
+    gone.log.close(clean=False)
+    gone.log.directory.rename(bench.folder / "gone")
+    fill(bench.add("t"), 80)
+    size = bench.replicas[0].log.size
+    assert await bench.cleaner.clean_filthiest()
+    assert bench.replicas[0].log.size < size / 2
+
+
+async def test_a_child_that_dies_is_replaced_and_a_log_that_kills_it_is_given_up(bench: Bench) -> None:
+    history = bench.add("t")
+    fill(history)
+    before = look(history.log)
+    cleaner = bench.make_cleaner(SLOW)
+    for _ in range(3):
+        task = asyncio.create_task(cleaner.clean_filthiest())
+        await wait_until(lambda: cleaner.process.pid is not None and bench.cleaned_files())
+        assert cleaner.process.pid is not None
+        os.kill(cleaner.process.pid, signal.SIGKILL)
+        with pytest.raises(CleaningProcessDied):
+            await task
+        assert look(history.log).state == before.state
+    assert bench.cleaned_files()
+    assert "died over it 3 times" in cleaner.uncleanable[history.log]
+    assert not await cleaner.clean_filthiest()
+    await cleaner.close()
+    cleaner = bench.make_cleaner(Limits())
+    assert await cleaner.clean_filthiest(), "leftovers are in nobody's way"
+    assert look(history.log).state == before.state
+    assert not bench.cleaned_files()
+
+
+@pytest.mark.parametrize("cut", ["truncate", "retention", "policy"])
+async def test_a_log_that_moves_on_is_left_as_it_is(bench: Bench, cut: str) -> None:
+    history = bench.add("t")
+    fill(history, 60)
+    log = history.log
+    cleaner = bench.make_cleaner(SLOW)
+    task = asyncio.create_task(cleaner.clean_filthiest())
+    await wait_until(bench.cleaned_files)
+    if cut == "truncate":
+        log.truncate_to(log.segments[1].base_offset + 3)
+        fill(history, 60)
+    elif cut == "retention":
+        log.advance_log_start_offset(log.segments[-1].base_offset)
+    else:
+        log.config = replace(log.config, cleanup_policy="delete")
+    before = look(log)
+    assert await task
+    assert look(log) == before
+    assert not bench.cleaned_files()
+    assert not cleaner.uncleanable
+    await cleaner.close()
+    if cut == "truncate":
+        assert await bench.make_cleaner(Limits()).clean_filthiest()
+        assert look(log).state == before.state
+
+
+async def test_damage_is_not_rewritten_and_harms_no_other_log(bench: Bench) -> None:
+    histories = [bench.add("bad"), bench.add("good")]
+    fill(histories[0], 60)
+    fill(histories[1], 30)
+    bad = histories[0].log
+    with open(bad.segments[1].path, "r+b") as file:
+        file.seek(200)
+        file.write(b"damage")
+    size = histories[1].log.size
+    while await bench.cleaner.clean_filthiest():
+        pass
+    assert "CRC" in bench.cleaner.uncleanable[bad]
+    assert histories[1].log.size < size / 2
+    assert not bench.cleaned_files()
+
+
+async def test_a_stop_ends_the_child(bench: Bench) -> None:
+    fill(bench.add("t"), 60)
+    cleaner = bench.make_cleaner(SLOW)
+    cleaner.start()
+    await wait_until(bench.cleaned_files)
+    pid = cleaner.process.pid
+    assert pid is not None
+    await cleaner.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+_BROKER = """
+import asyncio, sys
+from pathlib import Path
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log_cleaner import CleanerSettings, LogCleaner
+from ottla.dataplane.log.compaction.job import Limits
+
+class Replica:
+    topic, index = "t", 0
+    def __init__(self, log): self.log, self.high_watermark = log, log.log_end_offset
+
+async def main():
+    config = LogConfig(segment_bytes=8000, cleanup_policy="compact")
+    log = PartitionLog.open(Path(sys.argv[1]), config, clean_shutdown=False, recovery_point=0, now_ms=0)
+    limits = Limits(io_bytes_per_second=float(sys.argv[2]), io_buffer_bytes=512)
+    replicas = [Replica(log)]
+    cleaner = LogCleaner(CleanerSettings(limits=limits), lambda: replicas, lambda: 0)
+    task = asyncio.create_task(cleaner.clean_filthiest())
+    while cleaner.process.pid is None: await asyncio.sleep(0.01)
+    print(cleaner.process.pid, flush=True)
+    await task
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("wait_for_swap", [False, True])
+def test_a_broker_killed_on_the_way_leaves_a_log_that_says_the_same(
+    tmp_path: Path, wait_for_swap: bool
+) -> None:
+    history = History(tmp_path / "t-0", 8000)
+    fill(history, 60)
+    before = look(history.log)
+    segments = len(history.log.segments)
+    history.log.close(clean=False)
+    broker = subprocess.Popen(
+        [sys.executable, "-c", _BROKER, str(tmp_path / "t-0"), "40000"], stdout=subprocess.PIPE, text=True
+    )
+    assert broker.stdout is not None
+    child = int(broker.stdout.readline())
+    if wait_for_swap:
+        wait_for(lambda: list(tmp_path.rglob("*.deleted")) or broker.poll() is not None)
+    else:
+        wait_for(lambda: list(tmp_path.rglob("*.cleaned")))
+    broker.kill()
+    broker.wait()
+    broker.stdout.close()
+    wait_for(lambda: not Path(f"/proc/{child}").exists() or _is_zombie(child))
+    log = PartitionLog.open(
+        tmp_path / "t-0", history.log.config, clean_shutdown=False, recovery_point=0, now_ms=NOW_MS
+    )
+    after = look(log)
+    assert after.state == before.state
+    assert len(log.segments) <= segments
+    assert not list(tmp_path.rglob("*.cleaned"))
+    log.close(clean=False)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Killed, and not yet collected by whoever is its parent now."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
