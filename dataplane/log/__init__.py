@@ -5,6 +5,7 @@ one data folder: its lock, identity, checkpoints and logs. The one rule: bytes t
 changed and never served if they cannot be trusted; truncation and deletion are the only ways they go.
 """
 
+from .append_checks import RefusedRecords
 from .config import LogConfig
 from .directory import LogDirectory
 from .leader_epochs import LeaderEpochs
@@ -23,5 +24,6 @@ __all__ = [
     "MetaProperties",
     "PartitionLog",
     "ProducerStates",
+    "RefusedRecords",
     "TimestampOffset",
 ]

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import NO_PRODUCER_ID, validate_produced
-from .append_checks import check_keys, check_limits
+from .append_checks import check_keys, check_limits, check_timestamps
 from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
 from .storage_errors import DISK_FULL, disk_error, is_unreadable
@@ -56,7 +56,8 @@ class PartitionLog(TrimmableLog):
         self._check_usable()
         config = self.config
         parsed = validate_produced(batches)
-        check_limits(parsed, len(batches), config, now_ms)
+        check_limits(parsed, len(batches), config)
+        check_timestamps(batches, parsed, config, now_ms)
         if config.compacted:
             check_keys(batches, parsed)
         if parsed[0][1].producer_id != NO_PRODUCER_ID:

@@ -13,6 +13,7 @@ from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -20,6 +21,7 @@ from ....protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ...log import RefusedRecords
 from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
@@ -64,6 +66,10 @@ def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
         base_offset=-1,
         log_append_time_ms=-1,
         log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
+            for number, reason in (error.records if isinstance(error, RefusedRecords) else ())
+        ],
         error_message=error.message,
     )
 

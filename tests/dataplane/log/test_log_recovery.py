@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog, RefusedRecords
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
@@ -269,18 +269,36 @@ def test_a_follower_refuses_what_does_not_continue_or_is_damaged(tmp_path: Path)
 
 
 def test_limits_of_the_topic(tmp_path: Path) -> None:
-    config = LogConfig(
-        max_message_bytes=200,
-        segment_bytes=1000,
-        message_timestamp_before_max_ms=500,
-        message_timestamp_after_max_ms=100,
-    )
-    log = _open(tmp_path / "t-0", config)
+    log = _open(tmp_path / "t-0", LogConfig(max_message_bytes=200, segment_bytes=1000))
     assert _refused(log, make_batch(payload=b"x" * 140, timestamp=NOW)) is ErrorCode.MESSAGE_TOO_LARGE
     assert _refused(log, make_batch(timestamp=NOW) * 20) is ErrorCode.RECORD_LIST_TOO_LARGE
-    assert _refused(log, make_batch(timestamp=NOW - 501)) is ErrorCode.INVALID_TIMESTAMP
-    assert _refused(log, make_batch(timestamp=NOW + 101)) is ErrorCode.INVALID_TIMESTAMP
     assert _append(log, payload=b"x" * 139, timestamp=NOW + 100) == 0
+    log.close(clean=False)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_records_whose_timestamps_are_out_of_bounds_are_named(
+    tmp_path: Path, compression: Compression
+) -> None:
+    bounds = {"message_timestamp_before_max_ms": 500, "message_timestamp_after_max_ms": 100}
+    log = _open(tmp_path / "t-0", LogConfig(**bounds))  # type: ignore[arg-type]
+
+    def refused(*ages: int) -> list[int]:
+        batch = encode_batch([(None, b"v", NOW - age) for age in ages], compression=compression)
+        with pytest.raises(RefusedRecords) as caught:
+            log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+        assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+        assert log.log_end_offset == 0
+        return [number for number, _ in caught.value.records]
+
+    assert refused(501) == [0]
+    assert refused(-101) == [0]
+    assert refused(0, 501, 500, -100, -101, 900) == [1, 4, 5]
+    log.config = LogConfig(message_timestamp_after_max_ms=100)
+    assert refused(9000, -5000, 0) == [1]
+    log.config = LogConfig(**bounds, message_timestamp_type="LogAppendTime")  # type: ignore[arg-type]
+    batch = encode_batch([(None, b"v", 0)], compression=compression)
+    assert log.append_as_leader(memoryview(bytearray(batch)), 1, NOW).max_timestamp == NOW
     log.close(clean=False)
 
 
