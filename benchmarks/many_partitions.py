@@ -86,9 +86,9 @@ def cpu_s(cluster: Cluster) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def logs_left(data: Path) -> bool:
-    """Whether any broker still has a log of the topic."""
-    return any(data.glob(f"broker-*/{TOPIC}-*"))
+def logs_there(data: Path) -> int:
+    """How many logs of the topic the brokers have."""
+    return sum(1 for _ in data.glob(f"broker-*/{TOPIC}-*"))
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -131,8 +131,10 @@ async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
                 return False
             (topic,) = await admin.describe_topics([TOPIC])
             found = topic.partitions.values()
-            return len(found) == partitions and all(
-                one.leader >= 0 and len(one.isr) == len(one.replicas) == 3 for one in found
+            return (
+                len(found) == partitions
+                and logs_there(data) == 3 * partitions
+                and all(one.leader >= 0 and len(one.isr) == len(one.replicas) == 3 for one in found)
             )
 
         async def moved() -> bool:
@@ -143,7 +145,7 @@ async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
             return all(one.leader == one.replicas[0] for one in topic.partitions.values())
 
         async def gone() -> bool:
-            return TOPIC not in await admin.list_topics() and not logs_left(data)
+            return TOPIC not in await admin.list_topics() and not logs_there(data)
 
         async def spread() -> None:
             now = {(TOPIC, index): replicas for index, replicas in placed.items()}

@@ -20,6 +20,7 @@ from .flusher import Flusher
 from .follower_sessions import FollowerSessions
 from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
+from .log_removals import LogRemovals
 from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
 
@@ -109,6 +110,7 @@ class Replicas:
         self._without_log: set[PartitionKey] = set()
         self.offline = OfflineReplicas(report_offline)
         self._to_make: dict[PartitionKey, None] = {}
+        self._removals = LogRemovals(logs, asyncio.get_running_loop())
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -340,6 +342,7 @@ class Replicas:
         partition = self._by_key.get(key)
         if partition is not None or key in self.offline:
             return partition
+        self._removals.now(topic.name, index)
         settings = self._settings_of(topic.name)
         try:
             partition_log = self._logs.get(topic.name, topic.id, index)
@@ -372,10 +375,7 @@ class Replicas:
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
         self._forget(partition, told)
-        try:
-            self._logs.delete(partition.topic, partition.topic_id, partition.index)
-        except KafkaError as error:
-            log.error("%r is left behind, to be deleted at the next start: %s", partition, error)
+        self._removals.add(partition.topic, partition.topic_id, partition.index)
 
     def failed(self, partition: Partition, error: Exception) -> None:
         """The partition's log could not take what it was given: the replica goes offline if the log did. All
@@ -489,6 +489,7 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
+        self._removals.close()
         await self._isr_updates.close()
         self._fetchers.close()
         self.sessions.close()
