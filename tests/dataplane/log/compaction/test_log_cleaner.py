@@ -206,9 +206,9 @@ async def test_damage_is_not_rewritten_and_harms_no_other_log(bench: Bench) -> N
     fill(histories[0], 60)
     fill(histories[1], 30)
     bad = histories[0].log
-    with open(bad.segments[1].path, "r+b") as file:
-        file.seek(200)
-        file.write(b"damage")
+    damaged = bytearray(bad.segments[1].path.read_bytes())
+    damaged[200:206] = b"damage"
+    bad.segments[1].path.write_bytes(damaged)
     size = histories[1].log.size
     while await bench.cleaner.clean_filthiest():
         pass
