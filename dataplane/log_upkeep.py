@@ -97,8 +97,8 @@ class LogUpkeep:
             return 0
         try:
             dropped = partition_log.retain(replica.high_watermark, self._wall_ms())
-        except KafkaError as error:
-            log.error("%r keeps what it might drop: %s", partition_log, error.message)
+        except (KafkaError, OSError) as error:
+            log.error("%r keeps what it might drop: %s", partition_log, error)
             return 0
         if dropped:
             log.info("%r: retention dropped %d segments", partition_log, dropped)

@@ -334,6 +334,69 @@ def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Pat
     assert cluster[2].log.log_start_offset == 3, "a follower follows the leader's log start"
 
 
+def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    for value in (b"a", b"b", b"c", b"d"):
+        cluster[1].produce(value)
+    cluster.sync(1, 2, 3)
+    partition = cluster[1].partition
+    assert partition.low_watermark() == 0
+    cluster[1].produce(b"e")
+    for refused in (5, -2):
+        with pytest.raises(KafkaError) as caught:
+            partition.trim(refused)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    outcomes: list[tuple[int, ErrorCode]] = []
+
+    def wait(offset: int | None) -> None:
+        reached = partition.trim(offset)
+        partition.on_low_watermark(reached, lambda code: outcomes.append((reached, code)))
+
+    wait(2)
+    wait(None)
+    assert (cluster[1].log.log_start_offset, outcomes) == (4, [])
+    cluster.sync(1, 2)
+    assert cluster[2].log.log_start_offset == 4
+    assert outcomes == [], "broker 3 has not followed"
+    cluster.brokers[3].fenced = True
+    partition.advance()
+    assert outcomes == [(2, ErrorCode.NONE), (4, ErrorCode.NONE)]
+    cluster.brokers[3].fenced = False
+    outcomes.clear()
+    wait(1)
+    assert outcomes == [], "broker 3 is back and holds them still"
+    cluster.sync(1, 3)
+    assert outcomes == [(1, ErrorCode.NONE)]
+    cluster.sync(1, 2, 3)
+    assert partition.low_watermark() == 4
+    cluster[1].produce(b"f")
+    cluster.sync(1, 2, 3)
+    outcomes.clear()
+    wait(5)
+    cluster.elect(2)
+    assert outcomes == [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    cluster.sync(2, 1, 3)
+    assert [cluster[broker].log.log_start_offset for broker in (1, 2, 3)] == [5, 4, 4], "as it was answered"
+    with pytest.raises(KafkaError):
+        partition.trim(5)
+
+
+def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    for value in (b"a", b"b", b"c"):
+        cluster[1].produce(value)
+    cluster.sync(1, 2, 3)
+    cluster[2].log.advance_log_start_offset(2)  # Its own retention.
+    outcomes: list[ErrorCode] = []
+    partition = cluster[1].partition
+    partition.on_low_watermark(partition.trim(2), outcomes.append)
+    cluster.sync(1, 2, 3)
+    assert outcomes == [ErrorCode.NONE]
+
+
 def test_flush_messages_one_counts_only_flushed_records(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, brokers=(1, 2), durable=True)
     cluster.elect(1)
