@@ -89,6 +89,7 @@ class Broker:
         self._failure: StorageUnusable | None = None
         self._topic_names: dict[bytes, str] = {}
         self._metrics: BrokerMetrics | None = None
+        self._caught_up = False
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -180,12 +181,30 @@ class Broker:
         return iter(()) if self._metrics is None else self._metrics.families()
 
     def unready(self) -> str:
-        """Why it does not take part now; empty when it does."""
+        """Why it does not take part now; empty when it does.
+
+        It takes part once its replicas have been in sync after the start, so that a rolling update that waits
+        for it takes no second replica away. Later lag does not count: clients still need what it leads.
+        """
         if self._metrics is None:
             return f"broker {self.config.node_id} is starting"
         if self._failure is not None:
             return str(self._failure.strerror)
-        return f"broker {self.config.node_id} is fenced" if self.session.fenced else ""
+        if self.session.fenced:
+            return f"broker {self.config.node_id} is fenced"
+        if not self._caught_up and (behind := self._replicas_behind()):
+            return f"broker {self.config.node_id} is catching up: {behind} of its replicas are not in sync"
+        self._caught_up = True
+        return ""
+
+    def _replicas_behind(self) -> int:
+        """Replicas here that are not in the ISR, though their log can be used."""
+        own = self.config.node_id
+        return sum(
+            own in state.replicas and own not in state.isr and own not in state.offline_replicas
+            for topic in self.session.image.topics.values()
+            for state in topic.partitions.values()
+        )
 
     # ------------------------------------------------------------ parts
 

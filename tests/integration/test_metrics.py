@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import running_cluster, wait_until
@@ -168,7 +169,28 @@ def test_readiness_follows_the_node(tmp_path: Path) -> None:
 
 def _says(address: str, code: int, words: str) -> Callable[[], bool]:
     def says() -> bool:
-        found, text = status(address, "/readyz")
+        try:
+            found, text = status(address, "/readyz")
+        except OSError:  # it has not begun to listen
+            return False
         return found == code and words in text
 
     return says
+
+
+def test_a_restarted_broker_is_ready_once_its_replicas_are_in_sync(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=2, settings={}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("orders", 4, 2)])["orders"].result(15)
+        cluster.wait_until_in_sync("orders")
+        victim = cluster.brokers[1]
+        victim.kill9()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
+        for n in range(20_000):
+            producer.produce("orders", b"x" * 1000, partition=n % 4)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        victim.restart()
+        wait_until(_says(victim.entry["metrics"], 200, "ready"), "a broker that has caught up")
+        lacking = "kafka_server_replicamanager_underreplicatedpartitions"
+        assert total([node.entry["metrics"] for node in cluster.brokers], lacking) == 0

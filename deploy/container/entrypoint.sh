@@ -1,0 +1,45 @@
+#!/bin/sh
+# Runs a node whose settings come from KAFKA_ variables: KAFKA_LOG_RETENTION_MS is log.retention.ms.
+#
+#   ottla-entrypoint broker | quorum      a node, with these defaults unless their variables are set:
+#       node.id            OTTLA_FIRST_ID (1 for brokers, 101 for quorum nodes) + the number at the end of the
+#                          host name: ottla-broker-2 is the third pod of a stateful set
+#       listeners          0.0.0.0:9092 for brokers, 0.0.0.0:9093 for quorum nodes
+#       advertised...      the host name, with OTTLA_DOMAIN behind it if that is given
+#       log.dirs           $OTTLA_DATA/broker or $OTTLA_DATA/quorum
+#       metrics.listener   0.0.0.0:9492
+#   ottla-entrypoint anything else        `ottla anything else`
+set -eu
+
+role=${1:-broker}
+host=${HOSTNAME:-$(hostname)}
+case $role in
+  broker) first=${OTTLA_FIRST_ID:-1} ;;
+  quorum) first=${OTTLA_FIRST_ID:-101} ;;
+  *) exec ottla "$@" ;;
+esac
+
+if [ -z "${KAFKA_NODE_ID:-}" ]; then
+  ordinal=${host##*-}
+  case $ordinal in
+    '' | *[!0-9]*)
+      echo "ottla-entrypoint: set KAFKA_NODE_ID: the host name $host does not end in -NUMBER" >&2
+      exit 2
+      ;;
+  esac
+  KAFKA_NODE_ID=$((first + ordinal))
+fi
+export KAFKA_NODE_ID
+export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-${OTTLA_DATA:-/var/lib/ottla}/$role}"
+export KAFKA_METRICS_LISTENER="${KAFKA_METRICS_LISTENER:-0.0.0.0:9492}"
+if [ "$role" = broker ]; then
+  export KAFKA_PROCESS_ROLES=broker
+  export KAFKA_LISTENERS="${KAFKA_LISTENERS:-PLAINTEXT://0.0.0.0:9092}"
+  export KAFKA_ADVERTISED_LISTENERS="${KAFKA_ADVERTISED_LISTENERS:-PLAINTEXT://$host${OTTLA_DOMAIN:+.$OTTLA_DOMAIN}:9092}"
+else
+  export KAFKA_PROCESS_ROLES=controller
+  export KAFKA_LISTENERS="${KAFKA_LISTENERS:-CONTROLLER://0.0.0.0:9093}"
+fi
+
+# What came in through the environment is all there is to say, if no file is given.
+exec ottla "$role" -c "${OTTLA_CONFIG:-/dev/null}" --log-json
