@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from .descriptors import SharedDescriptor
 
@@ -15,7 +16,7 @@ class LogSlice:
     size 0.
     """
 
-    __slots__ = ("_descriptor", "first_offset", "position", "size")
+    __slots__ = ("_descriptor", "first_offset", "on_failure", "position", "size")
 
     def __init__(
         self, descriptor: SharedDescriptor | None, position: int, size: int, first_offset: int
@@ -24,6 +25,12 @@ class LogSlice:
         self.position = position
         self.size = size
         self.first_offset = first_offset
+        self.on_failure: Callable[[OSError], None] | None = None
+
+    def failed(self, error: OSError) -> None:
+        """Whoever reads the file tells its log that the disk refused."""
+        if self.on_failure is not None:
+            self.on_failure(error)
 
     def fileno(self) -> int:
         """The descriptor to send from.
@@ -45,11 +52,16 @@ class LogSlice:
         """The bytes themselves, for connections that cannot use ``sendfile``.
 
         Raises:
-            EOFError: the file was truncated below the slice since it was made.
+            EOFError: the file was truncated below the slice since it was made. OSError: the disk refused, and
+                the log has been told.
         """
         if self.size == 0:
             return b""
-        data = os.pread(self.fileno(), self.size, self.position)
+        try:
+            data = os.pread(self.fileno(), self.size, self.position)
+        except OSError as error:
+            self.failed(error)
+            raise
         if len(data) != self.size:
             raise EOFError("the log was truncated while a slice of it was read")
         return data

@@ -186,7 +186,16 @@ class PartitionLog(TrimmableLog):
             if is_unreadable(error):
                 self._fail(error)
             raise
-        return LogSlice(None, 0, 0, offset) if found is None else found
+        if found is None:
+            return LogSlice(None, 0, 0, offset)
+        found.on_failure = self._unreadable
+        return found
+
+    def _unreadable(self, error: OSError) -> None:
+        failure = disk_error("read", self.directory, error)
+        failure.__cause__ = error
+        if is_unreadable(failure):
+            self._fail(failure)
 
     def offset_for_timestamp(self, timestamp: int, upto_offset: int) -> TimestampOffset | None:
         """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if

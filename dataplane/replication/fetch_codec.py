@@ -95,9 +95,12 @@ def to_send(records: LogSlice | memoryview) -> memoryview:
     """Records as the codec and the connection take them. A small slice is read here: one send then carries
     the whole answer, where a file in the middle makes three, and as many wake-ups of the receiver."""
     if isinstance(records, LogSlice) and records.size <= _READ_BYTES_MAX:
-        data = records.read()
-        records.release()
-        return memoryview(data)
+        try:
+            return memoryview(records.read())
+        except OSError:
+            return memoryview(_EMPTY)  # The log is offline now, as the next fetch is told; the other partitions go on.
+        finally:
+            records.release()
     # The codec leaves slices of files out, to be sent as parts of their own.
     return cast(memoryview, records)
 

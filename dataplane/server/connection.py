@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -27,6 +28,9 @@ class SliceLike(Protocol):
     @property
     def size(self) -> int: ...
     def fileno(self) -> int: ...
+    def failed(self, error: OSError) -> None:
+        """The disk refused to read it."""
+
     def release(self) -> None: ...
 
 
@@ -467,7 +471,14 @@ class Connection:
             if head.size == 0:
                 self._mark_sent(0)
                 return 0
-            sent = os.sendfile(self._fd, head.fileno(), head.position + self._sent, head.size - self._sent)
+            try:
+                sent = os.sendfile(
+                    self._fd, head.fileno(), head.position + self._sent, head.size - self._sent
+                )
+            except OSError as error:
+                if error.errno == errno.EIO:  # Not of the socket.
+                    head.failed(error)
+                raise
             if sent == 0:
                 raise OSError("the file ends before the slice that was to be sent")
         elif len(self._out) == 1:

@@ -16,6 +16,7 @@ import pytest
 from ottla.dataplane.folder_moves import FolderMoves
 from ottla.dataplane.log import LogConfig, LogDirectory
 from ottla.dataplane.log_store import LogStore
+from ottla.dataplane.replication.fetch_codec import to_send
 from ottla.dataplane.replication.fetch_values import PartitionKey
 from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.offline import OfflineReplicas
@@ -380,3 +381,19 @@ async def test_reports_are_repeated_until_they_are_known() -> None:
     async with asyncio.timeout(DEADLINE_S):
         await offline.reported()
     assert told == [[(TOPIC, 0), (TOPIC, 1)]] * 2
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+async def test_a_disk_that_refuses_to_read_takes_the_folder_offline(tmp_path: Path, size: int) -> None:
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.produce(0, 1, size)
+        piece = one.replicas.get("t", 0).log.read(0, 1 << 20, 1, at_least_one=True)
+        with mock.patch("os.pread", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
+            if size < 1000:
+                assert len(to_send(piece)) == 0
+            else:
+                with pytest.raises(OSError, match="error"):
+                    piece.read()
+        assert code(lambda: one.replicas.get("t", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+        one.produce(1, 1)

@@ -25,6 +25,9 @@ class FileRange:
     def __init__(self, fd: int, position: int, size: int, released: list[int]) -> None:
         self._fd, self.position, self.size, self._released = fd, position, size, released
 
+    def failed(self, error: OSError) -> None:
+        raise AssertionError(error)
+
     def fileno(self) -> int:
         return self._fd
 
