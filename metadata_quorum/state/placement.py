@@ -32,12 +32,11 @@ def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
     unknown = [broker_id for broker_id in replicas if broker_id not in brokers]
     if not replicas:
         reason = "an empty replica list."
-    elif unknown and unknown[0] < 0:
-        reason = f"an invalid broker id {unknown[0]}."
     elif unknown:
         reason = f"broker {unknown[0]}, but no such broker is registered."
     elif len(set(replicas)) != len(replicas):
-        reason = "a broker more than once."
+        repeated = next(broker_id for broker_id in replicas if replicas.count(broker_id) > 1)
+        reason = f"the broker {repeated} more than once."
     if reason:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}"
