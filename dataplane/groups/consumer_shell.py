@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .classic.group import Group, GroupState
+from .classic.group import Group
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
+from .classic.states import GroupState
 from .consumer import classic_members
 from .consumer.group import ConsumerGroup, RecordKind
 from .consumer.member import JOIN_EPOCH, Heartbeat, HeartbeatReply

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .classic.group import GroupState
+from .classic.states import GroupState
+from .classic.subscribed import subscribed_topics
 from .consumer.group import ConsumerGroup
 from .group_table import AnyGroup
 from .offsets import CommittedOffset, TopicPartition
@@ -33,7 +34,7 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
         return (0, group.subscribes) if group.members else (group.emptied_ms, _none)
     if group.state is GroupState.EMPTY and not group.pending_ids:
         return (group.state_changed_ms if group.protocol_type else 0), _none
-    topics = group.subscribed_topics() if group.state is GroupState.STABLE else None
+    topics = subscribed_topics(group) if group.state is GroupState.STABLE else None
     return 0, (_every if topics is None else topics.__contains__)
 
 
@@ -43,7 +44,7 @@ def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
         return frozenset(filter(group.subscribes, topics))
     if group.state is GroupState.EMPTY:
         return frozenset()
-    subscribed = group.subscribed_topics()
+    subscribed = subscribed_topics(group)
     if subscribed is None:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} has members")
     return subscribed & topics

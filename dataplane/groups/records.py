@@ -22,8 +22,9 @@ from ...protocol.messages.group_records import (
 )
 from ...protocol.record import Record, decode_records, encode_batch
 from ...protocol.record_batch import walk_batches
-from .classic.group import Group, GroupState
+from .classic.group import Group
 from .classic.membership import Member
+from .classic.states import GroupState
 from .consumer.records import READ_KINDS, ConsumerRecord, read_consumer_record
 from .limits import GroupLimits
 from .offsets import CommittedOffset, TopicPartition

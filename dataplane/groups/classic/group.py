@@ -16,42 +16,25 @@ itself, members that never came back with their id, and members that joined but 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription, decode_payload
-from ....protocol.primitives import MalformedMessage
 from ..limits import GroupLimits
-from .membership import Effect, JoinReply, JoinRequest, Member, StoreGroup, SyncReply
+from .membership import (
+    Effect,
+    JoinReply,
+    JoinRequest,
+    Member,
+    StoreGroup,
+    SyncReply,
+    common_protocols,
+    select_protocol,
+)
+from .states import TRANSITIONS, GroupState
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that never completed a join may wait in one (its client may be gone)."""
-
-
-class GroupState(Enum):
-    """Names as ListGroups and DescribeGroups report them."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.PREPARING_REBALANCE: frozenset(
-        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
-    ),
-    GroupState.COMPLETING_REBALANCE: frozenset(
-        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
-    ),
-    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.DEAD: frozenset(),
-}
 
 
 @dataclass(slots=True)
@@ -94,24 +77,9 @@ class Group:
         group.members = {member.member_id: member for member in members}
         group.static_members = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
         group.leader = members[0].member_id
-        group.protocol = group._select_protocol()
+        group.protocol = select_protocol(members)
         group._prepare_rebalance(now_ms)
         return group
-
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members consume; None if they are no consumers or do not say."""
-        if self.protocol_type != "consumer":
-            return None
-        try:
-            return frozenset(
-                topic
-                for member in self.members.values()
-                for topic in decode_payload(
-                    ConsumerProtocolSubscription, member.metadata_for(self.protocol or member.protocols[0][0])
-                ).topics
-            )
-        except MalformedMessage:
-            return None
 
     # ------------------------------------------------------------ requests
 
@@ -229,11 +197,7 @@ class Group:
         """The group ends here (deleted, or led elsewhere): everyone who waits is told."""
         effects: list[Effect] = []
         for member in self.members.values():
-            if member.join_ticket is not None:
-                effects.append(JoinReply(member.join_ticket, error, member.member_id))
-            if member.sync_ticket is not None:
-                effects.append(SyncReply(member.sync_ticket, error))
-            member.join_ticket = member.sync_ticket = None
+            effects += member.answer_waiting(error)
         self._become(GroupState.DEAD, now_ms)
         return effects
 
@@ -285,7 +249,7 @@ class Group:
         others = [m for m in self.members.values() if m.member_id != request.member_id]
         if self.members and request.protocol_type != self.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if others and not names & self._common_protocols(others):
+        if others and not names & common_protocols(others):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id not in self.members and self._is_full(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -354,7 +318,7 @@ class Group:
         assert request.instance_id is not None
         old_leader = self.leader
         old = self.members.pop(self.static_members[request.instance_id])
-        effects = self._fence_waiters(old)
+        effects = old.answer_waiting(ErrorCode.FENCED_INSTANCE_ID)
         new_id = self.new_member_id(request.instance_id)
         old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
         same = old.metadata_for(self.protocol) == dict(request.protocols).get(self.protocol or "", b"")
@@ -365,7 +329,11 @@ class Group:
         self.static_members[request.instance_id] = new_id
         if old_leader not in self.members:
             self.leader = new_id
-        if self.state is GroupState.STABLE and same and self._select_protocol() == self.protocol:
+        if (
+            self.state is GroupState.STABLE
+            and same
+            and select_protocol([*self.members.values()]) == self.protocol
+        ):
             # KIP-345: a static member that comes back unchanged keeps its assignment without a rebalance.
             self._touch(old, now_ms)
             leads = self.leader == new_id
@@ -385,15 +353,6 @@ class Group:
         if self.state is GroupState.PREPARING_REBALANCE:
             return effects + self._maybe_complete_join(now_ms)
         return effects + self._prepare_rebalance(now_ms)
-
-    def _fence_waiters(self, member: Member) -> list[Effect]:
-        effects: list[Effect] = []
-        if member.join_ticket is not None:
-            effects.append(JoinReply(member.join_ticket, ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-        if member.sync_ticket is not None:
-            effects.append(SyncReply(member.sync_ticket, ErrorCode.FENCED_INSTANCE_ID))
-        member.join_ticket = member.sync_ticket = None
-        return effects
 
     # ------------------------------------------------------------ rebalancing
 
@@ -438,7 +397,7 @@ class Group:
             return self._complete_empty(now_ms)
         if self.leader is None or self.members[self.leader].join_ticket is None:
             self.leader = next(m.member_id for m in self.members.values() if m.join_ticket is not None)
-        self.protocol = self._select_protocol()
+        self.protocol = select_protocol([*self.members.values()])
         self._become(GroupState.COMPLETING_REBALANCE, now_ms)
         self.unsynced = set(self.members)
         self.sync_deadline_ms = now_ms + max(m.rebalance_timeout_ms for m in self.members.values())
@@ -463,11 +422,7 @@ class Group:
 
     def _remove(self, member_id: str, now_ms: int) -> list[Effect]:
         member = self.members[member_id]
-        effects: list[Effect] = []
-        if member.join_ticket is not None:
-            effects.append(JoinReply(member.join_ticket, ErrorCode.UNKNOWN_MEMBER_ID, member_id))
-        if member.sync_ticket is not None:
-            effects.append(SyncReply(member.sync_ticket, ErrorCode.UNKNOWN_MEMBER_ID))
+        effects = member.answer_waiting(ErrorCode.UNKNOWN_MEMBER_ID)
         self._forget(member)
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return effects + self._prepare_rebalance(now_ms)
@@ -516,16 +471,6 @@ class Group:
         if member.join_ticket is not None:
             return not member.joined_once
         return member.sync_ticket is None
-
-    def _common_protocols(self, members: Sequence[Member]) -> set[str]:
-        return set.intersection(*({name for name, _ in m.protocols} for m in members))
-
-    def _select_protocol(self) -> str:
-        """Every member votes for the first of its assignors that all of them know."""
-        members = list(self.members.values())
-        common = self._common_protocols(members)
-        votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
-        return votes.most_common(1)[0][0]
 
     def _join_reply(self, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
         leads = member.member_id == self.leader

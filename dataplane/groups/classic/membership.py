@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode
@@ -29,6 +31,16 @@ class Member:
     def metadata_for(self, protocol: str | None) -> bytes:
         """The subscription this member sent with `protocol` (empty if it does not know it)."""
         return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def answer_waiting(self, error: ErrorCode) -> list[Effect]:
+        """Whatever the member waits for ends with an error."""
+        effects: list[Effect] = []
+        if self.join_ticket is not None:
+            effects.append(JoinReply(self.join_ticket, error, self.member_id))
+        if self.sync_ticket is not None:
+            effects.append(SyncReply(self.sync_ticket, error))
+        self.join_ticket = self.sync_ticket = None
+        return effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +93,15 @@ class StoreGroup:
 
 
 Effect = JoinReply | SyncReply | StoreGroup
+
+
+def common_protocols(members: Sequence[Member]) -> set[str]:
+    """Assignors that all of these members know; there is at least one member."""
+    return set.intersection(*({name for name, _ in m.protocols} for m in members))
+
+
+def select_protocol(members: Sequence[Member]) -> str:
+    """Every member votes for the first of its assignors that all of them know."""
+    common = common_protocols(members)
+    votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
+    return votes.most_common(1)[0][0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.dataplane.groups.classic.group import Group, GroupState
+from ottla.dataplane.groups.classic.group import Group
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
+from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
 from ottla.dataplane.groups.limits import ConsumerLimits, GroupLimits, MigrationPolicy

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.dataplane.groups.classic.group import TRANSITIONS, Group, GroupState
+from ottla.dataplane.groups.classic.group import Group
 from ottla.dataplane.groups.classic.membership import (
     Effect,
     JoinReply,
@@ -17,6 +17,7 @@ from ottla.dataplane.groups.classic.membership import (
     StoreGroup,
     SyncReply,
 )
+from ottla.dataplane.groups.classic.states import TRANSITIONS, GroupState
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.protocol.errors import ErrorCode
 

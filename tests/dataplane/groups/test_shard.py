@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from ottla.dataplane.groups.classic.group import GroupState
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
+from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator, java_hash, partition_for
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.dataplane.groups.classic.group import GroupState
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
+from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
