@@ -27,8 +27,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("eligible.leader.replicas.version", 1, 1, 1),
         # 1: the consumer groups of KIP-848.
         Feature("group.version", 0, 1, 1),
-        # What Kafka 4.4 calls its newest metadata records; tools show it as the release.
-        Feature("metadata.version", 33, 33, 33),
+        # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
+        Feature("metadata.version", 25, 25, 25),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Kafka's own Java tools (kafka-tools from Maven Central), for tests that ask what Kafka thinks of us.
+"""Kafka's own Java tools (kafka-tools and kafka_2.13 from Maven Central), for tests that ask what Kafka thinks of us.
 
 The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on
 Maven Central (4.4.0 names artifacts that are not there). Its tools API is not; the interfaces in it that
@@ -17,7 +17,7 @@ import pytest
 KAFKA_VERSION = "4.3.0"
 TOOLS_API_VERSION = "4.1.0"
 CACHE = Path("~/.cache/ottla-tests").expanduser() / f"kafka-tools-{KAFKA_VERSION}"
-_COMPLETE = CACHE / f"complete-with-tools-api-{TOOLS_API_VERSION}"
+_COMPLETE = CACHE / f"complete-with-core-and-tools-api-{TOOLS_API_VERSION}"
 
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>org.ottla.tests</groupId><artifactId>kafka-tools-classpath</artifactId><version>1</version>
@@ -28,6 +28,11 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
   </exclusion></exclusions>
 </dependency><dependency>
   <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId><version>{TOOLS_API_VERSION}</version>
+</dependency><dependency>
+  <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
+  <exclusions><exclusion>
+    <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
+  </exclusion></exclusions>
 </dependency></dependencies></project>
 """
 

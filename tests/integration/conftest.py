@@ -40,7 +40,7 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     if given := os.environ.get("OTTLA_TEST_CLUSTER"):
         yield json.loads(Path(given).read_text())
         return
-    settings = {"group.initial.rebalance.delay.ms": "200"}
+    settings = {"group.initial.rebalance.delay.ms": "200", "quota.window.num": "3"}
     with running_cluster(
         tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3, settings=settings
     ) as cluster:
