@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
 from ..protocol.messages.quorum_commands import (
     AlterConfigs,
     BeginControlledShutdown,
@@ -198,6 +198,13 @@ class LeaderDuties:
 
     def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
         """What is known about the replicas of the partitions that this broker leads."""
+        return self._log_ends(_led_by(image, broker_id))
+
+    def leaderless_progress(self) -> list[ReplicaLogEnd]:
+        """What is known about the replicas of the partitions that nobody leads."""
+        return self._log_ends(_led_by(self._image(), NO_LEADER))
+
+    def _log_ends(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaLogEnd]:
         return [
             ReplicaLogEnd(
                 topic_id=entry.topic_id,
@@ -206,7 +213,7 @@ class LeaderDuties:
                 leader_epoch=entry.leader_epoch,
                 log_end_offset=entry.log_end_offset,
             )
-            for entry in self.progress.of(_led_by(image, broker_id))
+            for entry in self.progress.of(partitions)
         ]
 
     def tick(self, now: float) -> None:

@@ -9,7 +9,16 @@ from ..protocol.exposition import Family
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
-from ..protocol.messages.quorum_commands import FenceBroker, RegisterBroker, decode_command, encode_command
+from ..protocol.messages.quorum_commands import (
+    Command,
+    ElectionType,
+    ElectLeaders,
+    FenceBroker,
+    RegisterBroker,
+    Session,
+    decode_command,
+    encode_command,
+)
 from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
@@ -224,13 +233,20 @@ class QuorumNode:
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""
-        if not _speaks_for_itself(session, message.command):
+        told = _speaks_for_itself(session, message.command)
+        if told is None:
             session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
             return
         if not self.raft.is_leader:
             session.reply(self._not_leader(message.sequence))
             return
-        self.raft.propose(message.command).add_done_callback(
+        encoded = message.command
+        sender, command = told
+        if isinstance(command, ElectLeaders) and command.election_type == ElectionType.UNCLEAN:
+            # Brokers do not know how far the others' logs reach; this node has heard it.
+            command.progress = self.duties.leaderless_progress()
+            encoded = encode_command(sender, command)
+        self.raft.propose(encoded).add_done_callback(
             lambda outcome: session.reply(self._reply(message.sequence, outcome))
         )
 
@@ -311,19 +327,22 @@ class QuorumNode:
             self.duties.tick(_now())
 
 
-def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> bool:
-    """A broker submits in its own name; outside of any session only its registration."""
+def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command] | None:
+    """The command, if it may be taken: a broker submits in its own name; outside of any session only its
+    registration."""
     try:
         sender, command = decode_command(encoded)
     except MalformedMessage:
-        return False
+        return None
     if sender is not None:
-        return sender.broker_id == session.broker_id
-    return (
-        isinstance(command, RegisterBroker)
-        and command.broker_id == session.broker_id
-        and command.incarnation == session.incarnation
-    )
+        own = sender.broker_id == session.broker_id
+    else:
+        own = (
+            isinstance(command, RegisterBroker)
+            and command.broker_id == session.broker_id
+            and command.incarnation == session.incarnation
+        )
+    return (sender, command) if own else None
 
 
 def _now() -> float:

@@ -18,6 +18,11 @@ UNLIMITED = 2**63 - 1
 HELD_MAX_S = 1.0
 """After this long a partition that is held back looks again: the rate may have been changed."""
 
+_REPLICAS_KEYS = {
+    "leader": "leader.replication.throttled.replicas",
+    "follower": "follower.replication.throttled.replicas",
+}
+
 _BURST_S = 0.2
 _BURST_LEAST_BYTES = 16 * 1024
 
@@ -46,7 +51,7 @@ NOT_THROTTLED = ThrottledPartitions()
 
 def throttled_partitions(texts: Mapping[str, str], side: str, broker_id: int) -> ThrottledPartitions:
     """What a topic's configs say; `side` is "leader" or "follower"."""
-    text = texts.get(f"{side}.replication.throttled.replicas", "")
+    text = texts.get(_REPLICAS_KEYS[side], "")
     return ThrottledPartitions.parse(text, broker_id) if text else NOT_THROTTLED
 
 
