@@ -20,10 +20,18 @@ a local cluster
   broker     run one broker:       ottla broker -c broker.yaml
 
 daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
-  topic      create, list, describe and delete topics
+  topic      create, list, describe, alter, trim and delete topics
   produce    send lines to a topic
   consume    print the records of a topic
-  cluster    brokers, quorum and under-replicated partitions
+  group      list, describe, seek and delete consumer groups
+  config     settings of topics, brokers, groups and client metrics
+  quota      limits of clients
+  cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
+
+tools
+  log        dump and verify the files of a data folder
+  bench      measure produce, consume and latency of any Kafka cluster
+  completion completion for bash, zsh and fish
 
   version    print the version
 
@@ -40,10 +48,16 @@ COMMANDS = {
     "up": "up",
     "quorum": "node",
     "broker": "node",
-    "topic": "topic",
-    "produce": "produce",
-    "consume": "consume",
-    "cluster": "cluster",
+    "topic": "commands.topic",
+    "produce": "commands.produce",
+    "consume": "commands.consume",
+    "group": "commands.group",
+    "config": "commands.config",
+    "quota": "commands.quota",
+    "cluster": "commands.cluster",
+    "log": "commands.log",
+    "bench": "commands.bench",
+    "completion": "commands.completion",
 }
 """Command name to the module of this package that holds it."""
 

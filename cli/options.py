@@ -1,26 +1,90 @@
-"""Arguments that several commands share, and running a command's coroutine with its failures in plain
-words.
-"""
+"""Parsers of commands and the arguments that several of them share."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NoReturn, cast
 
-from ..client.failures import NoBrokerReachable
-from ..protocol.errors import KafkaError
-from .failures import CommandFailed, UsageError
+from .failures import UsageError
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
-ResultT = TypeVar("ResultT")
 
 
-def command_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose help ends in examples, and whose complaints are one line that names what is nearest."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError."""
+        words = self.prog.removeprefix("ottla ")
+        raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, with the nearest option named for one that does not exist."""
+        found, extra = self.parse_known_args(args, namespace)
+        if extra:
+            parser = self._chosen(found)
+            known = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+            close = get_close_matches(extra[0].partition("=")[0], known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            parser.error(f"{extra[0]!r} is not understood{hint}")
+        return found
+
+    def _chosen(self, found: argparse.Namespace) -> CommandParser:
+        for action in self._actions:
+            chosen = getattr(found, action.dest, None)
+            if isinstance(action, argparse._SubParsersAction) and chosen in action.choices:
+                return cast(CommandParser, action.choices[chosen])
+        return self
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        close = get_close_matches(str(value), names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+        raise argparse.ArgumentError(
+            None if isinstance(action, argparse._SubParsersAction) else action, f"no {value!r}; {hint}"
+        )
+
+
+class Actions:
+    """The actions of a command such as `ottla topic`; each is carried out by a function of a module in the
+    command's package that is imported only then.
+    """
+
+    def __init__(self, parser: CommandParser, package: str, *, required: bool = True) -> None:
+        self._package = package
+        self._parsers = parser.add_subparsers(
+            dest="action", required=required, metavar="ACTION", title="actions", parser_class=CommandParser
+        )
+
+    def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
+        """An action; `carried_out_by` is ``module:function``. It takes -b and -o."""
+        parser = self._parsers.add_parser(
+            name,
+            help=description[0].lower() + description[1:].rstrip("."),
+            description=description,
+            epilog=f"examples\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(carried_out_by=(self._package, *carried_out_by.split(":")))
+        return parser
+
+
+def carry_out(arguments: argparse.Namespace) -> int:
+    """Do what the action chosen says; returns the exit code."""
+    package, module, function = arguments.carried_out_by
+    code: int | None = getattr(import_module(f".{module}", package), function)(arguments)
+    return code or 0
+
+
+def command_parser(name: str, description: str, examples: str) -> CommandParser:
     """A parser whose help ends in examples."""
-    return argparse.ArgumentParser(
+    return CommandParser(
         prog=name,
         description=description,
         epilog=f"examples\n{examples}",
@@ -51,21 +115,28 @@ def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
     )
 
 
-def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a command on an event loop of its own. Raises CommandFailed for what the cluster refuses."""
-    try:
-        return asyncio.run(coroutine)
-    except NoBrokerReachable as error:
-        raise CommandFailed(
-            f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where"
-        ) from error
-    except KafkaError as error:
-        raise CommandFailed(f"{error.message} ({error.code.name})") from error
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+def add_common(options: argparse.ArgumentParser) -> None:
+    """What every action that asks a cluster takes: -b and -o."""
+    add_bootstrap(options, repeats=True)
+    add_output(options, "-o")
 
 
-def key_values(pairs: list[str], flag: str) -> dict[str, str]:
+def add_yes(options: argparse.ArgumentParser) -> None:
+    """--yes: no question before what destroys."""
+    options.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+
+
+def add_regex(options: argparse.ArgumentParser, what: str) -> None:
+    """-r: names are patterns."""
+    options.add_argument(
+        "-r",
+        "--regex",
+        action="store_true",
+        help=f"the names are regular expressions that match whole {what}",
+    )
+
+
+def key_values(pairs: Sequence[str], flag: str) -> dict[str, str]:
     """``key=value`` arguments of `flag` as a mapping. Raises UsageError."""
     values: dict[str, str] = {}
     for pair in pairs:

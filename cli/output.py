@@ -35,3 +35,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def numbers(values: Sequence[int]) -> str:
     """Broker ids as people write them: ``1,2,3``."""
     return ",".join(str(value) for value in values)
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes as people read it: ``1.5 MB``."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":
+            break
+        amount /= 1000
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"

@@ -6,36 +6,53 @@
 from __future__ import annotations
 
 from .cluster import ClusterAdmin
-from .configs import ConfigAdmin
 from .groups import GroupAdmin
+from .log_dirs import LogDirAdmin
 from .placement import OngoingReassignment, PlacementAdmin
+from .quotas import QuotaAdmin
+from .records import RecordAdmin
+from .throttles import ThrottleAdmin
 from .topics import TopicAdmin
 from .values import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     CONFIG_SOURCES,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ClusterDescription,
     ConfigEntry,
+    GroupDescription,
     GroupListing,
+    GroupMember,
+    LogDirDescription,
     NewTopic,
     QuorumDescription,
 )
 
 __all__ = [
+    "BROKER_LOGGER_RESOURCE",
     "BROKER_RESOURCE",
+    "CLIENT_METRICS_RESOURCE",
     "CONFIG_SOURCES",
+    "GROUP_RESOURCE",
     "TOPIC_RESOURCE",
     "Admin",
     "ClusterDescription",
     "ConfigEntry",
+    "GroupDescription",
     "GroupListing",
+    "GroupMember",
+    "LogDirDescription",
     "NewTopic",
     "OngoingReassignment",
     "QuorumDescription",
 ]
 
 
-class Admin(TopicAdmin, ConfigAdmin, ClusterAdmin, GroupAdmin, PlacementAdmin):
-    """Creates, lists, describes and deletes. Every method raises KafkaError with what the cluster
+class Admin(
+    TopicAdmin, ThrottleAdmin, ClusterAdmin, GroupAdmin, PlacementAdmin, RecordAdmin, LogDirAdmin, QuotaAdmin
+):
+    """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.
     """

@@ -12,18 +12,27 @@ from ..metadata import BrokerAddress
 from .session import AdminSession, check
 from .values import ClusterDescription, QuorumDescription
 
+_TELLS_FENCED = 2
+"""The version from which fenced brokers can be asked for."""
+
 
 class ClusterAdmin(AdminSession):
     """Describes the cluster as a whole."""
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster id and its brokers."""
-        response = await self._cluster.ask_any(DescribeClusterRequest())
+        connection = await self._cluster.any_connection()
+        tells_fenced = connection.version_for(DescribeClusterRequest) >= _TELLS_FENCED
+        request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, "cluster", response.error_message)
-        brokers = tuple(
-            BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in response.brokers
+        live = [one for one in response.brokers if not one.is_fenced]
+        return ClusterDescription(
+            response.cluster_id,
+            response.controller_id,
+            tuple(BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in live),
+            tuple(one.broker_id for one in response.brokers if one.is_fenced),
         )
-        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
     async def describe_quorum(self) -> QuorumDescription:
         """Who votes in the metadata quorum, and who leads it."""

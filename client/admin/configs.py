@@ -1,55 +1,84 @@
-"""Configs of topics and brokers."""
+"""Configs of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+from ...protocol.messages.config_resources import ListConfigResourcesRequest
 from ...protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     IncrementalAlterConfigsRequest,
 )
+from ...protocol.schema import Message, Request
 from .session import AdminSession, check
-from .values import BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
+from .values import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
 
 _SET, _DELETE = 0, 1
+ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ConfigAdmin(AdminSession):
-    """Describes and changes configs."""
+    """Describes and changes configs. Resource types are the `..._RESOURCE` constants; brokers go by id, and
+    the empty name stands for all brokers.
+    """
 
     async def describe_configs(self, resource_type: int, name: str) -> list[ConfigEntry]:
-        """All configs of a topic (TOPIC_RESOURCE) or broker (BROKER_RESOURCE, by id)."""
+        """All configs of a resource."""
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=None
         )
-        request = DescribeConfigsRequest(resources=[resource])
-        asked = int(name) if resource_type == BROKER_RESOURCE and name else None
-        response = await (
-            self._cluster.ask_any(request) if asked is None else self._cluster.ask(asked, request)
-        )
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        response = await self._ask_owner(resource_type, name, request)
         entries: list[ConfigEntry] = []
         for result in response.results:
             check(result.error_code, name, result.error_message)
-            for config in result.configs:
-                source = CONFIG_SOURCES.get(config.config_source, "unknown")
-                is_default = source == "default"
-                entries.append(
-                    ConfigEntry(
-                        config.name, config.value, source, is_default, config.is_sensitive, config.read_only
-                    )
-                )
+            entries += [_entry(config) for config in result.configs]
         return entries
 
-    async def alter_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set configs of a topic or broker; None takes a setting back to what applies without it."""
+    async def alter_configs(
+        self,
+        resource_type: int,
+        name: str,
+        changes: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set configs of a resource; None takes a setting back to what applies without it."""
         configs = [
             AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
             for key, value in changes.items()
         ]
         resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
-        response = await self._cluster.ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        response = await self._ask_owner(resource_type, name, request)
         for result in response.responses:
             check(result.error_code, name, result.error_message)
+
+    async def list_config_resources(self, types: Iterable[int] = ()) -> list[tuple[int, str]]:
+        """(type, name) of what has a configuration, of these types or of all."""
+        response = await self._cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
+        check(response.error_code, "config resources", None)
+        return sorted((one.resource_type, one.resource_name) for one in response.config_resources)
+
+    async def _ask_owner(self, resource_type: int, name: str, request: Request[ResponseT]) -> ResponseT:
+        if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name:
+            return await self._cluster.ask(int(name), request)
+        return await self._cluster.ask_any(request)
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    source = CONFIG_SOURCES.get(config.config_source, "unknown")
+    return ConfigEntry(
+        config.name,
+        config.value,
+        source,
+        source == "default",
+        config.is_sensitive,
+        config.read_only,
+        tuple((one.name, one.value, CONFIG_SOURCES.get(one.source, "unknown")) for one in config.synonyms),
+    )

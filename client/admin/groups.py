@@ -1,49 +1,235 @@
-"""Consumer groups."""
+"""Groups, classic and KIP-848: listed, described, their offsets read, moved and deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.consumer_group_description import Assignment, ConsumerGroupDescribeRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
-from ...protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, ListGroupsRequest
+from ...protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from ...protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ...protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+)
+from ...protocol.schema import Message, Request
+from ..failures import VersionUnsupported
+from ..fetched import TopicPartition
 from ..metadata import BrokerAddress
-from .session import AdminSession, check
-from .values import GroupListing
+from ..subscription import decode_assignment
+from .session import AdminSession, check, error_of
+from .values import GroupDescription, GroupListing, GroupMember
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+_NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH, _ONE_KEY = 8, 7, 3
+"""Versions: later ones go by topic id, for many groups, for many keys."""
+_NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupAdmin(AdminSession):
-    """Lists and describes groups."""
+    """Lists, describes and deletes groups; reads, changes and deletes their committed offsets."""
 
     async def list_groups(self) -> list[GroupListing]:
-        """The consumer groups of all brokers, in order of their names."""
+        """The groups of all brokers, in order of their names."""
         await self._cluster.refresh()
         found: dict[str, GroupListing] = {}
         for broker_id in list(self._cluster.metadata.brokers):
             response = await self._cluster.ask(broker_id, ListGroupsRequest())
             check(response.error_code, f"groups of broker {broker_id}", None)
             for group in response.groups:
-                found[group.group_id] = GroupListing(group.group_id, group.protocol_type, group.group_state)
+                kind = group.group_type.lower() or "classic"
+                found[group.group_id] = GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, kind, broker_id
+                )
         return [found[name] for name in sorted(found)]
 
-    async def describe_groups(self, names: Iterable[str]) -> list[DescribedGroup]:
-        """State and members of groups, each asked of its coordinator."""
-        described: list[DescribedGroup] = []
-        for name in names:
+    async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
+        """State and members of groups, each asked of its coordinator. Raises GROUP_ID_NOT_FOUND."""
+        return [await self._with_retries(lambda name=name: self._describe(name)) for name in names]  # type: ignore[misc]
 
-            async def once(name: str = name) -> None:
-                coordinator = await self._coordinator(name)
-                response = await self._cluster.ask(coordinator, DescribeGroupsRequest(groups=[name]))
-                for group in response.groups:
-                    check(group.error_code, f"group {name!r}", None)
-                    described.append(group)
+    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """All offsets that a group keeps; empty for a group that does not exist."""
+        request = OffsetFetchRequest(group_id=group_id, topics=None)
 
+        async def once() -> dict[TopicPartition, int]:
+            response = await self._ask_coordinator(group_id, request, at_most=_ONE_GROUP_FETCH)
+            check(response.error_code, f"offsets of group {group_id!r}", None)
+            found: dict[TopicPartition, int] = {}
+            for topic in response.topics:
+                for one in topic.partitions:
+                    check(one.error_code, f"offset of {topic.name}-{one.partition_index}", None)
+                    if one.committed_offset >= 0:
+                        found[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+            return found
+
+        return await self._with_retries(once)
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Commit offsets for a group without members; what became of each, UNKNOWN_MEMBER_ID while it has
+        some.
+        """
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, index), offset in offsets.items():
+            partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            topics.setdefault(topic, []).append(partition)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=some) for name, some in topics.items()],
+        )
+
+        async def once() -> dict[TopicPartition, KafkaError | None]:
+            response = await self._ask_coordinator(group_id, request, at_most=_NAMED_TOPICS_COMMIT)
+            return {
+                TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        return await self._with_retries(once)
+
+    async def delete_groups(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Delete groups without members and all their offsets; what became of each."""
+        return {name: await self._delete(name) for name in names}
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Forget the offsets of partitions; GROUP_SUBSCRIBED_TO_TOPIC where a member reads the topic."""
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[OffsetDeleteRequestTopic(name=name, partitions=some) for name, some in topics.items()],
+        )
+
+        async def once() -> dict[TopicPartition, KafkaError | None]:
+            response = await self._ask_coordinator(group_id, request)
+            check(response.error_code, f"group {group_id!r}", None)
+            return {
+                TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        return await self._with_retries(once)
+
+    async def _delete(self, name: str) -> KafkaError | None:
+        async def once() -> None:
+            response = await self._ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]))
+            for result in response.results:
+                check(result.error_code, f"group {name!r}", None)
+
+        try:
             await self._with_retries(once)
-        return described
+        except KafkaError as error:
+            return error
+        return None
+
+    async def _describe(self, name: str) -> GroupDescription:
+        """A group of either kind: the newer API is asked first, as a classic group is unknown there."""
+        coordinator = await self._coordinator(name)
+        where = self._cluster.metadata.brokers[coordinator]
+        try:
+            newer = await self._cluster.ask(coordinator, ConsumerGroupDescribeRequest(group_ids=[name]))
+        except VersionUnsupported:
+            newer = None
+        for found in newer.groups if newer is not None else ():
+            if ErrorCode.of(found.error_code) in _NO_GROUP:
+                continue
+            check(found.error_code, f"group {name!r}", found.error_message)
+            members = tuple(
+                GroupMember(
+                    one.member_id,
+                    one.instance_id,
+                    one.client_id,
+                    one.client_host,
+                    _partitions_of(one.assignment),
+                    one.member_epoch,
+                )
+                for one in found.members
+            )
+            return GroupDescription(
+                name, found.group_state, "consumer", "consumer", found.assignor_name, where, members
+            )
+        response = await self._cluster.ask(coordinator, DescribeGroupsRequest(groups=[name]))
+        (group,) = response.groups
+        if group.error_code:
+            error = ErrorCode.of(group.error_code)
+            raise KafkaError(error, f"group {name!r}: {group.error_message or error.message}")
+        if group.group_state == "Dead":
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+        return _classic(group, where)
+
+    async def _ask_coordinator(
+        self, group_id: str, request: Request[ResponseT], *, at_most: int | None = None
+    ) -> ResponseT:
+        connection = await self._cluster.connection(await self._coordinator(group_id))
+        version = connection.version_for(type(request), at_most)
+        return await connection.request(request, version=version, timeout_ms=self._timeout_ms)
 
     async def _coordinator(self, group_id: str) -> int:
         connection = await self._cluster.any_connection()
-        version = connection.version_for(FindCoordinatorRequest, at_most=3)  # version 4 asks for many keys
+        version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)
         response = await connection.request(FindCoordinatorRequest(key=group_id, key_type=0), version=version)
         check(response.error_code, f"group {group_id!r}", response.error_message)
         self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
         return response.node_id
+
+
+def _settled(code: int) -> KafkaError | None:
+    """What became of one partition; what time cures is raised, so that all are tried again."""
+    error = error_of(code, None)
+    if error is not None and error.code.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise error
+    return error
+
+
+def _partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, index)
+        for topic in assignment.topic_partitions
+        for index in topic.partitions
+    )
+
+
+def _classic(group: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
+    """Assignments of other protocol types are nobody's business but their clients'."""
+    members = []
+    for one in group.members:
+        readable = group.protocol_type == "consumer"
+        assigned = decode_assignment(one.member_assignment) if readable else {}
+        members.append(
+            GroupMember(
+                one.member_id,
+                one.group_instance_id,
+                one.client_id,
+                one.client_host,
+                tuple(TopicPartition(topic, index) for topic, some in assigned.items() for index in some),
+                -1,
+            )
+        )
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        "classic",
+        group.protocol_type,
+        group.protocol_data,
+        coordinator,
+        tuple(members),
+    )

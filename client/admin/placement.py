@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import KafkaError
 from ...protocol.messages.broker_removal import UnregisterBrokerRequest
 from ...protocol.messages.leaders import ElectLeadersRequest, TopicPartitions
 from ...protocol.messages.reassignments import (
@@ -15,7 +15,7 @@ from ...protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from .session import AdminSession, check
+from .session import AdminSession, check, error_of
 
 TopicPartition = tuple[str, int]
 
@@ -57,7 +57,7 @@ class PlacementAdmin(AdminSession):
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, "reassignment", response.error_message)
         return {
-            (topic.name, partition.partition_index): _error(partition.error_code, partition.error_message)
+            (topic.name, partition.partition_index): error_of(partition.error_code, partition.error_message)
             for topic in response.responses
             for partition in topic.partitions
         }
@@ -108,7 +108,7 @@ class PlacementAdmin(AdminSession):
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, "election", None)
         return {
-            (topic.topic, result.partition_id): _error(result.error_code, result.error_message)
+            (topic.topic, result.partition_id): error_of(result.error_code, result.error_message)
             for topic in response.replica_election_results
             for result in topic.partition_result
         }
@@ -126,7 +126,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
     return topics
-
-
-def _error(code: int, message: str | None) -> KafkaError | None:
-    return KafkaError(ErrorCode.of(code), message or ErrorCode.of(code).message) if code else None

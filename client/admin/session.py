@@ -73,3 +73,11 @@ def check(code: int, what: str, message: str | None) -> None:
     if code:
         error = ErrorCode.of(code)
         raise KafkaError(error, f"{what}: {message or error.message}")
+
+
+def error_of(code: int, message: str | None) -> KafkaError | None:
+    """A code as an exception that nobody has raised yet; None for 0."""
+    if not code:
+        return None
+    error = ErrorCode.of(code)
+    return KafkaError(error, message or error.message)

@@ -52,10 +52,12 @@ class TopicAdmin(AdminSession):
         for topic in response.responses:
             check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
 
-    async def create_partitions(self, topic: str, total: int) -> None:
-        """Raise the number of partitions of `topic` to `total`."""
+    async def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
+        """Raise the number of partitions of `topic` to `total`; with `validate_only` only check."""
         wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
+        request = CreatePartitionsRequest(
+            topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
         connection = await self._cluster.any_connection()
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         for result in response.results:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...protocol.errors import KafkaError
+from ..fetched import TopicPartition
 from ..metadata import BrokerAddress
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
+CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32
 CONFIG_SOURCES = {
     1: "topic",
     2: "broker",
@@ -15,6 +18,8 @@ CONFIG_SOURCES = {
     4: "broker file",
     5: "default",
     6: "broker logger",
+    7: "client metrics",
+    8: "group",
 }
 
 
@@ -33,7 +38,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a topic or broker; `source` says where the value comes from."""
+    """One config of a topic, broker, group or the like; `source` says where the value comes from."""
 
     name: str
     value: str | None
@@ -41,15 +46,21 @@ class ConfigEntry:
     is_default: bool
     is_sensitive: bool
     read_only: bool
+    synonyms: tuple[tuple[str, str | None, str], ...] = ()
+    """(name, value, source) of this value and of those that it hides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers that take part now, and which of them speaks for the controller."""
+    """The brokers that take part now, and which of them speaks for the controller.
+
+    `fenced`: brokers that are registered and may not lead; empty where brokers do not tell them apart.
+    """
 
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerAddress, ...]
+    fenced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +77,46 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A consumer group as a list shows it."""
+    """A group as a list shows it; `type` is classic, consumer, share or streams, `coordinator` a broker id."""
 
     group_id: str
     protocol_type: str
     state: str
+    type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member and what it owns; `epoch` is -1 in classic groups."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group, classic or consumer (KIP-848), as its coordinator tells it."""
+
+    group_id: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: BrokerAddress
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A data folder of a broker; sizes in bytes, -1 where not told. `replicas`: the size of each."""
+
+    path: str
+    error: KafkaError | None
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, int]

@@ -1,37 +1,16 @@
-"""`ottla cluster`: brokers, quorum and under-replicated partitions at a glance."""
+"""What `ottla cluster` prints without an action: brokers, quorum and under-replicated partitions."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from .failures import CommandFailed
-from .options import add_bootstrap, add_output, command_parser, run_client
-from .output import numbers, print_json, print_table
+from ...asking import run_client
+from ...failures import CommandFailed
+from ...output import numbers, print_json, print_table
 
 
-def parser(name: str) -> argparse.ArgumentParser:
-    """Arguments of `ottla cluster`."""
-    options = command_parser(
-        f"ottla {name}",
-        "Show brokers, quorum and under-replicated partitions.",
-        "  ottla cluster -b localhost:9092\n"
-        "  ottla cluster --data ottla-data                   a local cluster: asks each quorum node as well\n"
-        "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader",
-    )
-    options.add_argument(
-        "--data", type=Path, metavar="DIR", help="the folder of a cluster started by 'ottla up'"
-    )
-    options.add_argument(
-        "--quorum-leader", action="store_true", help="print the leader's id alone (needs --data)"
-    )
-    add_bootstrap(options)
-    add_output(options, "-o")
-    return options
-
-
-def run(arguments: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace) -> int:
     """Print what was asked for; 1 when the cluster, or the leader, cannot be found."""
     quorum: list[dict[str, Any]] | None = None
     bootstrap = arguments.bootstrap
@@ -40,8 +19,8 @@ def run(arguments: argparse.Namespace) -> int:
             "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
         )
     if arguments.data:
-        from .layout import HOST, known_layout
-        from .quorum_status import ask_quorum, leader_of
+        from ...layout import HOST, known_layout
+        from ...quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())
         bootstrap = layout.bootstrap
@@ -80,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _report(bootstrap: str) -> dict[str, Any]:
-    from ..client.admin import Admin
+    from ....client.admin import Admin
 
     async with Admin(bootstrap_servers=bootstrap) as admin:
         cluster = await admin.describe_cluster()

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ..client.producer import Acks, Producer
-from ..client.sender import RecordMetadata
-from .failures import CommandFailed, UsageError
-from .options import add_bootstrap, command_parser, key_values, run_client
+from ...client.producer import Acks, Producer
+from ...client.sender import RecordMetadata
+from ..asking import run_client
+from ..failures import CommandFailed, UsageError
+from ..options import add_bootstrap, command_parser, key_values
 
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024 * 1024

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..client.admin import Admin
-from ..client.consumer import Consumer
-from ..client.fetched import ConsumerRecord, TopicPartition
-from .failures import CommandFailed, UsageError
-from .options import add_bootstrap, add_output, command_parser, run_client
+from ...client.admin import Admin
+from ...client.consumer import Consumer
+from ...client.fetched import ConsumerRecord, TopicPartition
+from ..asking import run_client
+from ..failures import CommandFailed, UsageError
+from ..options import add_bootstrap, add_output, command_parser
 
 FORMAT_HELP = """
 format (-f)

@@ -1,0 +1,151 @@
+"""`ottla cluster`: the cluster at a glance, its health, and where replicas and leaders are."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ...options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    add_output,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla cluster ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Show brokers, quorum and under-replicated partitions; or do what an action says.",
+        "  ottla cluster -b localhost:9092\n"
+        "  ottla cluster --data ottla-data                   a local cluster: asks each quorum node as well\n"
+        "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader\n"
+        "  ottla cluster health --exit-when-healthy --timeout 60\n"
+        "  ottla cluster rebalance --throttle 50MB\n"
+        "  ottla cluster decommission 3",
+    )
+    options.add_argument(
+        "--data", type=Path, metavar="DIR", help="the folder of a cluster started by 'ottla up'"
+    )
+    options.add_argument(
+        "--quorum-leader", action="store_true", help="print the leader's id alone (needs --data)"
+    )
+    add_bootstrap(options)
+    add_output(options, "-o")
+    options.set_defaults(carried_out_by=(__name__, "show", "show"))
+    actions = Actions(options, __name__, required=False)
+    _health(actions)
+    _moves(actions)
+    _elect(actions)
+    disks = actions.add(
+        "disks",
+        "disks:disks",
+        "Show the data folders of brokers.",
+        "  ottla cluster disks\n  ottla cluster disks --broker 1 -o json",
+    )
+    disks.add_argument("--broker", type=int, action="append", metavar="ID", help="only this; may be repeated")
+    add_common(disks)
+    return options
+
+
+run = carry_out
+
+
+def _health(actions: Actions) -> None:
+    health = actions.add(
+        "health",
+        "health:health",
+        "Say whether all is well: exit code 0 if so, 1 if not.",
+        "  ottla cluster health\n"
+        "  ottla cluster health --watch\n"
+        "  ottla cluster health --exit-when-healthy --timeout 60\n"
+        "  ottla cluster health -o json",
+    )
+    again = health.add_mutually_exclusive_group()
+    again.add_argument("-w", "--watch", action="store_true", help="look again until Control-C")
+    again.add_argument("-e", "--exit-when-healthy", action="store_true", help="look again until all is well")
+    health.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="with --exit-when-healthy: give up then"
+    )
+    health.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between looks (1)")
+    add_common(health)
+
+
+def _moves(actions: Actions) -> None:
+    reassign = actions.add(
+        "reassign",
+        "reassign:reassign",
+        "Move replicas to the brokers named; list or cancel what moves.",
+        "  ottla cluster reassign --topic orders:0 --replicas 1,2,3\n"
+        "  ottla cluster reassign plan.json --throttle 50MB --no-wait     Kafka's reassignment JSON\n"
+        "  ottla cluster reassign --list\n"
+        "  ottla cluster reassign --cancel                                all that moves\n"
+        "  ottla cluster reassign --unthrottle",
+    )
+    reassign.add_argument("file", nargs="?", type=Path, metavar="FILE", help="Kafka's reassignment JSON")
+    reassign.add_argument(
+        "-t", "--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="may be repeated"
+    )
+    reassign.add_argument("--replicas", metavar="ID,...", help="the brokers, preferred leader first")
+    what = reassign.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="show what moves now")
+    what.add_argument("--cancel", action="store_true", help="cancel moves: of FILE, of --topic, or all")
+    what.add_argument("--unthrottle", action="store_true", help="lift the throttles that moves left behind")
+    _moving(reassign)
+
+    rebalance = actions.add(
+        "rebalance",
+        "rebalance:rebalance",
+        "Spread replicas and leaders evenly over the brokers and racks, moving as little as possible.",
+        "  ottla cluster rebalance --dry-run\n"
+        "  ottla cluster rebalance --throttle 50MB\n"
+        "  ottla cluster rebalance --dry-run -o json > plan.json     for 'ottla cluster reassign'",
+    )
+    _moving(rebalance)
+
+    leaving = actions.add(
+        "decommission",
+        "rebalance:decommission",
+        "Move everything off a broker; forget the broker once it is down.",
+        "  ottla cluster decommission 3                then stop broker 3, and the same again to forget it\n"
+        "  ottla cluster decommission 3 --throttle 50MB --yes",
+    )
+    leaving.add_argument("broker", type=int, metavar="ID")
+    _moving(leaving)
+
+
+def _moving(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--throttle", metavar="BYTES", help="at most so much a second to and from a broker")
+    options.add_argument("--no-wait", action="store_true", help="begin and do not wait for the end")
+    options.add_argument("--dry-run", action="store_true", help="only show the plan")
+    add_yes(options)
+    add_common(options)
+
+
+def _elect(actions: Actions) -> None:
+    elect = actions.add(
+        "elect",
+        "elect:elect",
+        "Have the preferred replicas lead.",
+        "  ottla cluster elect\n"
+        "  ottla cluster elect --topic orders --topic payments:0,1\n"
+        "  ottla cluster elect --unclean --topic orders:0       any live replica; records may be lost",
+    )
+    elect.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="only these; all if none is named",
+    )
+    elect.add_argument(
+        "--unclean", action="store_true", help="where nobody leads, let a replica that is behind lead"
+    )
+    add_yes(elect)
+    add_common(elect)

@@ -1,0 +1,59 @@
+"""What `ottla cluster disks` prints: data folders, their space and what is in them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ....client.admin import Admin, LogDirDescription
+from ....protocol.errors import KafkaError
+from ...asking import raise_refusals, run_client
+from ...output import bytes_text, print_json, print_table
+
+
+def disks(arguments: argparse.Namespace) -> None:
+    """Print every folder; 1 if a broker did not tell."""
+    found = run_client(_ask(arguments))
+    folders = [
+        (broker, folder)
+        for broker, told in found.items()
+        for folder in (() if isinstance(told, KafkaError) else told)
+    ]
+    if arguments.output == "json":
+        print_json([_as_json(broker, folder) for broker, folder in folders])
+    elif folders:
+        print_table(
+            ("BROKER", "FOLDER", "STATE", "REPLICAS", "SIZE", "FREE", "VOLUME"),
+            [
+                (
+                    broker,
+                    folder.path,
+                    "ok" if folder.error is None else folder.error.code.name,
+                    len(folder.replicas),
+                    bytes_text(sum(folder.replicas.values())),
+                    bytes_text(folder.usable_bytes) if folder.usable_bytes >= 0 else "-",
+                    bytes_text(folder.total_bytes) if folder.total_bytes >= 0 else "-",
+                )
+                for broker, folder in folders
+            ],
+        )
+    raise_refusals({f"broker {one}": told for one, told in found.items() if isinstance(told, KafkaError)})
+
+
+async def _ask(arguments: argparse.Namespace) -> dict[int, list[LogDirDescription] | KafkaError]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return await admin.describe_log_dirs(arguments.broker)
+
+
+def _as_json(broker: int, folder: LogDirDescription) -> dict[str, Any]:
+    return {
+        "broker": broker,
+        "folder": folder.path,
+        "error": None if folder.error is None else folder.error.code.name,
+        "total_bytes": folder.total_bytes,
+        "usable_bytes": folder.usable_bytes,
+        "replicas": [
+            {"topic": one.topic, "partition": one.partition, "size_bytes": size}
+            for one, size in sorted(folder.replicas.items())
+        ],
+    }

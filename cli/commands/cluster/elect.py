@@ -1,0 +1,53 @@
+"""What `ottla cluster elect` does: preferred leaders, or unclean ones where nobody leads."""
+
+from __future__ import annotations
+
+import argparse
+
+from ....client.admin import Admin
+from ....client.admin.placement import TopicPartition
+from ....protocol.errors import ErrorCode, KafkaError
+from ...asking import raise_refusals, run_client
+from ...confirmation import confirm
+from ...output import print_json, print_table
+from ...selection import named_partitions
+
+
+def elect(arguments: argparse.Namespace) -> None:
+    """Elect, and show what became of each partition."""
+    if arguments.unclean:
+        where = ", ".join(arguments.topic) or "every topic"
+        confirm(
+            f"Let replicas that are behind lead {where} where nobody does? Records may be lost",
+            yes=arguments.yes,
+        )
+    results = run_client(_elect(arguments))
+    rows = [(*one, _result(error)) for one, error in sorted(results.items())]
+    if arguments.output == "json":
+        print_json([{"topic": topic, "partition": index, "result": word} for topic, index, word in rows])
+    elif rows:
+        print_table(("TOPIC", "PARTITION", "RESULT"), rows)
+    else:
+        print("nothing to elect")
+    raise_refusals(
+        {f"{one[0]}-{one[1]}": e for one, e in results.items() if e is not None and not _needless(e)}
+    )
+
+
+def _result(error: KafkaError | None) -> str:
+    if error is None:
+        return "elected"
+    return "needed none" if _needless(error) else "failed"
+
+
+def _needless(error: KafkaError) -> bool:
+    return error.code == ErrorCode.ELECTION_NOT_NEEDED
+
+
+async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaError | None]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        partitions: list[TopicPartition] | None = None
+        if arguments.topic:
+            existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
+            partitions = named_partitions(arguments.topic, existing)
+        return await admin.elect_leaders(partitions, unclean=arguments.unclean)

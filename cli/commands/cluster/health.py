@@ -1,0 +1,145 @@
+"""What `ottla cluster health` finds: brokers that are missing or fenced, partitions in need, the quorum."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ....client.admin import TOPIC_RESOURCE, Admin
+from ....client.failures import NoBrokerReachable
+from ....client.metadata import TopicInfo
+from ....protocol.errors import KafkaError
+from ...asking import run_client
+from ...failures import CommandFailed, UsageError
+from ...output import print_json
+
+MIN_ISR = "min.insync.replicas"
+LISTED_MAX = 10
+"""How many partitions a line for people names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is wrong; empty lists are good. Partitions are ``topic-index``."""
+
+    quorum_leader: int | None = None
+    brokers_down: list[int] = field(default_factory=list)
+    brokers_fenced: list[int] = field(default_factory=list)
+    offline: list[str] = field(default_factory=list)
+    below_min_isr: list[str] = field(default_factory=list)
+    under_replicated: list[str] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.quorum_leader is not None and not any(
+            (self.brokers_down, self.brokers_fenced, self.offline, self.below_min_isr, self.under_replicated)
+        )
+
+
+def assess(
+    topics: Iterable[TopicInfo],
+    live: Iterable[int],
+    fenced: Iterable[int],
+    min_isr: Mapping[str, int],
+    quorum_leader: int | None,
+) -> Health:
+    """Put together what was asked. Pure. Brokers that hold replicas and do not take part are down."""
+    known = set(live)
+    health = Health(quorum_leader, brokers_fenced=sorted(fenced))
+    holding: set[int] = set()
+    for topic in topics:
+        for one in topic.partitions.values():
+            name = f"{topic.name}-{one.index}"
+            holding.update(one.replicas)
+            if one.leader < 0:
+                health.offline.append(name)
+            if len(one.isr) < len(one.replicas):
+                health.under_replicated.append(name)
+            if len(one.isr) < min(min_isr.get(topic.name, 1), len(one.replicas)):
+                health.below_min_isr.append(name)
+    health.brokers_down.extend(sorted(holding - known - set(health.brokers_fenced)))
+    return health
+
+
+def health(arguments: argparse.Namespace) -> int:
+    """Look once, until all is well, or for ever."""
+    if arguments.timeout is not None and not arguments.exit_when_healthy:
+        raise UsageError("--timeout goes with --exit-when-healthy")
+    if arguments.interval <= 0:
+        raise UsageError(f"--interval takes seconds above 0, not {arguments.interval:g}")
+    deadline = None if arguments.timeout is None else time.monotonic() + arguments.timeout
+    if not arguments.watch and not arguments.exit_when_healthy:
+        return _show(run_client(_look(arguments)), arguments)
+    before: Health | None = None
+    while True:
+        now = _try(arguments)
+        if now is not None and now != before and (arguments.watch or now.healthy):
+            _show(now, arguments)
+        if now is not None and now.healthy and arguments.exit_when_healthy:
+            return 0
+        if deadline is not None and time.monotonic() >= deadline:
+            if now is None:
+                raise CommandFailed(f"no broker answered within {arguments.timeout:g} s")
+            return _show(now, arguments)
+        before = now
+        time.sleep(arguments.interval)
+
+
+def _try(arguments: argparse.Namespace) -> Health | None:
+    """None while nobody answers."""
+    try:
+        return asyncio.run(_look(arguments))
+    except NoBrokerReachable:
+        return None
+
+
+async def _look(arguments: argparse.Namespace) -> Health:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        cluster = await admin.describe_cluster()
+        topics = await admin.describe_topics()
+        try:
+            leader = (await admin.describe_quorum()).leader_id
+        except NoBrokerReachable:
+            raise
+        except KafkaError:
+            leader = None
+        min_isr = {
+            topic.name: await _min_isr(admin, topic.name)
+            for topic in topics
+            if any(len(one.isr) < len(one.replicas) for one in topic.partitions.values())
+        }
+    live = [broker.id for broker in cluster.brokers]
+    return assess(topics, live, cluster.fenced, min_isr, leader)
+
+
+async def _min_isr(admin: Admin, topic: str) -> int:
+    for entry in await admin.describe_configs(TOPIC_RESOURCE, topic):
+        if entry.name == MIN_ISR and entry.value is not None:
+            return int(entry.value)
+    return 1
+
+
+def _show(found: Health, arguments: argparse.Namespace) -> int:
+    if arguments.output == "json":
+        print_json({"healthy": found.healthy, **asdict(found)})
+        return 0 if found.healthy else 1
+    print("healthy" if found.healthy else "NOT healthy")
+    lines: list[tuple[str, list[Any]]] = [
+        ("brokers down", found.brokers_down),
+        ("brokers fenced", found.brokers_fenced),
+        ("partitions without a leader", found.offline),
+        ("partitions below min.insync.replicas", found.below_min_isr),
+        ("under-replicated partitions", found.under_replicated),
+    ]
+    if found.quorum_leader is None:
+        print("  the quorum has no leader")
+    for label, named in lines:
+        if named:
+            more = f" and {len(named) - LISTED_MAX} more" if len(named) > LISTED_MAX else ""
+            print(f"  {label}: {len(named)} ({', '.join(map(str, named[:LISTED_MAX]))}{more})")
+    return 0 if found.healthy else 1

@@ -1,0 +1,153 @@
+"""Moves of replicas: read from Kafka's JSON, shown, begun with a throttle, followed to their end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....client.admin import Admin
+from ....client.fetched import TopicPartition
+from ...asking import raise_refusals, run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed
+from ...output import bytes_text, numbers, print_json, print_table
+from ...selection import bytes_of
+
+LOOK_AGAIN_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: where its replicas are and where they shall be, and how many bytes are copied for it."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    bytes_moved: int
+
+
+Moves = dict[TopicPartition, Move]
+
+
+def parse_plan(text: str, where: str) -> dict[TopicPartition, list[int]]:
+    """Kafka's reassignment JSON. Raises CommandFailed saying what it should look like."""
+    try:
+        tree = json.loads(text)
+        entries = tree["partitions"]
+        plan: dict[TopicPartition, list[int]] = {}
+        for entry in entries:
+            key = TopicPartition(str(entry["topic"]), _number(entry["partition"]))
+            if key in plan:
+                raise CommandFailed(f"{where}: {key.topic}-{key.partition} stands there twice")
+            plan[key] = [_number(broker_id) for broker_id in entry["replicas"]]
+    except (ValueError, KeyError, TypeError) as error:
+        wanted = '{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
+        raise CommandFailed(
+            f"{where} is no reassignment ({error or type(error).__name__}); write {wanted}"
+        ) from None
+    if not plan:
+        raise CommandFailed(f"{where} names no partition")
+    return plan
+
+
+def read_plan(path: Path) -> dict[TopicPartition, list[int]]:
+    """The plan in a file. Raises CommandFailed."""
+    try:
+        return parse_plan(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path} is not a text file") from None
+
+
+def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
+    """Moves as Kafka's reassignment JSON."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition, "replicas": list(move.after)}
+            for one, move in sorted(moves.items())
+        ],
+    }
+
+
+def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
+    """Show the plan, ask, begin, and follow the moves to their end unless that is not wanted."""
+    throttle = None if arguments.throttle is None else bytes_of(arguments.throttle, "--throttle")
+    if throttle is not None and throttle < 1:
+        raise CommandFailed("--throttle 0 would let nothing move")
+    _show_plan(arguments, moves)
+    if arguments.dry_run or not moves:
+        return
+    copied = bytes_text(sum(move.bytes_moved for move in moves.values()))
+    confirm(f"Move {len(moves)} partitions, copying {copied}?", yes=arguments.yes)
+    try:
+        run_client(_begin(arguments, moves, throttle))
+        if not arguments.no_wait:
+            run_client(_follow(arguments, moves, throttle))
+    except KeyboardInterrupt:
+        left = "; then lift the throttle by 'ottla cluster reassign --unthrottle'" if throttle else ""
+        print(
+            "\nthe moves go on: 'ottla cluster reassign --list' shows them, "
+            f"'ottla cluster reassign --cancel' stops them{left}",
+            file=sys.stderr,
+        )
+        raise
+    word = "begun" if arguments.no_wait else "done"
+    if arguments.output != "json":
+        print(f"{len(moves)} moves {word}")
+    if throttle and arguments.no_wait:
+        print("the throttle stays until 'ottla cluster reassign --unthrottle'", file=sys.stderr)
+
+
+def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
+    if arguments.output == "json":
+        print_json(as_plan(moves))
+        return
+    if not moves:
+        print("nothing has to move")
+        return
+    rows = [
+        (*one, numbers(move.before), numbers(move.after), bytes_text(move.bytes_moved))
+        for one, move in sorted(moves.items())
+    ]
+    print_table(("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "TO-COPY"), rows)
+    total = sum(move.bytes_moved for move in moves.values())
+    print(f"{len(moves)} partitions change, {bytes_text(total)} to copy")
+
+
+async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        if throttle is not None:
+            brokers = {broker.id for broker in (await admin.describe_cluster()).brokers}
+            changed = {one: (move.before, move.after) for one, move in moves.items()}
+            await admin.throttle_moves(changed, brokers, throttle)
+        settled = await admin.alter_partition_reassignments({one: move.after for one, move in moves.items()})
+    raise_refusals({f"{topic}-{index}": e for (topic, index), e in settled.items() if e is not None})
+
+
+async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
+    """Wait until none of these moves is under way, with a bar on a terminal, then lift the throttle."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
+            bar = progress.add_task("moving partitions", total=len(moves))
+            while left := [one for one in await admin.list_partition_reassignments(moves) if one in moves]:
+                progress.update(bar, completed=len(moves) - len(left))
+                await asyncio.sleep(LOOK_AGAIN_S)
+            progress.update(bar, completed=len(moves))
+        if throttle is not None:
+            brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
+            await admin.lift_throttles({one.topic for one in moves}, brokers)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value

@@ -1,0 +1,118 @@
+"""What `ottla cluster reassign` does: begin the moves asked for, list or cancel those under way."""
+
+from __future__ import annotations
+
+import argparse
+
+from ....client.admin import Admin, OngoingReassignment
+from ....client.fetched import TopicPartition
+from ...asking import raise_refusals, run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed, UsageError
+from ...output import numbers, print_json, print_table
+from ...selection import broker_ids, missing, named_partitions
+from .moves import Move, Moves, carry_moves_out, read_plan
+
+
+def reassign(arguments: argparse.Namespace) -> None:
+    """One of: list, cancel, lift throttles, move."""
+    if arguments.list:
+        _show(arguments, run_client(_ongoing(arguments)))
+    elif arguments.cancel:
+        _cancel(arguments)
+    elif arguments.unthrottle:
+        run_client(_unthrottle(arguments))
+    else:
+        if bool(arguments.file) == bool(arguments.topic and arguments.replicas):
+            raise UsageError(
+                "cluster reassign: give a FILE, or --topic and --replicas; or --list or --cancel"
+            )
+        carry_moves_out(arguments, run_client(_moves(arguments)))
+
+
+async def _moves(arguments: argparse.Namespace) -> Moves:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        topics = {topic.name: topic for topic in await admin.describe_topics()}
+        if arguments.file:
+            plan = read_plan(arguments.file)
+        else:
+            after = broker_ids(arguments.replicas, "--replicas")
+            existing = {name: topic.partitions for name, topic in topics.items()}
+            plan = {TopicPartition(*one): after for one in named_partitions(arguments.topic, existing)}
+        moves: Moves = {}
+        sizes = await admin.partition_sizes(plan)
+        for one, replicas in plan.items():
+            if one.topic not in topics:
+                raise CommandFailed(missing(one.topic, topics, "topic"))
+            info = topics[one.topic].partitions.get(one.partition)
+            if info is None:
+                raise CommandFailed(f"there is no partition {one.partition} of {one.topic}")
+            copies = sum(broker_id not in info.replicas for broker_id in replicas)
+            moves[one] = Move(info.replicas, tuple(replicas), copies * sizes.get(one, 0))
+    return moves
+
+
+async def _ongoing(arguments: argparse.Namespace) -> dict[TopicPartition, OngoingReassignment]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        found = await admin.list_partition_reassignments()
+    return {TopicPartition(*one): move for one, move in sorted(found.items())}
+
+
+def _show(arguments: argparse.Namespace, ongoing: dict[TopicPartition, OngoingReassignment]) -> None:
+    if arguments.output == "json":
+        print_json(
+            [
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "replicas": move.replicas,
+                    "adding": move.adding,
+                    "removing": move.removing,
+                }
+                for one, move in ongoing.items()
+            ]
+        )
+    elif not ongoing:
+        print("nothing moves")
+    else:
+        rows = [
+            (*one, numbers(move.replicas), numbers(move.adding), numbers(move.removing))
+            for one, move in ongoing.items()
+        ]
+        print_table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows)
+
+
+def _cancel(arguments: argparse.Namespace) -> None:
+    ongoing = run_client(_ongoing(arguments))
+    if arguments.file:
+        wanted = set(read_plan(arguments.file))
+    elif arguments.topic:
+        wanted = set(run_client(_named(arguments)))
+    else:
+        wanted = set(ongoing)
+    chosen = {one: move for one, move in ongoing.items() if one in wanted}
+    _show(arguments, chosen)
+    if not chosen or arguments.dry_run:
+        return
+    confirm(f"Cancel {len(chosen)} moves?", yes=arguments.yes)
+    run_client(_cancel_all(arguments, list(chosen)))
+    if arguments.output != "json":
+        print(f"{len(chosen)} moves cancelled")
+
+
+async def _named(arguments: argparse.Namespace) -> list[TopicPartition]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
+    return [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
+
+
+async def _cancel_all(arguments: argparse.Namespace, chosen: list[TopicPartition]) -> None:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        settled = await admin.alter_partition_reassignments(dict.fromkeys(chosen))
+    raise_refusals({f"{topic}-{index}": e for (topic, index), e in settled.items() if e is not None})
+
+
+async def _unthrottle(arguments: argparse.Namespace) -> None:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
+        await admin.lift_throttles(await admin.list_topics(), brokers)

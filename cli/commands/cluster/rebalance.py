@@ -1,0 +1,83 @@
+"""What `ottla cluster rebalance` and `ottla cluster decommission` do: a plan from the planner, carried out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ....client.admin import Admin, ClusterDescription
+from ....client.fetched import TopicPartition
+from ....client.metadata import TopicInfo
+from ....client.reassignment_plan import NoPlan, plan
+from ...asking import run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed
+from ...output import numbers
+from .moves import Move, Moves, carry_moves_out
+
+
+def rebalance(arguments: argparse.Namespace) -> None:
+    """Plan over all live brokers and carry it out."""
+    moves, _ = run_client(_planned(arguments, None))
+    carry_moves_out(arguments, moves)
+
+
+def decommission(arguments: argparse.Namespace) -> None:
+    """Empty the broker; forget it when it is down, otherwise say that it may be stopped now."""
+    moves, is_up = run_client(_planned(arguments, arguments.broker))
+    carry_moves_out(arguments, moves)
+    if arguments.dry_run or (moves and arguments.no_wait):
+        return
+    if is_up:
+        print(
+            f"broker {arguments.broker} holds no replicas: stop it, then 'ottla cluster decommission "
+            f"{arguments.broker}' again to forget it"
+        )
+        return
+    confirm(f"Forget broker {arguments.broker} for good?", yes=arguments.yes)
+    run_client(_unregister(arguments))
+    print(f"broker {arguments.broker} is no part of the cluster any more")
+
+
+async def _unregister(arguments: argparse.Namespace) -> None:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        await admin.unregister_broker(arguments.broker)
+
+
+async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[Moves, bool]:
+    """The moves, and whether the broker that leaves takes part now."""
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        cluster = await admin.describe_cluster()
+        topics = await admin.describe_topics()
+        partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        sizes = await admin.partition_sizes(partitions)
+        if await admin.list_partition_reassignments():
+            raise CommandFailed("other moves are under way: 'ottla cluster reassign --list' shows them")
+    replicas: dict[tuple[str, int], Sequence[int]] = {
+        (topic.name, one.index): one.replicas
+        for topic in topics
+        for one in topic.partitions.values()
+    }
+    live = {broker.id: broker.rack for broker in cluster.brokers}
+    _refuse_others_down(topics, cluster, leaving)
+    costs: dict[tuple[str, int], int] = {(one.topic, one.partition): size for one, size in sizes.items()}
+    gone = [] if leaving is None else [leaving]
+    try:
+        found = plan(replicas, live, leaving=gone, sizes=costs, balance=leaving is None)
+    except NoPlan as error:
+        raise CommandFailed(str(error)) from None
+    moves = {
+        TopicPartition(*key): Move(move.before, move.after, move.bytes_moved)
+        for key, move in found.moves.items()
+    }
+    return moves, leaving in live
+
+
+def _refuse_others_down(topics: list[TopicInfo], cluster: ClusterDescription, leaving: int | None) -> None:
+    """What is on a broker that is down for a moment would be copied elsewhere needlessly."""
+    live = {broker.id for broker in cluster.brokers}
+    holding = {broker for topic in topics for one in topic.partitions.values() for broker in one.replicas}
+    if down := sorted(holding - live - {leaving}):
+        raise CommandFailed(
+            f"broker {numbers(down)} holds replicas and is down: start it, or decommission it first"
+        )

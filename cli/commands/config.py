@@ -1,0 +1,195 @@
+"""`ottla config`: settings of topics, brokers, groups and client metrics, with where each value comes from."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..failures import CommandFailed, UsageError
+from ..options import Actions, CommandParser, add_bootstrap, add_common, carry_out, command_parser, key_values
+from ..output import print_json, print_table
+from ..selection import missing
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin, ConfigEntry
+
+TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
+ALL_BROKERS = ("all", "default")
+"""Names that stand for the settings of all brokers."""
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla config ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Show and change settings.",
+        "  ottla config get topic orders\n"
+        "  ottla config get broker 1 log.retention.ms --synonyms\n"
+        "  ottla config set broker all log.retention.ms=86400000\n"
+        "  ottla config set group billing consumer.session.timeout.ms=30000\n"
+        "  ottla config unset topic orders retention.ms",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __package__ or "")
+    listing = actions.add(
+        "list",
+        "config:list_resources",
+        "List what has settings of its own.",
+        "  ottla config list\n  ottla config list client-metrics",
+    )
+    listing.add_argument("type", nargs="?", choices=TYPES, help="only of this type")
+    get = actions.add(
+        "get",
+        "config:get",
+        "Show settings and where their values come from.",
+        "  ottla config get topic orders\n"
+        "  ottla config get topic orders retention.ms min.insync.replicas\n"
+        "  ottla config get broker 1 --all -o json",
+    )
+    _resource(get)
+    get.add_argument("keys", nargs="*", metavar="KEY", help="only these")
+    get.add_argument("-a", "--all", action="store_true", help="those that are defaults, too")
+    get.add_argument(
+        "--synonyms", action="store_true", help="values that are hidden by the one in effect, too"
+    )
+    change = actions.add(
+        "set",
+        "config:set_values",
+        "Set values.",
+        "  ottla config set topic orders retention.ms=86400000\n"
+        "  ottla config set broker all log.retention.ms=86400000   for every broker\n"
+        "  ottla config set client-metrics all-clients interval.ms=60000 metrics=org.apache.kafka.",
+    )
+    _resource(change)
+    change.add_argument("values", nargs="+", metavar="KEY=VALUE")
+    unset = actions.add(
+        "unset",
+        "config:unset_values",
+        "Take values back to what applies without them.",
+        "  ottla config unset topic orders retention.ms\n  ottla config unset broker all log.retention.ms",
+    )
+    _resource(unset)
+    unset.add_argument("keys", nargs="+", metavar="KEY")
+    for action in (change, unset):
+        action.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
+    for action in (listing, get, change, unset):
+        add_common(action)
+    return options
+
+
+run = carry_out
+
+
+def list_resources(arguments: argparse.Namespace) -> None:
+    """Print types and names."""
+    from ..asking import run_client
+
+    names = {number: name for name, number in TYPES.items()}
+    wanted = [TYPES[arguments.type]] if arguments.type else []
+
+    async def ask(admin: Admin) -> list[tuple[int, str]]:
+        return await admin.list_config_resources(wanted)
+
+    found = run_client(_with_admin(arguments, ask))
+    rows = [(names.get(number, str(number)), name or "all") for number, name in found]
+    if arguments.output == "json":
+        print_json([{"type": kind, "name": name} for kind, name in rows])
+    else:
+        print_table(("TYPE", "NAME"), rows)
+
+
+def get(arguments: argparse.Namespace) -> None:
+    """Print values and sources; what was named is always shown, otherwise what is no default."""
+    from ..asking import run_client
+
+    kind, name = resource_of(arguments)
+
+    async def ask(admin: Admin) -> list[ConfigEntry]:
+        return await admin.describe_configs(kind, name)
+
+    entries = run_client(_with_admin(arguments, ask))
+    known = {entry.name: entry for entry in entries}
+    for key in arguments.keys:
+        if key not in known:
+            raise CommandFailed(missing(key, known, "setting"))
+    shown = [known[key] for key in arguments.keys] or [
+        entry for entry in entries if arguments.all or not entry.is_default
+    ]
+    if arguments.output == "json":
+        print_json([_as_json(entry) for entry in shown])
+    elif not shown:
+        print("nothing differs from the defaults; --all shows them")
+    elif arguments.synonyms:
+        rows = [(entry.name, *synonym) for entry in shown for synonym in entry.synonyms]
+        print_table(
+            ("KEY", "SYNONYM", "VALUE", "SOURCE"),
+            [(key, other, _value(value), source) for key, other, value, source in rows],
+        )
+    else:
+        print_table(
+            ("KEY", "VALUE", "SOURCE"), [(entry.name, _value(entry.value), entry.source) for entry in shown]
+        )
+
+
+def set_values(arguments: argparse.Namespace) -> None:
+    """Set what was given, all of it or nothing."""
+    _change(arguments, {**key_values(arguments.values, "config set")})
+
+
+def unset_values(arguments: argparse.Namespace) -> None:
+    """Remove what was named."""
+    _change(arguments, dict.fromkeys(arguments.keys))
+
+
+def resource_of(arguments: argparse.Namespace) -> tuple[int, str]:
+    """The resource as the protocol names it. Raises UsageError."""
+    kind, name = TYPES[arguments.type], arguments.name
+    if arguments.type == "broker" and name in ALL_BROKERS:
+        return kind, ""
+    if arguments.type in ("broker", "broker-logger") and not name.isdecimal():
+        raise UsageError(f"a {arguments.type} goes by its id, or by 'all'; not {name!r}")
+    return kind, name
+
+
+def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> None:
+    from ..asking import run_client
+
+    kind, name = resource_of(arguments)
+
+    async def ask(admin: Admin) -> None:
+        await admin.alter_configs(kind, name, changes, validate_only=arguments.dry_run)
+
+    run_client(_with_admin(arguments, ask))
+    word = "checked" if arguments.dry_run else "changed"
+    rows = [(key, "" if value is None else value, word) for key, value in changes.items()]
+    if arguments.output == "json":
+        print_json([{"key": key, "value": changes[key], "result": result} for key, _, result in rows])
+    else:
+        print_table(("KEY", "VALUE", "RESULT"), rows)
+
+
+async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return await ask(admin)
+
+
+def _resource(options: argparse.ArgumentParser) -> None:
+    options.add_argument("type", choices=TYPES, help="topic, broker, group, client-metrics or broker-logger")
+    options.add_argument("name", metavar="NAME", help="its name; of a broker the id, or all")
+
+
+def _value(value: str | None) -> str:
+    return "" if value is None else value
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "key": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "sensitive": entry.is_sensitive,
+        "read_only": entry.read_only,
+        "synonyms": [{"key": key, "value": value, "source": source} for key, value, source in entry.synonyms],
+    }

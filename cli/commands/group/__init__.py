@@ -1,0 +1,134 @@
+"""`ottla group`: consumer groups, classic and KIP-848: members, offsets and lag."""
+
+from __future__ import annotations
+
+from ...options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    add_regex,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla group ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "List, describe, seek and delete consumer groups.",
+        "  ottla group list\n"
+        "  ottla group describe billing\n"
+        "  ottla group describe -r 'bill.*' --summary\n"
+        "  ottla group seek billing --to start --topic orders\n"
+        "  ottla group delete billing",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __name__)
+    _show(actions)
+    _seek(actions)
+    _delete(actions)
+    return options
+
+
+run = carry_out
+
+
+def _show(actions: Actions) -> None:
+    listing = actions.add(
+        "list",
+        "show:list_groups",
+        "List groups.",
+        "  ottla group list\n"
+        "  ottla group list --state empty --type consumer\n"
+        "  ottla group list -r 'bill.*' --lag --min-lag 1000",
+    )
+    listing.add_argument("names", nargs="*", metavar="GROUP", help="all, if none is named")
+    listing.add_argument(
+        "--state", action="append", default=[], metavar="STATE", help="only such as are Stable, Empty, ..."
+    )
+    listing.add_argument(
+        "--type", action="append", default=[], metavar="TYPE", help="only classic, consumer, ..."
+    )
+    listing.add_argument(
+        "--protocol", metavar="TYPE", help="only of this protocol type, as consumer or connect"
+    )
+    listing.add_argument(
+        "--lag", action="store_true", help="members and total lag as well (asks for each group)"
+    )
+    listing.add_argument("--min-lag", type=int, metavar="N", help="only those at least so far behind")
+    listing.add_argument("--min-members", type=int, metavar="N", help="only those with so many members")
+    add_regex(listing, "group names")
+    add_common(listing)
+
+    describe = actions.add(
+        "describe",
+        "show:describe",
+        "Describe groups: members, offsets and lag of each partition.",
+        "  ottla group describe billing\n"
+        "  ottla group describe billing --lag-per-topic\n"
+        "  ottla group describe -r '.*' --summary -o json",
+    )
+    describe.add_argument("names", nargs="*", metavar="GROUP", help="all, if none is named")
+    describe.add_argument("-s", "--summary", action="store_true", help="only state, members and total lag")
+    describe.add_argument("-l", "--lag-per-topic", action="store_true", help="a line for each topic")
+    add_regex(describe, "group names")
+    add_common(describe)
+
+
+def _seek(actions: Actions) -> None:
+    seek = actions.add(
+        "seek",
+        "seek:seek",
+        "Move the committed offsets of a group without members.",
+        "  ottla group seek billing --to start\n"
+        "  ottla group seek billing --to -100 --topic orders         100 records back\n"
+        "  ottla group seek billing --to @2026-01-31T12:00:00Z --dry-run\n"
+        "  ottla group seek billing --to 42 --topic orders:0,1\n"
+        "  ottla group seek billing --to-group audit\n"
+        "  ottla group seek billing --to-file offsets.txt            lines: TOPIC PARTITION OFFSET",
+    )
+    seek.add_argument("group", metavar="GROUP")
+    where = seek.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--to",
+        metavar="WHERE",
+        help="start, end, an offset, +N, -N, or @TIME (ms, ISO 8601, or an age as 2h)",
+    )
+    where.add_argument("--to-group", metavar="GROUP", help="where that group is")
+    where.add_argument("--to-file", metavar="FILE", help="where a file says; - is standard input")
+    seek.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="only these; all that the group has offsets of, if none is named",
+    )
+    seek.add_argument("--dry-run", action="store_true", help="only show what would change")
+    add_common(seek)
+
+
+def _delete(actions: Actions) -> None:
+    delete = actions.add(
+        "delete",
+        "delete:delete",
+        "Delete groups without members, or their offsets of some topics.",
+        "  ottla group delete billing\n"
+        "  ottla group delete -r 'test-.*' --yes\n"
+        "  ottla group delete billing --topic orders         only what it keeps of orders",
+    )
+    delete.add_argument("names", nargs="+", metavar="GROUP")
+    delete.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="only offsets of these",
+    )
+    add_regex(delete, "group names")
+    add_yes(delete)
+    add_common(delete)

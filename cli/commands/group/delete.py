@@ -1,0 +1,79 @@
+"""What `ottla group delete` does: whole groups, or what they keep of some topics."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from ....client.admin import Admin
+from ....client.fetched import TopicPartition
+from ....protocol.errors import KafkaError
+from ...asking import refusal, run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed
+from ...output import print_json, print_table
+from ...selection import select, topic_partitions
+
+Settled = list[tuple[str, KafkaError | None]]
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Delete after a question on a terminal, and show what became of each."""
+    names = run_client(_names(arguments))
+    listed = ", ".join(names)
+    if arguments.topic:
+        topics = [topic_partitions(text) for text in arguments.topic]
+        confirm(f"Delete the offsets of {', '.join(arguments.topic)} in {listed}?", yes=arguments.yes)
+        settled = run_client(_delete_offsets(arguments, names, dict(topics)))
+    else:
+        what = "group" if len(names) == 1 else f"{len(names)} groups"
+        confirm(f"Delete {what} with all offsets: {listed}?", yes=arguments.yes)
+        settled = run_client(_delete_groups(arguments, names))
+    results = [(what, "deleted" if error is None else "failed") for what, error in settled]
+    failures = [refusal(error) for _, error in settled if error is not None]
+    if len(failures) < len(results):
+        if arguments.output == "json":
+            print_json([{"group": what, "result": result} for what, result in results])
+        else:
+            print_table(("GROUP", "RESULT"), results)
+    if failures:
+        raise CommandFailed("; ".join(failures))
+
+
+async def _names(arguments: argparse.Namespace) -> list[str]:
+    if not arguments.regex:
+        return list(dict.fromkeys(arguments.names))
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        known = [group.group_id for group in await admin.list_groups()]
+    return select(known, arguments.names, "group", regex=True)
+
+
+async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Settled:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return list((await admin.delete_groups(names)).items())
+
+
+async def _delete_offsets(
+    arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
+) -> Settled:
+    settled: Settled = []
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        for name in names:
+            chosen = _chosen(await admin.committed_offsets(name), topics)
+            if not chosen:
+                raise CommandFailed(f"group {name!r} keeps no offsets of {', '.join(topics)}")
+            answers = await admin.delete_offsets(name, chosen)
+            settled += [(f"{name} {one.topic}-{one.partition}", error) for one, error in answers.items()]
+    return settled
+
+
+def _chosen(
+    committed: Mapping[TopicPartition, int], topics: Mapping[str, list[int] | None]
+) -> list[TopicPartition]:
+    """Those of the committed offsets that were named."""
+    found = []
+    for one in committed:
+        indexes = topics.get(one.topic, [])
+        if indexes is None or one.partition in indexes:
+            found.append(one)
+    return found

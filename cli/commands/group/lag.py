@@ -1,0 +1,79 @@
+"""How far a group is behind: its members, committed offsets and the ends of its partitions, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....client.admin import Admin, GroupDescription, GroupMember
+from ....client.admin.records import LATEST
+from ....client.fetched import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition of a group; numbers are None where unknown, `member` where nobody owns it."""
+
+    partition: TopicPartition
+    current: int | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are not consumed yet."""
+        if self.current is None or self.end is None:
+            return None
+        return max(0, self.end - self.current)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A group and each of its partitions, those committed and those owned."""
+
+    group: GroupDescription
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def total_lag(self) -> int:
+        """The sum where it is known."""
+        return sum(one.lag or 0 for one in self.partitions)
+
+    def lag_by_topic(self) -> dict[str, tuple[int, int]]:
+        """Partitions and lag of each topic."""
+        topics: dict[str, tuple[int, int]] = {}
+        for one in self.partitions:
+            count, lag = topics.get(one.partition.topic, (0, 0))
+            topics[one.partition.topic] = (count + 1, lag + (one.lag or 0))
+        return topics
+
+
+def put_together(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, object],
+) -> GroupReport:
+    """Rows in order of topics and partitions; `ends` may hold failures, which are unknown. Pure."""
+    owners = {partition: member for member in group.members for partition in member.partitions}
+    rows = []
+    for partition in sorted({*committed, *owners}):
+        end = ends.get(partition)
+        rows.append(
+            PartitionLag(
+                partition,
+                committed.get(partition),
+                end if isinstance(end, int) else None,
+                owners.get(partition),
+            )
+        )
+    return GroupReport(group, tuple(rows))
+
+
+async def report(admin: Admin, names: list[str]) -> list[GroupReport]:
+    """Ask for groups, offsets and ends; the ends of all groups at once."""
+    groups = await admin.describe_groups(names)
+    committed = {name: await admin.committed_offsets(name) for name in names}
+    asked = {partition for offsets in committed.values() for partition in offsets}
+    asked |= {partition for group in groups for member in group.members for partition in member.partitions}
+    ends = await admin.list_offsets(dict.fromkeys(sorted(asked), LATEST))
+    return [put_together(group, committed[group.group_id], ends) for group in groups]

@@ -1,0 +1,173 @@
+"""What `ottla group list` and `ottla group describe` print."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from ....client.admin import Admin, GroupListing
+from ...asking import run_client
+from ...output import print_json, print_table
+from ...selection import select
+from .lag import GroupReport, PartitionLag, report
+
+
+def list_groups(arguments: argparse.Namespace) -> None:
+    """Print groups, with members and lag if something asked for needs them."""
+    rows = run_client(_listed(arguments))
+    if arguments.output == "json":
+        print_json(rows)
+        return
+    columns = ["group", "state", "type", "protocol", "coordinator"]
+    columns += ["members", "lag"] if rows and "lag" in rows[0] else []
+    print_table([column.upper() for column in columns], [[row[column] for column in columns] for row in rows])
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    """Print groups and their partitions."""
+    reports = run_client(_reports(arguments))
+    if arguments.output == "json":
+        print_json([_as_json(one, arguments) for one in reports])
+        return
+    if arguments.summary:
+        columns = ("GROUP", "COORDINATOR", "STATE", "TYPE", "ASSIGNOR", "MEMBERS", "TOTAL-LAG")
+        print_table(columns, [_summary(one) for one in reports])
+        return
+    for number, one in enumerate(reports):
+        if number:
+            print()
+        _print(one, arguments)
+
+
+def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
+    """Whether what the list alone tells fits the filters."""
+    states = [state.lower() for state in arguments.state]
+    types = [kind.lower() for kind in arguments.type]
+    return (
+        (not states or group.state.lower() in states)
+        and (not types or group.type in types)
+        and (arguments.protocol is None or group.protocol_type == arguments.protocol)
+    )
+
+
+async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        known = {group.group_id: group for group in await admin.list_groups()}
+        names = select(known, arguments.names, "group", regex=arguments.regex)
+        groups = [known[name] for name in names if wanted(known[name], arguments)]
+        rows: list[dict[str, Any]] = [
+            {
+                "group": group.group_id,
+                "state": group.state,
+                "type": group.type,
+                "protocol": group.protocol_type,
+                "coordinator": group.coordinator,
+            }
+            for group in groups
+        ]
+        if arguments.lag or arguments.min_lag is not None or arguments.min_members is not None:
+            reports = await report(admin, [group.group_id for group in groups])
+            rows = [
+                row | {"members": len(one.group.members), "lag": one.total_lag}
+                for row, one in zip(rows, reports, strict=True)
+                if one.total_lag >= (arguments.min_lag or 0)
+                and len(one.group.members) >= (arguments.min_members or 0)
+            ]
+    return rows
+
+
+async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        names: Sequence[str] = arguments.names
+        if arguments.regex or not names:
+            known = [group.group_id for group in await admin.list_groups()]
+            names = select(known, names, "group", regex=arguments.regex)
+        return await report(admin, list(dict.fromkeys(names)))
+
+
+def _summary(one: GroupReport) -> tuple[object, ...]:
+    group = one.group
+    where = f"{group.coordinator.id} ({group.coordinator.host}:{group.coordinator.port})"
+    return group.group_id, where, group.state, group.type, group.assignor, len(group.members), one.total_lag
+
+
+def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
+    name, where, state, kind, assignor, members, lag = _summary(one)
+    for label, value in (
+        ("GROUP", name),
+        ("COORDINATOR", where),
+        ("STATE", state),
+        ("TYPE", kind),
+        ("ASSIGNOR", assignor),
+        ("MEMBERS", members),
+        ("TOTAL-LAG", lag),
+    ):
+        print(f"{label:<12} {value}")
+    if arguments.lag_per_topic:
+        topics = one.lag_by_topic()
+        print_table(("TOPIC", "PARTITIONS", "LAG"), [(topic, *numbers) for topic, numbers in topics.items()])
+        return
+    columns = (
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "MEMBER-ID",
+        "CLIENT-ID",
+        "HOST",
+    )
+    print_table(columns, [_row(partition) for partition in one.partitions])
+
+
+def _row(one: PartitionLag) -> tuple[object, ...]:
+    member = one.member
+    owner = ("-", "-", "-") if member is None else (member.member_id, member.client_id, member.host)
+    return (*one.partition, _shown(one.current), _shown(one.end), _shown(one.lag), *owner)
+
+
+def _shown(number: int | None) -> object:
+    return "-" if number is None else number
+
+
+def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
+    group = one.group
+    fields: dict[str, Any] = {
+        "group": group.group_id,
+        "state": group.state,
+        "type": group.type,
+        "protocol": group.protocol_type,
+        "assignor": group.assignor,
+        "coordinator": {
+            "id": group.coordinator.id,
+            "host": group.coordinator.host,
+            "port": group.coordinator.port,
+        },
+        "total_lag": one.total_lag,
+        "lag_by_topic": {topic: lag for topic, (_, lag) in one.lag_by_topic().items()},
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "epoch": member.epoch,
+                "partitions": [list(partition) for partition in member.partitions],
+            }
+            for member in group.members
+        ],
+    }
+    if not arguments.summary:
+        fields["partitions"] = [
+            {
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "current_offset": row.current,
+                "log_end_offset": row.end,
+                "lag": row.lag,
+                "member_id": None if row.member is None else row.member.member_id,
+            }
+            for row in one.partitions
+        ]
+    return fields

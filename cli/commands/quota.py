@@ -1,0 +1,151 @@
+"""`ottla quota`: limits of clients by user, client id and address."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..failures import UsageError
+from ..options import Actions, CommandParser, add_bootstrap, add_common, carry_out, command_parser, key_values
+from ..output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ...client.admin.quotas import Entity
+
+PARTS = ("user", "client-id", "ip")
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla quota ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Show and change the limits of clients.",
+        "  ottla quota list\n"
+        "  ottla quota set --client-id import producer_byte_rate=10485760\n"
+        "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
+        "  ottla quota unset --client-id import producer_byte_rate",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __package__ or "")
+    listing = actions.add(
+        "list",
+        "quota:list_quotas",
+        "List limits.",
+        "  ottla quota list\n  ottla quota list --client-id import",
+    )
+    change = actions.add(
+        "set",
+        "quota:set_quotas",
+        "Set limits of one client, or of all that have none of their own.",
+        "  ottla quota set --client-id import producer_byte_rate=10485760 request_percentage=50\n"
+        "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
+        "  ottla quota set --ip 10.0.0.7 connection_creation_rate=20",
+    )
+    change.add_argument("values", nargs="+", metavar="KEY=NUMBER")
+    unset = actions.add(
+        "unset",
+        "quota:unset_quotas",
+        "Remove limits.",
+        "  ottla quota unset --client-id import producer_byte_rate",
+    )
+    unset.add_argument("keys", nargs="+", metavar="KEY")
+    for action in (change, unset):
+        action.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
+    for action in (listing, change, unset):
+        for part in PARTS:
+            either = action.add_mutually_exclusive_group()
+            either.add_argument(f"--{part}", metavar="NAME", help=f"of this {part}")
+            either.add_argument(
+                f"--default-{part}", action="store_true", help=f"of any {part} without its own"
+            )
+        add_common(action)
+    return options
+
+
+run = carry_out
+
+
+def entity_of(arguments: argparse.Namespace) -> Entity:
+    """The parts that were named; None is the default of a part."""
+    entity: dict[str, str | None] = {}
+    for part in PARTS:
+        field = part.replace("-", "_")
+        if (name := getattr(arguments, field)) is not None:
+            entity[part] = name
+        elif getattr(arguments, f"default_{field}"):
+            entity[part] = None
+    return entity
+
+
+def numbers_of(pairs: list[str]) -> dict[str, float]:
+    """``key=number``. Raises UsageError."""
+    numbers: dict[str, float] = {}
+    for key, text in key_values(pairs, "quota set").items():
+        try:
+            numbers[key] = float(text)
+        except ValueError:
+            raise UsageError(f"quota set takes numbers, not {key}={text}") from None
+    return numbers
+
+
+def list_quotas(arguments: argparse.Namespace) -> None:
+    """Print each limit of each entity."""
+    from ..asking import run_client
+
+    found = run_client(_describe(arguments))
+    if arguments.output == "json":
+        print_json([{"entity": dict(entity), "quotas": quotas} for entity, quotas in found])
+        return
+    rows = [
+        (*(_part(entity, part) for part in PARTS), key, f"{value:g}" if value % 1 else int(value))
+        for entity, quotas in found
+        for key, value in quotas.items()
+    ]
+    print_table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), rows)
+
+
+def set_quotas(arguments: argparse.Namespace) -> None:
+    """Set limits."""
+    _change(arguments, {**numbers_of(arguments.values)})
+
+
+def unset_quotas(arguments: argparse.Namespace) -> None:
+    """Remove limits."""
+    _change(arguments, dict.fromkeys(arguments.keys))
+
+
+def _change(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
+    from ..asking import run_client
+
+    if not entity_of(arguments):
+        raise UsageError(
+            "whose limit? Name a --user, --client-id or --ip, or --default-client-id for all others"
+        )
+    run_client(_alter(arguments, changes))
+    word = "checked" if arguments.dry_run else "changed"
+    if arguments.output == "json":
+        print_json([{"quota": key, "value": value, "result": word} for key, value in changes.items()])
+    else:
+        rows = [(key, "" if value is None else f"{value:.12g}", word) for key, value in changes.items()]
+        print_table(("QUOTA", "VALUE", "RESULT"), rows)
+
+
+async def _describe(arguments: argparse.Namespace) -> list[tuple[Entity, dict[str, float]]]:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return await admin.describe_quotas(entity_of(arguments))
+
+
+async def _alter(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        await admin.alter_quotas(entity_of(arguments), changes, validate_only=arguments.dry_run)
+
+
+def _part(entity: Entity, part: str) -> str:
+    if part not in entity:
+        return "-"
+    name = entity[part]
+    return "<default>" if name is None else name

@@ -1,0 +1,160 @@
+"""`ottla topic`: topics, their partitions, settings and records."""
+
+from __future__ import annotations
+
+import argparse
+
+from ...options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    add_regex,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla topic ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Create, list, describe, change, trim and delete topics.",
+        "  ottla topic create orders -p 6 -r 3 --config min.insync.replicas=2\n"
+        "  ottla topic list -o json\n"
+        "  ottla topic describe orders\n"
+        "  ottla topic alter orders --set retention.ms=86400000\n"
+        "  ottla topic delete -r 'test-.*'",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __name__)
+    _create(actions)
+    _show(actions)
+    _change(actions)
+    _trim(actions)
+    return options
+
+
+run = carry_out
+
+
+def _create(actions: Actions) -> None:
+    create = actions.add(
+        "create",
+        "change:create",
+        "Create topics.",
+        "  ottla topic create orders\n"
+        "  ottla topic create orders payments -p 6 -r 3 --config cleanup.policy=compact\n"
+        "  ottla topic create orders --if-not-exists",
+    )
+    create.add_argument("names", nargs="+", metavar="TOPIC")
+    create.add_argument(
+        "-p", "--partitions", type=int, default=-1, metavar="N", help="cluster's default if not given"
+    )
+    create.add_argument(
+        "-r", "--replication-factor", type=int, default=-1, metavar="N", help="cluster's default if not given"
+    )
+    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
+    _dry_run(create)
+    add_common(create)
+
+
+def _show(actions: Actions) -> None:
+    listing = actions.add(
+        "list",
+        "show:list_topics",
+        "List topics.",
+        "  ottla topic list\n  ottla topic list -r 'orders-.*'\n  ottla topic list --internal -o json",
+    )
+    listing.add_argument("names", nargs="*", metavar="TOPIC", help="all, if none is named")
+    listing.add_argument("--internal", action="store_true", help="the cluster's own topics too")
+    add_regex(listing, "topic names")
+    add_common(listing)
+
+    describe = actions.add(
+        "describe",
+        "show:describe",
+        "Describe topics: leaders, replicas, ISR, offsets, sizes, settings.",
+        "  ottla topic describe orders\n"
+        "  ottla topic describe -r 'orders-.*' --no-configs\n"
+        "  ottla topic describe orders --all-configs -o json",
+    )
+    describe.add_argument("names", nargs="*", metavar="TOPIC", help="all, if none is named")
+    configs = describe.add_mutually_exclusive_group()
+    configs.add_argument("--all-configs", action="store_true", help="settings that are defaults, too")
+    configs.add_argument("--no-configs", action="store_true", help="only the partitions")
+    add_regex(describe, "topic names")
+    add_common(describe)
+
+
+def _change(actions: Actions) -> None:
+    alter = actions.add(
+        "alter",
+        "change:alter",
+        "Change settings of topics.",
+        "  ottla topic alter orders --set retention.ms=86400000 --set min.insync.replicas=2\n"
+        "  ottla topic alter orders --unset retention.ms\n"
+        "  ottla topic alter -r 'orders-.*' --set cleanup.policy=compact --dry-run",
+    )
+    alter.add_argument("names", nargs="+", metavar="TOPIC")
+    alter.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    alter.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+    )
+    add_regex(alter, "topic names")
+    _dry_run(alter)
+    add_common(alter)
+
+    partitions = actions.add(
+        "add-partitions",
+        "change:add_partitions",
+        "Add partitions to topics.",
+        "  ottla topic add-partitions orders --to 12\n  ottla topic add-partitions orders payments --num 3",
+    )
+    partitions.add_argument("names", nargs="+", metavar="TOPIC")
+    number = partitions.add_mutually_exclusive_group(required=True)
+    number.add_argument("-n", "--num", type=int, metavar="N", help="how many more")
+    number.add_argument("--to", type=int, metavar="N", help="how many in the end")
+    _dry_run(partitions)
+    add_common(partitions)
+
+    delete = actions.add(
+        "delete",
+        "change:delete",
+        "Delete topics and all they hold.",
+        "  ottla topic delete orders\n"
+        "  ottla topic delete orders --if-exists --yes\n"
+        "  ottla topic delete -r 'test-.*'",
+    )
+    delete.add_argument("names", nargs="+", metavar="TOPIC")
+    delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
+    add_regex(delete, "topic names")
+    add_yes(delete)
+    add_common(delete)
+
+
+def _trim(actions: Actions) -> None:
+    trim = actions.add(
+        "trim",
+        "trim:trim",
+        "Delete the oldest records of a topic.",
+        "  ottla topic trim orders --offset 1000               what lies below offset 1000\n"
+        "  ottla topic trim orders:0,2-4 --offset end          all records of these partitions\n"
+        "  ottla topic trim orders --timestamp 24h             what is older than a day\n"
+        "  ottla topic trim orders --timestamp 2026-01-31T12:00:00Z --dry-run",
+    )
+    trim.add_argument("names", nargs="+", metavar="TOPIC[:PARTITION,...]")
+    where = trim.add_mutually_exclusive_group(required=True)
+    where.add_argument("--offset", metavar="N|end", help="delete below this offset")
+    where.add_argument(
+        "--timestamp", metavar="TIME", help="delete what is older: ms since 1970, ISO 8601, or an age as 24h"
+    )
+    _dry_run(trim)
+    add_yes(trim)
+    add_common(trim)
+
+
+def _dry_run(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--dry-run", action="store_true", help="only ask whether it would work")

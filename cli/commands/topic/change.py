@@ -1,0 +1,119 @@
+"""What `ottla topic create`, `alter`, `add-partitions` and `delete` do: each topic for itself, and what became
+of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
+
+from ....client.admin import TOPIC_RESOURCE, Admin, NewTopic
+from ....protocol.errors import ErrorCode, KafkaError
+from ...asking import refusal, run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed, UsageError
+from ...options import key_values
+from ...output import print_json, print_table
+from ...selection import select
+
+Act = Callable[[Admin, str], Awaitable[str]]
+
+
+def create(arguments: argparse.Namespace) -> None:
+    """Create every topic named."""
+    configs = key_values(arguments.config, "--config")
+
+    async def one(admin: Admin, name: str) -> str:
+        topic = NewTopic(name, arguments.partitions, arguments.replication_factor, configs=configs)
+        try:
+            await admin.create_topics([topic], validate_only=arguments.dry_run)
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
+                raise
+            return "exists"
+        return "checked" if arguments.dry_run else "created"
+
+    run_client(_for_each(arguments, arguments.names, one))
+
+
+def alter(arguments: argparse.Namespace) -> None:
+    """Set and unset settings."""
+    changes: dict[str, str | None] = {**key_values(arguments.set, "--set")}
+    if not changes and not arguments.unset:
+        raise UsageError("topic alter: say what to change with --set KEY=VALUE or --unset KEY")
+    if both := [key for key in arguments.unset if key in changes]:
+        raise UsageError(f"topic alter: {both[0]} stands at --set and at --unset")
+    changes |= dict.fromkeys(arguments.unset)
+
+    async def one(admin: Admin, name: str) -> str:
+        await admin.alter_configs(TOPIC_RESOURCE, name, changes, validate_only=arguments.dry_run)
+        return "checked" if arguments.dry_run else "altered"
+
+    run_client(_for_each(arguments, _named(arguments), one))
+
+
+def add_partitions(arguments: argparse.Namespace) -> None:
+    """Raise the number of partitions."""
+    if arguments.num is not None and arguments.num < 1:
+        raise UsageError(f"--num takes 1 or more, not {arguments.num}")
+
+    async def one(admin: Admin, name: str) -> str:
+        (topic,) = await admin.describe_topics([name])
+        total = arguments.to if arguments.num is None else len(topic.partitions) + arguments.num
+        await admin.create_partitions(name, total, validate_only=arguments.dry_run)
+        return "checked" if arguments.dry_run else f"{total} partitions"
+
+    run_client(_for_each(arguments, arguments.names, one))
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Delete topics, after a question on a terminal."""
+    names = _named(arguments)
+    confirm(f"Delete {_count(names)} with all records: {', '.join(names)}?", yes=arguments.yes)
+
+    async def one(admin: Admin, name: str) -> str:
+        try:
+            await admin.delete_topics([name])
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not arguments.if_exists:
+                raise
+            return "absent"
+        return "deleted"
+
+    run_client(_for_each(arguments, names, one))
+
+
+def _named(arguments: argparse.Namespace) -> list[str]:
+    """The topics named; patterns become names by what there is, never the cluster's own topics."""
+    if not arguments.regex:
+        return list(dict.fromkeys(arguments.names))
+
+    async def existing() -> list[str]:
+        async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+            return [topic.name for topic in await admin.describe_topics() if not topic.is_internal]
+
+    return select(run_client(existing()), arguments.names, "topic", regex=True)
+
+
+def _count(names: Sequence[str]) -> str:
+    return "1 topic" if len(names) == 1 else f"{len(names)} topics"
+
+
+async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Act) -> None:
+    """Do it to every topic named, whatever became of the others, and show what became of each."""
+    results: list[tuple[str, str]] = []
+    failures: list[str] = []
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        for name in names:
+            try:
+                results.append((name, await act(admin, name)))
+            except KafkaError as error:
+                results.append((name, "failed"))
+                failures.append(refusal(error))
+    if len(failures) < len(results):
+        if arguments.output == "json":
+            print_json([{"topic": name, "result": result} for name, result in results])
+        else:
+            print_table(("TOPIC", "RESULT"), results)
+    if failures:
+        raise CommandFailed("; ".join(failures))

@@ -1,0 +1,169 @@
+"""What `ottla topic list` and `ottla topic describe` print."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from ....client.admin import TOPIC_RESOURCE, Admin, ConfigEntry
+from ....client.admin.records import EARLIEST, LATEST, Found
+from ....client.fetched import TopicPartition
+from ....client.metadata import PartitionInfo, TopicInfo
+from ....protocol.errors import KafkaError
+from ...asking import run_client
+from ...output import bytes_text, numbers, print_json, print_table
+from ...selection import select
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What is shown of one topic. Offsets and sizes lack partitions whose leaders did not answer."""
+
+    topic: TopicInfo
+    starts: Found
+    ends: Found
+    sizes: dict[TopicPartition, int]
+    configs: list[ConfigEntry]
+
+    def start(self, index: int) -> int:
+        return _known(self.starts.get(TopicPartition(self.topic.name, index)))
+
+    def end(self, index: int) -> int:
+        return _known(self.ends.get(TopicPartition(self.topic.name, index)))
+
+    def size(self, index: int) -> int:
+        return self.sizes.get(TopicPartition(self.topic.name, index), UNKNOWN)
+
+
+def list_topics(arguments: argparse.Namespace) -> None:
+    """Print names, partitions and replicas."""
+    topics = run_client(_topics(arguments))
+    if not arguments.names and not arguments.internal:
+        topics = [topic for topic in topics if not topic.is_internal]
+    rows = [(topic.name, len(topic.partitions), replication_factor(topic)) for topic in topics]
+    if arguments.output == "json":
+        print_json(
+            [{"topic": name, "partitions": count, "replication_factor": rf} for name, count, rf in rows]
+        )
+    else:
+        print_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    """Print partitions and settings."""
+    reports = run_client(_reports(arguments))
+    if arguments.output == "json":
+        print_json([_as_json(report) for report in reports])
+        return
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        _print(report, arguments)
+
+
+def replication_factor(topic: TopicInfo) -> int:
+    """The most replicas that a partition of the topic has."""
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+async def _topics(arguments: argparse.Namespace) -> list[TopicInfo]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        topics = {topic.name: topic for topic in await admin.describe_topics()}
+    return [topics[name] for name in select(topics, arguments.names, "topic", regex=arguments.regex)]
+
+
+async def _reports(arguments: argparse.Namespace) -> list[TopicReport]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        known = {topic.name: topic for topic in await admin.describe_topics()}
+        topics = [known[name] for name in select(known, arguments.names, "topic", regex=arguments.regex)]
+        partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        sizes = await admin.partition_sizes(partitions)
+        return [
+            TopicReport(
+                topic,
+                starts,
+                ends,
+                sizes,
+                [] if arguments.no_configs else await admin.describe_configs(TOPIC_RESOURCE, topic.name),
+            )
+            for topic in topics
+        ]
+
+
+def _known(answer: int | KafkaError | None) -> int:
+    return answer if isinstance(answer, int) else UNKNOWN
+
+
+def _shown(number: int) -> object:
+    return number if number >= 0 else "-"
+
+
+def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
+    topic = report.topic
+    total = sum(max(0, report.size(index)) for index in topic.partitions)
+    of_size = f", {bytes_text(total)}" if report.sizes else ""
+    print(
+        f"{topic.name}: {len(topic.partitions)} partitions, {replication_factor(topic)} replicas each{of_size}"
+    )
+    print_table(
+        ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "LOG-START", "HIGH-WATERMARK", "SIZE", "STATE"),
+        [
+            (
+                one.index,
+                one.leader if one.leader >= 0 else "none",
+                one.leader_epoch,
+                numbers(one.replicas),
+                numbers(one.isr),
+                _shown(report.start(one.index)),
+                _shown(report.end(one.index)),
+                bytes_text(report.size(one.index)) if report.size(one.index) >= 0 else "-",
+                state_of(one),
+            )
+            for one in topic.partitions.values()
+        ],
+    )
+    shown = [
+        (entry.name, entry.value if entry.value is not None else "", entry.source)
+        for entry in report.configs
+        if entry.source == "topic" or arguments.all_configs
+    ]
+    if shown:
+        print_table(("CONFIG", "VALUE", "SOURCE"), shown)
+
+
+def state_of(partition: PartitionInfo) -> str:
+    """In a word, what is the matter with a partition."""
+    if partition.leader < 0:
+        return "offline"
+    if len(partition.isr) < len(partition.replicas):
+        return "under-replicated"
+    return "ok" if partition.leader == partition.replicas[0] else "not preferred"
+
+
+def _as_json(report: TopicReport) -> dict[str, Any]:
+    return {
+        "topic": report.topic.name,
+        "id": report.topic.id.hex(),
+        "internal": report.topic.is_internal,
+        "partitions": [
+            {
+                "partition": one.index,
+                "leader": one.leader,
+                "leader_epoch": one.leader_epoch,
+                "replicas": one.replicas,
+                "isr": one.isr,
+                "offline": one.offline,
+                "log_start_offset": report.start(one.index),
+                "high_watermark": report.end(one.index),
+                "size_bytes": report.size(one.index),
+                "state": state_of(one),
+            }
+            for one in report.topic.partitions.values()
+        ],
+        "configs": {entry.name: {"value": entry.value, "source": entry.source} for entry in report.configs},
+    }

@@ -1,0 +1,86 @@
+"""What `ottla topic trim` does: finds the offset to delete below in each partition, asks, deletes."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from ....client.admin import Admin
+from ....client.admin.records import EARLIEST, LATEST, TO_THE_END, Found
+from ....client.fetched import TopicPartition
+from ....protocol.errors import KafkaError
+from ...asking import raise_refusals, run_client
+from ...confirmation import confirm
+from ...failures import CommandFailed, UsageError
+from ...output import print_json, print_table
+from ...selection import named_partitions, timestamp_ms
+
+
+def trim(arguments: argparse.Namespace) -> None:
+    """Delete records below an offset or older than a time."""
+    end = arguments.offset in ("end", "latest")
+    if arguments.offset is not None and not end and not arguments.offset.isdecimal():
+        raise UsageError(f"--offset takes a number or end, not {arguments.offset!r}")
+    stamp = (
+        None if arguments.timestamp is None else timestamp_ms(arguments.timestamp, int(time.time() * 1000))
+    )
+    starts, before = run_client(_offsets(arguments, end, stamp))
+    raise_refusals({_name(one): at for one, at in (starts | before).items() if isinstance(at, KafkaError)})
+    first = {one: at for one, at in starts.items() if isinstance(at, int)}
+    wanted = {one: at for one, at in before.items() if isinstance(at, int)}
+    deleted = sum(max(0, at - first[one]) for one, at in wanted.items())
+    if not arguments.dry_run:
+        topics = ", ".join(dict.fromkeys(one.topic for one in wanted))
+        if deleted:
+            confirm(
+                f"Delete up to {deleted:,} records from {len(wanted)} partitions of {topics}?",
+                yes=arguments.yes,
+            )
+        wanted = run_client(
+            _delete(arguments, {one: at for one, at in wanted.items() if at > first[one]}, wanted)
+        )
+    rows = [(one.topic, one.partition, first[one], at) for one, at in sorted(wanted.items())]
+    if arguments.output == "json":
+        print_json(
+            [
+                {"topic": topic, "partition": index, "old_start": old, "new_start": new}
+                for topic, index, old, new in rows
+            ]
+        )
+    else:
+        print_table(("TOPIC", "PARTITION", "OLD-START", "NEW-START"), rows)
+
+
+async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) -> tuple[Found, Found]:
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
+        partitions = [TopicPartition(*one) for one in named_partitions(arguments.names, existing)]
+        starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        if stamp is None and not end:
+            below = int(arguments.offset)
+            for one, at in ends.items():
+                if isinstance(at, int) and below > at:
+                    raise CommandFailed(
+                        f"{_name(one)} ends at {at}: nothing lies below offset {below} there yet"
+                    )
+            return starts, dict.fromkeys(partitions, below)
+        if stamp is None:
+            return starts, ends
+        found = await admin.list_offsets(dict.fromkeys(partitions, stamp))
+        return starts, {one: ends[one] if at == TO_THE_END else at for one, at in found.items()}
+
+
+async def _delete(
+    arguments: argparse.Namespace, before: dict[TopicPartition, int], asked: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The new start of every partition asked about; where nothing lay below, nothing is sent."""
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        answers = await admin.delete_records(before) if before else {}
+        starts = await admin.list_offsets(dict.fromkeys(asked, EARLIEST))
+    raise_refusals({_name(one): at for one, at in answers.items() if isinstance(at, KafkaError)})
+    return {one: at for one, at in (starts | answers).items() if isinstance(at, int)}
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"

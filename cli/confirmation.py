@@ -1,0 +1,20 @@
+"""The question before what destroys."""
+
+from __future__ import annotations
+
+import sys
+
+from .failures import CommandFailed
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on after a yes on the terminal; scripts, whose standard input is none, are not asked.
+
+    Raises:
+        CommandFailed: the answer was no.
+    """
+    if yes or sys.stdin is None or not sys.stdin.isatty():
+        return
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed("nothing was done")

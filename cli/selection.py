@@ -1,0 +1,139 @@
+"""What people name on the command line: names or patterns, partitions, times, sizes, broker ids. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from .failures import CommandFailed, UsageError
+
+_PARTITIONS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?::(?P<list>[0-9,-]+))?")
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?(?:/s)?", re.IGNORECASE)
+_AGE = re.compile(r"(\d+)(ms|s|m|h|d)")
+_AGE_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MAX_RANGE = 100_000
+
+
+def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
+    """The existing names that were asked for, all if none was; patterns match whole names.
+
+    Raises:
+        CommandFailed: a name that does not exist, or patterns that match nothing.
+        UsageError: no regular expression.
+    """
+    names = sorted(existing)
+    if not asked:
+        return names
+    if not regex:
+        known = set(names)
+        for name in asked:
+            if name not in known:
+                raise CommandFailed(missing(name, names, what))
+        return list(dict.fromkeys(asked))
+    patterns = [pattern(text) for text in asked]
+    found = [name for name in names if any(one.fullmatch(name) for one in patterns)]
+    if not found:
+        raise CommandFailed(f"no {what} matches {' or '.join(asked)}")
+    return found
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression. Raises UsageError."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{text!r} is no regular expression: {error}") from None
+
+
+def missing(name: str, existing: Iterable[str], what: str) -> str:
+    """That there is no such thing, and what is nearest."""
+    close = get_close_matches(name, list(existing), n=1)
+    return f"there is no {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+
+
+def topic_partitions(text: str) -> tuple[str, list[int] | None]:
+    """``topic``, ``topic:0``, ``topic:0,2-4``; None stands for all partitions. Raises UsageError."""
+    match = _PARTITIONS.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is no TOPIC or TOPIC:PARTITION,...")
+    listed = match["list"]
+    return match["topic"], None if listed is None else numbers_in(listed, text)
+
+
+def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int]]) -> list[tuple[str, int]]:
+    """The partitions that ``topic`` and ``topic:0,2-4`` name. Raises CommandFailed for one that does not
+    exist.
+    """
+    found: list[tuple[str, int]] = []
+    for text in texts:
+        topic, indexes = topic_partitions(text)
+        if topic not in existing:
+            raise CommandFailed(missing(topic, existing, "topic"))
+        for index in existing[topic] if indexes is None else indexes:
+            if index not in existing[topic]:
+                raise CommandFailed(f"{topic} has partitions 0 to {len(existing[topic]) - 1}, not {index}")
+            found.append((topic, index))
+    return list(dict.fromkeys(found))
+
+
+def numbers_in(text: str, where: str) -> list[int]:
+    """``0,2-4`` as numbers, in the order given. Raises UsageError."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UsageError(f"{where!r}: {part!r} is no number and no range such as 2-4")
+        low, high = int(first), int(last) if dash else int(first)
+        if not low <= high < low + MAX_RANGE:
+            raise UsageError(f"{where!r}: {part!r} is no range from a lower to a higher number")
+        found += range(low, high + 1)
+    return list(dict.fromkeys(found))
+
+
+def broker_ids(text: str, flag: str) -> list[int]:
+    """``1,2,3``: broker ids, preferred leader first. Raises UsageError."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise UsageError(f"{flag} takes broker ids with commas between them, not {text!r}")
+    ids = [int(part) for part in parts]
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"{flag} names a broker twice: {text}")
+    return ids
+
+
+def timestamp_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of ``1700000000000``, ``2026-01-31T12:00:00Z`` (local time without a zone) or
+    ``2h``, two hours ago. Raises UsageError.
+    """
+    if text.isdecimal():
+        return int(text)
+    if (age := _AGE.fullmatch(text)) is not None:
+        return now_ms - int(age[1]) * _AGE_MS[age[2]]
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is no time: write milliseconds since 1970, 2026-01-31T12:00:00Z, or 2h for two hours ago"
+        ) from None
+
+
+def bytes_of(text: str, flag: str) -> int:
+    """``1048576``, ``10MB``, ``64KiB``, ``50MB/s`` as a number of bytes. Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{flag} takes a number of bytes such as 10MB or 1048576, not {text!r}")
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def iso_time(milliseconds: int) -> str:
+    """A time as people read it, in UTC; empty for none."""
+    if milliseconds < 0:
+        return ""
+    try:
+        stamp = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S") + f".{milliseconds % 1000:03d}Z"

@@ -1,0 +1,65 @@
+"""The data folders of brokers and the size of the replicas in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.errors import KafkaError
+from ...protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ..fetched import TopicPartition
+from .session import AdminSession, check, error_of
+from .values import LogDirDescription
+
+
+class LogDirAdmin(AdminSession):
+    """Describes data folders."""
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[int, list[LogDirDescription] | KafkaError]:
+        """The folders of these brokers, or of all, with their replicas; or why a broker did not tell."""
+        await self._cluster.refresh()
+        topics: dict[str, list[int]] | None = None if partitions is None else {}
+        for topic, index in partitions or ():
+            assert topics is not None
+            topics.setdefault(topic, []).append(index)
+        request = DescribeLogDirsRequest(
+            topics=None
+            if topics is None
+            else [DescribableLogDirTopic(topic=name, partitions=some) for name, some in topics.items()]
+        )
+        described: dict[int, list[LogDirDescription] | KafkaError] = {}
+        for broker_id in sorted(self._cluster.metadata.brokers) if brokers is None else brokers:
+            try:
+                described[broker_id] = await self._folders(broker_id, request)
+            except KafkaError as error:
+                described[broker_id] = error
+        return described
+
+    async def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The bytes of the largest replica of each partition; without those that no broker tells of."""
+        sizes: dict[TopicPartition, int] = {}
+        for folders in (await self.describe_log_dirs(partitions=partitions)).values():
+            for folder in () if isinstance(folders, KafkaError) else folders:
+                for partition, size in folder.replicas.items():
+                    sizes[partition] = max(size, sizes.get(partition, 0))
+        return sizes
+
+    async def _folders(self, broker_id: int, request: DescribeLogDirsRequest) -> list[LogDirDescription]:
+        response = await self._cluster.ask(broker_id, request)
+        check(response.error_code, f"folders of broker {broker_id}", None)
+        return [
+            LogDirDescription(
+                one.log_dir,
+                error_of(one.error_code, None),
+                one.total_bytes,
+                one.usable_bytes,
+                {
+                    TopicPartition(topic.name, partition.partition_index): partition.partition_size
+                    for topic in one.topics
+                    for partition in topic.partitions
+                    if not partition.is_future_key
+                },
+            )
+            for one in response.results
+        ]

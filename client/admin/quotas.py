@@ -1,0 +1,56 @@
+"""Client quotas (KIP-546): limits by user, client id and address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    EntityData,
+    OpData,
+)
+from .session import AdminSession, check
+
+Entity = Mapping[str, str | None]
+"""Entity type (user, client-id, ip) to name; None is the default of that type."""
+_EXACTLY, _DEFAULT = 0, 1
+
+
+class QuotaAdmin(AdminSession):
+    """Lists and changes client quotas."""
+
+    async def describe_quotas(self, matching: Entity | None = None) -> list[tuple[Entity, dict[str, float]]]:
+        """The quotas of every entity that has these parts, or of all entities."""
+        components = [
+            ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACTLY, match=name)
+            for kind, name in (matching or {}).items()
+        ]
+        response = await self._cluster.ask_any(DescribeClientQuotasRequest(components=components))
+        check(response.error_code, "quotas", response.error_message)
+        return [
+            (
+                {part.entity_type: part.entity_name for part in entry.entity},
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in response.entries or ()
+        ]
+
+    async def alter_quotas(
+        self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas of one entity; None removes one."""
+        entry = AlterClientQuotasRequestEntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+            ops=[
+                OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+                for key, value in changes.items()
+            ],
+        )
+        request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+        connection = await self._cluster.any_connection()
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        for result in response.entries:
+            check(result.error_code, "quota", result.error_message)

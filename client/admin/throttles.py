@@ -1,0 +1,42 @@
+"""Replication throttles around moves of replicas (KIP-73), as Kafka's reassignment tool sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..fetched import TopicPartition
+from .configs import ConfigAdmin
+from .values import BROKER_RESOURCE, TOPIC_RESOURCE
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+class ThrottleAdmin(ConfigAdmin):
+    """Sets and lifts the throttle of moves."""
+
+    async def throttle_moves(
+        self,
+        moves: Mapping[TopicPartition, tuple[Sequence[int], Sequence[int]]],
+        brokers: Iterable[int],
+        bytes_per_s: int,
+    ) -> None:
+        """Bound what the moves (replicas before and after) copy from and to each broker."""
+        rates = dict.fromkeys(RATES, str(bytes_per_s))
+        for broker_id in sorted(brokers):
+            await self.alter_configs(BROKER_RESOURCE, str(broker_id), rates)
+        topics: dict[str, tuple[list[str], list[str]]] = {}
+        for (topic, index), (before, after) in moves.items():
+            leaders, followers = topics.setdefault(topic, ([], []))
+            leaders += [f"{index}:{broker_id}" for broker_id in before]
+            followers += [f"{index}:{broker_id}" for broker_id in after if broker_id not in before]
+        for topic, (leaders, followers) in topics.items():
+            lists = {LEADERS: ",".join(leaders), FOLLOWERS: ",".join(followers)}
+            await self.alter_configs(TOPIC_RESOURCE, topic, lists)
+
+    async def lift_throttles(self, topics: Iterable[str], brokers: Iterable[int]) -> None:
+        """Take back what `throttle_moves` set."""
+        for broker_id in sorted(set(brokers)):
+            await self.alter_configs(BROKER_RESOURCE, str(broker_id), dict.fromkeys(RATES))
+        for topic in sorted(set(topics)):
+            await self.alter_configs(TOPIC_RESOURCE, topic, {LEADERS: None, FOLLOWERS: None})
