@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -18,6 +18,7 @@ from ..protocol.errors import KafkaError
 from .cleaner_checkpoints import CleanerCheckpoints
 from .cleaning_process import CleaningProcess, CleaningProcessDied
 from .log import PartitionLog
+from .log.batch_walk import BrokenBatch
 from .log.compaction.choosing import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
 from .log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from .log.compaction.keeping import LastRecord
@@ -111,10 +112,13 @@ class LogCleaner:
     async def _clean_for_ever(self) -> None:
         idle = 0
         while True:
+            found = False
             try:
                 found = await self.clean_filthiest()
-            except CleaningProcessDied:
-                found = False
+            except CleaningProcessDied as died:
+                log.warning("the cleaning process is replaced: %s", died)
+            except OSError as error:
+                log.error("logs cannot be compacted now: %s", error)
             idle = 0 if found else idle + 1
             if idle == _IDLE_LOOKS_MAX:
                 await self.process.end()
@@ -124,10 +128,11 @@ class LogCleaner:
     # Choosing
 
     async def clean_filthiest(self) -> bool:
-        """Clean the log that needs it most; False if none does.
+        """Clean the log that needs it most; False if none does, or it cannot be cleaned now.
 
         Raises:
             CleaningProcessDied: the child died over it. After three times the log counts as uncleanable.
+            OSError: no child can be started, or a folder not be read.
         """
         replicas = list(self._replicas())
         self._forget_the_gone(replicas)
@@ -136,8 +141,8 @@ class LogCleaner:
             return False
         await self._checkpoints.load({replica.log.directory.parent for replica in compacted})
         now_ms = self._wall_ms()
-        facts = [self._facts(replica) for replica in compacted]
-        looked_at = [(each, dirty_range(each, now_ms)) for each in facts]
+        looked_at = [(each, dirty_range(each, now_ms)) for each in self._all_facts(compacted)]
+        compacted = [replica for replica in compacted if replica.log not in self.uncleanable]
         for replica, (_, dirty) in zip(compacted, looked_at, strict=True):
             if dirty.checkpoint_was_wrong:
                 key = replica.topic, replica.index
@@ -145,8 +150,7 @@ class LogCleaner:
         number = filthiest(looked_at)
         if number is None:
             return False
-        await self._clean(compacted[number], *looked_at[number], now_ms)
-        return True
+        return await self._clean(compacted[number], *looked_at[number], now_ms)
 
     def _may_clean(self, partition_log: PartitionLog) -> bool:
         return (
@@ -162,6 +166,18 @@ class LogCleaner:
         for table in (self.uncleanable, self._crashes):
             for gone in table.keys() - present:
                 del table[gone]
+
+    def _all_facts(self, replicas: Iterable[CleanableReplica]) -> Iterator[LogFacts]:
+        """Of each that can be looked at; the others are given up."""
+        for replica in replicas:
+            try:
+                facts = self._facts(replica)
+            except KafkaError as error:
+                self._give_up(replica.log, error.message)
+            except BrokenBatch as broken:
+                self._give_up(replica.log, broken.reason)
+            else:
+                yield facts
 
     def _facts(self, replica: CleanableReplica) -> LogFacts:
         partition_log = replica.log
@@ -185,7 +201,7 @@ class LogCleaner:
 
     async def _clean(
         self, replica: CleanableReplica, facts: LogFacts, dirty: DirtyRange, now_ms: int
-    ) -> None:
+    ) -> bool:
         partition_log = replica.log
         segments = {segment.base_offset: segment for segment in partition_log.segments}
         job = self._job(partition_log, facts, dirty, now_ms)
@@ -206,10 +222,11 @@ class LogCleaner:
                         "%s-%d: compacted %d to %d bytes, clean up to offset %d",
                         *key, before, after, reply.clean_offset,
                     )  # fmt: skip
-                elif not reply.moved_on:
-                    self._give_up(partition_log, reply.reason)
+                    return True
+                elif reply.may_pass:
+                    log.warning("%r: not compacted this time: %s", partition_log, reply.reason)
                 else:
-                    log.info("%r: not compacted this time: %s", partition_log, reply.reason)
+                    self._give_up(partition_log, reply.reason)
         except _Aborted as reason:
             log.info("%r: not compacted this time: %s", partition_log, reason)
             await self.process.kill()
@@ -217,6 +234,7 @@ class LogCleaner:
         except CleaningProcessDied as error:
             self._crashed(partition_log, error)
             raise
+        return False
 
     def _job(
         self, partition_log: PartitionLog, facts: LogFacts, dirty: DirtyRange, now_ms: int

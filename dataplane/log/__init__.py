@@ -2,7 +2,8 @@
 
 ``PartitionLog`` is one partition: segments, indexes, leader epochs and producer state. ``LogDirectory`` is
 one data folder: its lock, identity, checkpoints and logs. The one rule: bytes that were appended are never
-changed and never served if they cannot be trusted; truncation and deletion are the only ways they go.
+changed and never served if they cannot be trusted; truncation, deletion and compaction are the only ways they
+go.
 """
 
 from .append_checks import RefusedRecords

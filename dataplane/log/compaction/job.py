@@ -100,8 +100,8 @@ class CleaningFailed:
     """The rest is not cleaned. What came before stands."""
 
     reason: str
-    moved_on: bool
-    """A file is gone or shorter than it was: the log was cut or deleted meanwhile, and nothing is wrong."""
+    may_pass: bool
+    """The log was cut or deleted meanwhile, or the disk is full: nothing is wrong with the log."""
 
 
 Reply = GroupCleaned | LogCleaned | CleaningFailed

@@ -16,6 +16,7 @@ from functools import partial
 from typing import IO
 
 from ....protocol.errors import KafkaError
+from ..storage_errors import DISK_FULL
 from .cleaning import LogCleaning, SourceChanged
 from .job import CleaningFailed, CleaningJob, Reply, encode_reply, read_line
 from .throttle import Throttle
@@ -44,14 +45,19 @@ def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
         send = partial(_send, replies)
         try:
             send(LogCleaning(job, spent).run(send))
-        except (SourceChanged, FileNotFoundError) as changed:
-            send(CleaningFailed(str(changed), moved_on=True))
+        except SourceChanged as changed:
+            send(CleaningFailed(str(changed), may_pass=True))
         except KafkaError as error:
-            # The folder of a deleted topic is renamed under the files that are being written.
-            gone = isinstance(error.__cause__, FileNotFoundError)
-            send(CleaningFailed(error.message, moved_on=gone))
-        except (OSError, MemoryError) as error:
-            send(CleaningFailed(f"{job.directory}: {error or 'out of memory'}", moved_on=False))
+            send(CleaningFailed(error.message, may_pass=_may_pass(error.__cause__)))
+        except OSError as error:
+            send(CleaningFailed(f"{job.directory}: {error.strerror}", may_pass=_may_pass(error)))
+        except MemoryError:
+            send(CleaningFailed(f"{job.directory}: out of memory", may_pass=False))
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether a file is gone, as when a topic is deleted, or the disk is full."""
+    return isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno in DISK_FULL)
 
 
 def _send(replies: IO[bytes], reply: Reply) -> None:
