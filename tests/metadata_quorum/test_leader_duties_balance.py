@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
-from ottla.metadata_quorum.liveness import SessionTracker
+from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages import quorum_commands as q
@@ -61,6 +61,22 @@ def test_partitions_go_back_where_too_many_are_led_by_others(
     (command,) = commands
     assert isinstance(command, q.ElectLeaders)
     assert [entry.partition for entry in command.partitions or []] == moved
+
+
+def test_what_is_known_of_the_replicas_that_nobody_leads() -> None:
+    """An unclean election that was asked for goes by it."""
+    duties = LeaderDuties(
+        lambda: image_with(1, -1, 2),
+        SessionTracker(timeout_s=1e9),
+        lambda command, done: None,
+        cluster_id="c",
+        imbalance_check_interval_s=10,
+    )
+    for partition in range(3):
+        for broker_id in (1, 2):
+            duties.progress.note(ReplicaProgress(TOPIC, partition, broker_id, 3, 10 * broker_id + partition))
+    told = duties.leaderless_progress()
+    assert {(end.partition, end.broker_id, end.log_end_offset) for end in told} == {(1, 1, 11), (1, 2, 21)}
 
 
 def test_what_the_file_says_holds_for_all_brokers_unless_it_is_set() -> None:
