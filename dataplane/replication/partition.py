@@ -40,7 +40,7 @@ class Watcher(Protocol):
 
 
 class Reader(Protocol):
-    """A parked fetch of a consumer. `wake` is called once per registration and must not raise."""
+    """Who reads for a consumer. `wake` is called once per registration and must not raise."""
 
     def wake(self) -> None: ...
 
@@ -158,20 +158,27 @@ class Partition:
         """
         leader = self.leader
         if current_leader_epoch >= 0:
-            known = self.leader_epoch
-            if current_leader_epoch != known:
-                raise KafkaError(
-                    ErrorCode.FENCED_LEADER_EPOCH
-                    if current_leader_epoch < known
-                    else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                    f"{self!r} is in leader epoch {known}, the request in {current_leader_epoch}",
-                )
+            self.check_epoch(current_leader_epoch)
         if leader is None:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {self._around.broker_id} does not lead {self.topic}-{self.index}",
             )
         return leader
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Whether this replica leads, or follows, in the epoch that a request believes in. KafkaError as
+        `leading` says."""
+        known = self.leader_epoch
+        if current_leader_epoch != known:
+            code = (
+                ErrorCode.FENCED_LEADER_EPOCH
+                if current_leader_epoch < known
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+            raise KafkaError(
+                code, f"{self!r} is in leader epoch {known}, the request in {current_leader_epoch}"
+            )
 
     def check(self) -> None:
         """Crash on a broken invariant."""
@@ -381,6 +388,7 @@ class Partition:
             self.log.advance_log_start_offset(offset)
             for watcher in self.watchers.values():
                 watcher.log_start_moved()
+            self._wake_readers()
         return offset
 
     def low_watermark(self) -> int:
@@ -449,7 +457,7 @@ class Partition:
         self._wake_readers()
 
     def watch_reads(self, reader: Reader) -> None:
-        """Wake `reader` once, when the high watermark moves or the role changes."""
+        """Wake `reader` once, when the high watermark or the log start offset moves, or the role changes."""
         self._readers[reader] = None
 
     def unwatch_reads(self, reader: Reader) -> None:
@@ -478,9 +486,13 @@ class Partition:
         watermark = follower_high_watermark(
             self._follower_watermark, leader_high_watermark, log.log_end_offset
         )
+        moved = watermark != self._follower_watermark
         self._follower_watermark = watermark
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, watermark))
+            moved = True
+        if moved:
+            self._wake_readers()
 
     def truncate_diverging(self, leader_end: EpochEnd) -> None:
         """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader

@@ -1,0 +1,54 @@
+"""Which replica a consumer should read from (KIP-392): the selectors of `replica.selector.class`.
+
+Pure: the leader asks with what it knows of its in-sync followers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+
+class ReplicaView(NamedTuple):
+    """A replica that a consumer could read from."""
+
+    broker_id: int
+    rack: str | None
+    log_end_offset: int
+    behind_ms: int
+    """Since it was last caught up; 0 for the leader."""
+
+
+Selector = Callable[[str, ReplicaView, Sequence[ReplicaView]], int | None]
+"""(the consumer's rack, the leader, its in-sync followers that have the offset) -> broker id to read from
+instead of the leader, None for the leader."""
+
+
+def closest_replica(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int | None:
+    """A follower in the consumer's rack, unless the leader is there too; of several the one furthest along,
+    then the one last caught up, then the one with the highest id."""
+    if not rack or leader.rack == rack:
+        return None
+    near = [replica for replica in followers if replica.rack == rack]
+    if not near:
+        return None
+    return max(
+        near, key=lambda replica: (replica.log_end_offset, -replica.behind_ms, replica.broker_id)
+    ).broker_id
+
+
+SELECTORS: Mapping[str, Selector | None] = {
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector": closest_replica,
+    "org.apache.kafka.common.replica.LeaderSelector": None,
+}
+"""By the values of `replica.selector.class`; None: everybody reads from the leader."""
+
+
+def selector_named(name: str) -> Selector | None:
+    """The selector of that name; an empty name selects the leader. Raises ValueError."""
+    name = name.strip()
+    if not name:
+        return None
+    if name not in SELECTORS:
+        raise ValueError(f"{name!r} is not one of {', '.join(SELECTORS)}")
+    return SELECTORS[name]

@@ -1,0 +1,302 @@
+"""Fetch sessions of clients (KIP-227): what a consumer reads, remembered between its fetches.
+
+Pure: time and randomness come in as arguments. Three rules:
+
+- A request names only partitions that are new or whose position changed; an answer holds only partitions with
+  news: records, an error, a moved high watermark or log start offset, a divergence, a replica to read from.
+- A session keeps the set of its *active* partitions, those that may have news. A partition without any leaves it
+  and is put back by its replica, which wakes its readers when something moves. So a fetch costs what is
+  active, however large the session is.
+- A partition whose records were sent goes to the end of the active ones: when the bytes of an answer run out,
+  the others come first next time.
+
+A fetch without a session is a session for one request that is never kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+    from ..replication.partition import Partition
+
+NO_SESSION_ID = 0
+FINAL_EPOCH = -1
+"""The epoch of a request that wants no session, and closes the one it names."""
+FIRST_EPOCH = 0
+"""The epoch of a request that wants a new session, and closes the one it names."""
+MAX_SESSION_ID = 0x7FFFFFFF
+EVICTABLE_AFTER_MS = 120_000
+"""A session this old may give way to a larger one; one that was not used for so long gives way to any."""
+
+_NEVER_SENT = -2
+_AFTER_ERROR = -1
+
+Key = tuple[str | bytes, int]
+"""Topic, by name or by id as the session does it, and partition."""
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that the request after this one has."""
+    return 1 if epoch >= MAX_SESSION_ID else epoch + 1
+
+
+class Parked(Protocol):
+    """A fetch of the session that waits for records."""
+
+    def wake(self) -> None: ...
+    def superseded(self, error: ErrorCode) -> None:
+        """The session goes on, or ends, without this fetch: answer it with the error."""
+
+
+class SessionPartition:
+    """One partition of a session: what the client asks for, and what it was last told."""
+
+    __slots__ = (
+        "_sent_log_start",
+        "_sent_watermark",
+        "key",
+        "part",
+        "partition",
+        "session",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, session: FetchSession, key: Key, topic: FetchTopic, part: FetchPartition) -> None:
+        self.session = session
+        self.key = key
+        # The name is empty until it is known, where the client fetches by id.
+        self.topic = topic.topic
+        self.topic_id = topic.topic_id
+        self.part = part
+        # The replica that wakes this when it has news.
+        self.partition: Partition | None = None
+        self._sent_watermark = self._sent_log_start = _NEVER_SENT
+
+    def has_news(self, data: PartitionData, size: int) -> bool:
+        """Whether an answer must hold this outcome of reading, with `size` bytes of records."""
+        return (
+            size > 0
+            or data.error_code != 0
+            or data.high_watermark != self._sent_watermark
+            or data.log_start_offset != self._sent_log_start
+            or data.preferred_read_replica >= 0
+            or data.diverging_epoch.end_offset >= 0
+        )
+
+    def sent(self, data: PartitionData, size: int) -> None:
+        """The client is told this."""
+        # After an error the partition is told of again, whatever its high watermark is.
+        self._sent_watermark = _AFTER_ERROR if data.error_code else data.high_watermark
+        self._sent_log_start = data.log_start_offset
+        if size:
+            self.session.move_to_end(self)
+
+    def wake(self) -> None:
+        """Something moved in the replica."""
+        self.session.activate(self)
+
+    def watch(self, partition: Partition) -> None:
+        """Have the replica wake this, once."""
+        if self.partition is not partition:
+            self.unwatch()
+            self.partition = partition
+        partition.watch_reads(self)
+
+    def unwatch(self) -> None:
+        """Have no replica wake this."""
+        if self.partition is not None:
+            self.partition.unwatch_reads(self)
+            self.partition = None
+
+
+class FetchSession:
+    """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
+
+    __slots__ = (
+        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "last_used_ms", "parked", "partitions"
+    )  # fmt: skip
+
+    def __init__(self, *, by_id: bool) -> None:
+        self.id = NO_SESSION_ID
+        # Of the next request.
+        self.epoch = next_epoch(FIRST_EPOCH)
+        self.by_id = by_id
+        self.partitions: dict[Key, SessionPartition] = {}
+        self.active: dict[SessionPartition, None] = {}
+        self.parked: Parked | None = None
+        self.created_ms = self.last_used_ms = 0
+        # What the cache orders it by.
+        self.cached_size = -1
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic] = ()) -> None:
+        """Take in the partitions of a request; those it names are active."""
+        by_id, partitions, active = self.by_id, self.partitions, self.active
+        for topic in topics:
+            name: str | bytes = topic.topic_id if by_id else topic.topic
+            for part in topic.partitions:
+                key = (name, part.partition)
+                known = partitions.get(key)
+                if known is None:
+                    known = partitions[key] = SessionPartition(self, key, topic, part)
+                else:
+                    known.part = part
+                active[known] = None
+        for gone in forgotten:
+            name = gone.topic_id if by_id else gone.topic
+            for index in gone.partitions:
+                dropped = partitions.pop((name, index), None)
+                if dropped is not None:
+                    active.pop(dropped, None)
+                    dropped.unwatch()
+
+    def activate(self, partition: SessionPartition) -> None:
+        """It may have news; a parked fetch looks."""
+        self.active[partition] = None
+        if self.parked is not None:
+            self.parked.wake()
+
+    def rest(self, partition: SessionPartition) -> None:
+        """It has no news, and is watched."""
+        self.active.pop(partition, None)
+
+    def move_to_end(self, partition: SessionPartition) -> None:
+        """It had its turn."""
+        if partition in self.active:
+            del self.active[partition]
+            self.active[partition] = None
+
+    def close(self, error: ErrorCode = ErrorCode.FETCH_SESSION_ID_NOT_FOUND) -> None:
+        """Watch nothing any more; a parked fetch is answered with `error`."""
+        for partition in self.partitions.values():
+            partition.unwatch()
+        self.active.clear()
+        parked, self.parked = self.parked, None
+        if parked is not None:
+            parked.superseded(error)
+
+
+class FetchSessionCache:
+    """At most `slots` sessions (max.incremental.fetch.session.cache.slots).
+
+    When all are taken, a new session takes the place of one that was not used for two minutes, or of the
+    smallest of those older than two minutes if it is larger itself; else the client gets none.
+    """
+
+    def __init__(self, slots: int, randomness: random.Random) -> None:
+        self._slots = slots
+        self._randomness = randomness
+        # The least recently used first.
+        self._sessions: dict[int, FetchSession] = {}
+        # (size, id) of sessions that are old enough; what is outdated goes when it comes up.
+        self._evictable: list[tuple[int, int]] = []
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    @property
+    def partitions(self) -> int:
+        """Of all sessions together."""
+        return sum(map(len, self._sessions.values()))
+
+    def get(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
+        """The session that an incremental request goes on with.
+
+        KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if
+        the session names topics the other way.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        if session.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} is at epoch {session.epoch}, the request at {epoch}",
+            )
+        if session.by_id != by_id:
+            ways = ("by name", "by id")
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session_id} has topics {ways[session.by_id]}, the request {ways[by_id]}",
+            )
+        return session
+
+    def proceed(self, session: FetchSession, now_ms: int) -> None:
+        """An incremental request was taken in."""
+        if session.parked is not None:
+            parked, session.parked = session.parked, None
+            parked.superseded(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = next_epoch(session.epoch)
+        self._touch(session, now_ms)
+
+    def admit(self, session: FetchSession, now_ms: int) -> bool:
+        """Keep a new session, whose id is known from now on, if there is room for one of its size."""
+        if len(self._sessions) >= self._slots and not self._evict(len(session), now_ms):
+            return False
+        session.id = self._new_id()
+        session.created_ms = now_ms
+        self._touch(session, now_ms)
+        return True
+
+    def close(self, session_id: int) -> None:
+        """End a session, if there is one of this id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def clear(self) -> None:
+        """End all sessions."""
+        for session_id in list(self._sessions):
+            self.close(session_id)
+        self._evictable.clear()
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._randomness.randint(1, MAX_SESSION_ID)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        size = len(session)
+        if now_ms - session.created_ms <= EVICTABLE_AFTER_MS or session.cached_size == size:
+            return
+        session.cached_size = size
+        heapq.heappush(self._evictable, (size, session.id))
+        if len(self._evictable) > 2 * self._slots + 16:
+            self._evictable = [entry for entry in self._evictable if self._is_current(entry)]
+            heapq.heapify(self._evictable)
+
+    def _is_current(self, entry: tuple[int, int]) -> bool:
+        session = self._sessions.get(entry[1])
+        return session is not None and session.cached_size == entry[0]
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms <= EVICTABLE_AFTER_MS:
+            while self._evictable and not self._is_current(self._evictable[0]):
+                heapq.heappop(self._evictable)
+            if not self._evictable or size <= self._evictable[0][0]:
+                return False
+            oldest = self._sessions[heapq.heappop(self._evictable)[1]]
+        self.evictions += 1
+        self.close(oldest.id)
+        return True
