@@ -13,7 +13,9 @@ from ottla.protocol.config_keys import (
     ConfigKey,
     ConfigType,
     Scope,
+    is_dynamic,
 )
+from ottla.protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 
@@ -27,9 +29,11 @@ that names the nearest key or what is allowed. Settings of topics are given when
 (`ottla topic create orders --config min.insync.replicas=2`) or changed later by any Kafka admin client
 (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of the first table gives the default.
 
-This page is made from `protocol/config_table.py` by `python -m tests.render_configuration`; a test compares them.
+This page is made from `protocol/config_table.py` and `protocol/config_resources.py` by
+`python -m tests.render_configuration`; a test compares them.
 
-*Scope:* B a broker's file, Q a quorum node's file, D also while brokers run (for one broker, or for all of them).
+*Scope:* B a broker's file, Q a quorum node's file, D also while brokers run (for one broker, or for all of them):
+such a change acts at once, and other keys are refused then.
 A dash as the default says that the key is optional, or has to be given where the meaning says so.
 Keys in *italics* are checked, kept and described, and change nothing so far: the last table says what happens instead.
 """
@@ -37,6 +41,16 @@ Keys in *italics* are checked, kept and described, and change nothing so far: th
 REQUIRED = """\
 Every node needs `node.id`, `cluster.id`, `cluster.secret.file` (at least 16 bytes, the same on all nodes),
 `controller.quorum.voters` and `log.dirs` (or `log.dir`; for a quorum node also `metadata.log.dir`).
+"""
+
+GROUPS = """\
+Settings of one consumer group, whether it exists or not: `kafka-configs.sh --entity-type groups`. They have to lie
+within the `group.consumer.min.` and `group.consumer.max.` settings of the broker that is asked.
+"""
+
+CLIENT_METRICS = """\
+Subscriptions of clients' metrics (KIP-714), by name: `kafka-configs.sh --entity-type client-metrics`. They are checked,
+kept and described; no client is asked for metrics, as by a Kafka broker without a plugin that takes them.
 """
 
 _TYPES = {
@@ -67,6 +81,18 @@ def render() -> str:
             *_table(
                 ("key", "scope", "type", "default", "allowed", "meaning"),
                 map(_node_row, _sorted(NODE_KEYS.values())),
+            ),
+            "## Groups\n",
+            GROUPS,
+            *_table(
+                ("key", "type", "default", "allowed", "meaning", "broker key"),
+                map(_topic_row, _sorted(GROUP_KEYS.values())),
+            ),
+            "## Client metrics\n",
+            CLIENT_METRICS,
+            *_table(
+                ("key", "type", "default", "allowed", "meaning"),
+                (_topic_row(key)[:-1] for key in _sorted(CLIENT_METRICS_KEYS.values())),
             ),
             "## Without effect so far\n",
             *_table(
@@ -102,7 +128,11 @@ def _topic_row(key: ConfigKey) -> tuple[str, ...]:
 
 
 def _node_row(key: ConfigKey) -> tuple[str, ...]:
-    scope = " ".join(letter for flag, letter in _SCOPES if flag in key.scope)
+    scope = " ".join(
+        letter
+        for flag, letter in _SCOPES
+        if flag in key.scope and (flag is not Scope.DYNAMIC or is_dynamic(key.name))
+    )
     return (_name(key), scope, _TYPES[key.type], _default(key), _allowed(key), key.doc)
 
 
