@@ -8,17 +8,18 @@ import os
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
+from kafka.errors import UnknownBrokerIdError
 
 from ottla.protocol.errors import ErrorCode
 from tests import java
-from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 from tests.integration.history import SMALL_CLUSTER, Load, read_all
 
 pytestmark = pytest.mark.cluster
@@ -78,7 +79,13 @@ def disk(directory: Path) -> Iterator[Disk]:
 
 def folders(admin: KafkaAdminClient, broker_id: int) -> dict[str, dict[str, Any]]:
     """What the broker says of its folders, by path."""
-    (told,) = admin.describe_log_dirs(brokers=[broker_id])
+
+    def ask() -> list[dict[str, Any]] | None:
+        with suppress(UnknownBrokerIdError):  # Until the client has heard that it is back.
+            return list(admin.describe_log_dirs(brokers=[broker_id]))
+        return None
+
+    (told,) = wait_for(ask, f"broker {broker_id} to be known")
     found = told.get("log_dirs") or told.get("results")
     return {one["log_dir"]: one for one in found}
 
@@ -179,6 +186,7 @@ def _fails_and_goes_on(
 def _moves(cluster: RunningCluster, asking: KafkaAdminClient, source: str, target: str) -> None:
     """A replica that leads goes into the other folder under load; Kafka's own tool reads where it is."""
     wait_until(lambda: cluster.leader("later", 0) == 2, "broker 2 to lead again")
+    assert partitions_in(folders(asking, 2)[source], "later") == {0}
     with Load(cluster.bootstrap, "later") as load:
         load.wait_acknowledged(1000)
         told = asking.alter_replica_log_dirs({("later", 0, 2): "/nowhere", ("later", 0, 3): target})
