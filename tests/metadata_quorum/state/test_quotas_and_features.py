@@ -1,0 +1,141 @@
+"""Quotas and feature levels in the controller: what is refused, what is kept, and through a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import FEATURES, finalized
+from ottla.protocol.messages.quorum_commands import Command, decode_result, encode_command
+from ottla.protocol.messages.quota_commands import (
+    AlterClientQuotas,
+    AlterClientQuotasResult,
+    EntityQuotaChanges,
+    FeatureLevel,
+    QuotaChange,
+    QuotaEntityPart,
+    UpdateFeatures,
+    UpdateFeaturesResult,
+)
+from ottla.protocol.schema import Message
+
+Parts = list[tuple[str, str | None]]
+NAN = float("nan")
+
+
+def do(controller: Controller, command: Command) -> Message:
+    return decode_result(command, controller.apply(encode_command(None, command)).result)
+
+
+def entry(parts: Parts, *changes: tuple[str, float | None]) -> EntityQuotaChanges:
+    return EntityQuotaChanges(
+        entity=[QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in parts],
+        changes=[QuotaChange(key=key, value=value or 0.0, remove=value is None) for key, value in changes],
+    )
+
+
+def alter(controller: Controller, *entries: EntityQuotaChanges, validate_only: bool = False) -> list[str]:
+    """What is said of each entity; empty for success."""
+    result = do(controller, AlterClientQuotas(entries=list(entries), validate_only=validate_only))
+    assert isinstance(result, AlterClientQuotasResult)
+    codes = {one.error_code for one in result.entries if one.error_message}
+    assert codes <= {ErrorCode.INVALID_REQUEST}
+    return [one.error_message for one in result.entries]
+
+
+@pytest.mark.parametrize(
+    ("parts", "change", "said"),
+    [
+        ([], ("producer_byte_rate", 1.0), "empty client quota entity"),
+        ([("user", "")], ("producer_byte_rate", 1.0), "Empty user"),
+        ([("group", "g")], ("producer_byte_rate", 1.0), "Unhandled client quota entity type: group"),
+        ([("user", "a"), ("user", "b")], ("producer_byte_rate", 1.0), "duplicate entity entry user"),
+        ([("user", "a"), ("ip", None)], ("producer_byte_rate", 1.0), "should not be combined"),
+        ([("ip", "example.org")], ("connection_creation_rate", 1.0), "not a valid IP address"),
+        ([("ip", "::1")], ("producer_byte_rate", 1.0), "Invalid configuration key"),
+        ([("user", "a")], ("connection_creation_rate", 1.0), "Invalid configuration key"),
+        ([("user", "a")], ("no.such", 1.0), "Invalid configuration key no.such"),
+        ([("user", "a")], ("producer_byte_rate", -1.0), "must be greater than 0"),
+        ([("user", "a")], ("request_percentage", NAN), "must be greater than 0"),
+        ([("user", "a")], ("request_percentage", float("inf")), "must be greater than 0"),
+        ([("user", "a")], ("producer_byte_rate", 1.5), "cannot be a fractional value"),
+        ([("user", "a")], ("producer_byte_rate", 1e30), "too large"),
+        ([("ip", None)], ("connection_creation_rate", 2.0**31), "too large"),
+    ],
+)
+def test_what_no_entity_can_have_changes_nothing(
+    parts: Parts, change: tuple[str, float | None], said: str
+) -> None:
+    controller = Controller()
+    sound = ("consumer_byte_rate", 5.0)
+    wrong, fine = alter(controller, entry(parts, change, sound), entry([("user", "ok")], sound))
+    assert said in wrong
+    assert fine == ""
+    assert controller.image.client_quotas == {(("user", "ok"),): {"consumer_byte_rate": 5.0}}
+
+
+def test_quotas_are_set_removed_and_part_of_a_snapshot() -> None:
+    controller = Controller()
+    both: Parts = [("user", None), ("client-id", "c")]
+    assert alter(controller, entry(both, ("request_percentage", 12.5)), validate_only=True) == [""]
+    assert not controller.image.client_quotas
+    alter(controller, entry(both, ("request_percentage", 12.5), ("producer_byte_rate", 2.0)))
+    alter(controller, entry([("ip", "::1")], ("connection_creation_rate", 3.0)))
+    do(controller, UpdateFeatures(updates=[FeatureLevel(feature="group.version", level=0, upgrade_type=2)]))
+    key = (("client-id", "c"), ("user", None))
+    assert controller.image.client_quotas[key] == {"request_percentage": 12.5, "producer_byte_rate": 2.0}
+
+    other = Controller()
+    other.restore(list(controller.snapshot()))
+    assert other.image.client_quotas == controller.image.client_quotas
+    assert other.image.features == {"group.version": 0}
+
+    offset = controller.image.offset
+    alter(controller, entry(both, ("producer_byte_rate", None), ("no.such.key", None)))
+    assert controller.image.client_quotas[key] == {"request_percentage": 12.5}
+    assert alter(controller, entry(both, ("request_percentage", 12.5))) == [""]
+    assert controller.image.offset == offset + 1
+    alter(controller, entry(both, ("request_percentage", None)))
+    assert key not in controller.image.client_quotas
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "upgrade_type", "said"),
+    [
+        ("transaction.version", 2, 1, "Brokers do not support this feature"),
+        ("group.version", 2, 1, "only support versions 0-1"),
+        ("group.version", -1, 3, "only support versions 0-1"),
+        ("group.version", 0, 1, "Can't downgrade"),
+        ("group.version", 0, 9, "upgrade type"),
+        ("metadata.version", 1, 3, "only support versions"),
+    ],
+)
+def test_levels_that_cannot_be_finalized(feature: str, level: int, upgrade_type: int, said: str) -> None:
+    controller = Controller()
+    updates = [
+        FeatureLevel(feature="eligible.leader.replicas.version", level=1),
+        FeatureLevel(feature=feature, level=level, upgrade_type=upgrade_type),
+    ]
+    result = do(controller, UpdateFeatures(updates=updates))
+    assert isinstance(result, UpdateFeaturesResult)
+    assert result.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert said in result.error_message
+    assert not controller.image.features
+
+
+def test_a_level_falls_when_told_so_and_rises_again() -> None:
+    controller = Controller()
+
+    def update(level: int, upgrade_type: int) -> int:
+        updates = [FeatureLevel(feature="group.version", level=level, upgrade_type=upgrade_type)]
+        result = do(controller, UpdateFeatures(updates=updates))
+        assert isinstance(result, UpdateFeaturesResult)
+        return result.error_code
+
+    assert finalized({}) == {name: feature.default for name, feature in FEATURES.items()}
+    assert update(0, 2) == 0
+    assert finalized(controller.image.features)["group.version"] == 0
+    assert update(1, 2) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(1, 1) == 0
+    assert finalized(controller.image.features)["group.version"] == 1
