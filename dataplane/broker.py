@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from ..protocol.cluster_image import ClusterImage, ImageDelta
 from ..protocol.errors import KafkaError
 from ..protocol.exposition import Family
+from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from .broker_settings import BrokerSettings
@@ -288,7 +289,11 @@ class Broker:
             GroupOffsetHandlers(
                 self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
             ),
-            ConsumerGroupHandlers(self.groups, config.groups.consumer.assignors),
+            ConsumerGroupHandlers(
+                self.groups,
+                config.groups.consumer.assignors,
+                lambda: finalized(session.image.features)["group.version"],
+            ),
             TopicHandlers(
                 session,
                 config.topics,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import consumer_group_description as described
@@ -40,8 +40,16 @@ def new_member_id() -> str:
 class ConsumerGroupHandlers:
     """The KIP-848 APIs over the coordinator's shards."""
 
-    def __init__(self, coordinator: GroupCoordinator, assignors: tuple[str, ...]) -> None:
+    def __init__(
+        self, coordinator: GroupCoordinator, assignors: tuple[str, ...], group_version: Callable[[], int]
+    ) -> None:
+        """`group_version` is the level of the feature `group.version`: at 0 there are no such groups."""
         self._coordinator, self._assignors = coordinator, assignors
+        self._group_version = group_version
+
+    def _check_feature(self) -> None:
+        if self._group_version() < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The feature group.version is not in force.")
 
     @handles(ConsumerGroupHeartbeatRequest, 0, 1)
     def heartbeat(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
@@ -51,6 +59,7 @@ class ConsumerGroupHandlers:
             request.reply(_refusal(result) if isinstance(result, KafkaError) else _response(result))
 
         try:
+            self._check_feature()
             self._check(request.api_version, message)
             shard = self._coordinator.shard_for(message.group_id)
         except KafkaError as error:
@@ -96,7 +105,7 @@ class ConsumerGroupHandlers:
         elif epoch == LEAVE_STATIC_EPOCH and message.instance_id is None:
             raise _invalid("InstanceId can't be null.")
         elif epoch < LEAVE_STATIC_EPOCH:
-            raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+            raise _invalid("MemberEpoch is invalid.")
         if message.server_assignor is not None and message.server_assignor not in self._assignors:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -113,6 +122,7 @@ class ConsumerGroupHandlers:
 
     def _describe(self, group_id: str) -> described.DescribedGroup:
         try:
+            self._check_feature()
             group = self._coordinator.shard_for(group_id).groups.get(group_id)
             if not isinstance(group, ConsumerGroup):
                 problem = "not found" if group is None else "is not a consumer group"
@@ -159,7 +169,7 @@ def _member(
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        subscribed_topic_regex=member.regex or None,
+        subscribed_topic_regex=member.regex,
         assignment=assigned,
         target_assignment=target,
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
