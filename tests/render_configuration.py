@@ -144,9 +144,13 @@ def _default(key: ConfigKey) -> str:
     return "-" if key.default is None else f"`{_LARGEST.get(key.default, key.default)}`"
 
 
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**63 else f"{value:g}"
+
+
 def _allowed(key: ConfigKey) -> str:
-    bounds = [f">= {int(key.least)}"] if key.least is not None else []
-    bounds += [f"<= {int(key.most)}"] if key.most is not None else []
+    bounds = [f">= {_number(key.least)}"] if key.least is not None else []
+    bounds += [f"<= {_number(key.most)}"] if key.most is not None else []
     return ", ".join([f"`{value}`" for value in key.allowed] or bounds)
 
 
