@@ -64,7 +64,7 @@ class ConsumerGroups:
 
     def _made_for(self, group_id: str, present: Group | None, beat: Heartbeat) -> ConsumerGroup:
         if beat.epoch != JOIN_EPOCH:
-            problem = "does not exist" if present is None else "is not a consumer group"
+            problem = "not found" if present is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
         limits, topics = self._limits.consumer, self._surroundings.topics
         settings = self._surroundings.settings_of(group_id)

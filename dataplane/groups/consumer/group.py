@@ -262,7 +262,7 @@ class ConsumerGroup:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {new_id} with instance id {old.instance_id} cannot join the group because the "
-                f"instance id is owned by member {old_id}.",
+                f"instance id is owned by {old_id} member.",
             )
         assert old.instance_id is not None
         target, assigned = self.target.get(old_id, frozenset()), old.assigned

@@ -165,7 +165,7 @@ class GroupHandlers:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         group = shard.groups.get(group_id)
         if not isinstance(group, Group):
-            return self._not_classic(group_id, version)
+            return _not_classic(group_id, version, exists=group is not None)
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state.value,
@@ -183,14 +183,6 @@ class GroupHandlers:
                 for m in group.members.values()
             ],
         )
-
-    def _not_classic(self, group_id: str, version: int) -> DescribedGroup:
-        """From version 6 on a group that is not there, or of another protocol, is an error (KIP-1043)."""
-        described = DescribedGroup(group_id=group_id, group_state="Dead")
-        if version >= NOT_FOUND_VERSION:
-            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
-        return described
 
     @handles(ListGroupsRequest, 0, 5)
     def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
@@ -241,3 +233,12 @@ class GroupHandlers:
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
     """A SyncGroup that meets a loading coordinator starts over with a join, as in Kafka."""
     return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+
+
+def _not_classic(group_id: str, version: int, *, exists: bool) -> DescribedGroup:
+    """From version 6 on a group that is not there, or of another protocol, is an error (KIP-1043)."""
+    described = DescribedGroup(group_id=group_id, group_state="Dead")
+    if version >= NOT_FOUND_VERSION:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} {'is not a classic group' if exists else 'not found'}."
+    return described
