@@ -54,9 +54,7 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
         if await admin.list_partition_reassignments():
             raise CommandFailed("other moves are under way: 'ottla cluster reassign --list' shows them")
     replicas: dict[tuple[str, int], Sequence[int]] = {
-        (topic.name, one.index): one.replicas
-        for topic in topics
-        for one in topic.partitions.values()
+        (topic.name, one.index): one.replicas for topic in topics for one in topic.partitions.values()
     }
     live = {broker.id: broker.rack for broker in cluster.brokers}
     _refuse_others_down(topics, cluster, leaving)

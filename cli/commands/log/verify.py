@@ -1,0 +1,81 @@
+"""What `ottla log verify` finds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from ....dataplane.log.inspection import (
+    Problem,
+    SegmentContents,
+    partition_folders,
+    segments_in,
+    verify_partition,
+    verify_segment,
+)
+from ....protocol.errors import KafkaError
+from ...failures import CommandFailed
+from ...output import print_json, print_table
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Print a line for each partition or segment, and every problem; 1 if there is any."""
+    rows: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    targets = [target for path in arguments.paths for target in _targets(path)]
+    for number, path in enumerate(targets, 1):
+        _progress(number, len(targets), path)
+        segments, found = _verified(path)
+        problems += found
+        rows.append(
+            {
+                "path": str(path),
+                "segments": len(segments),
+                "start_offset": segments[0].base_offset if segments else 0,
+                "end_offset": segments[-1].next_offset if segments else 0,
+                "batches": sum(len(one.positions) for one in segments),
+                "records": sum(one.records for one in segments),
+                "problems": len(found),
+            }
+        )
+    if arguments.output == "json":
+        listed = [{"path": str(one.path), "position": one.position, "problem": one.what} for one in problems]
+        print_json({"ok": not problems, "logs": rows, "problems": listed})
+        return 1 if problems else 0
+    print_table([name.upper().replace("_", "-") for name in rows[0]], [list(row.values()) for row in rows])
+    for one in problems:
+        where = "" if one.position is None else f" at byte {one.position}"
+        print(f"{one.path}{where}: {one.what}")
+    return 1 if problems else 0
+
+
+def _targets(path: Path) -> list[Path]:
+    """Segments and folders of partitions are themselves; a data folder is its partitions."""
+    if path.suffix == ".log" and not path.is_dir():
+        return [path]
+    if not path.is_dir():
+        why = "is no segment (.log) and no folder" if path.exists() else "does not exist"
+        raise CommandFailed(f"{path} {why}")
+    if segments_in(path):
+        return [path]
+    if found := partition_folders(path):
+        return found
+    raise CommandFailed(f"{path} holds no partitions")
+
+
+def _verified(path: Path) -> tuple[list[SegmentContents], list[Problem]]:
+    try:
+        if path.is_dir():
+            return verify_partition(path)
+        contents, problems = verify_segment(path)
+    except KafkaError as error:
+        raise CommandFailed(error.message) from None
+    return [contents], problems
+
+
+def _progress(number: int, total: int, path: Path) -> None:
+    if total > 1 and sys.stderr.isatty():
+        end = "\n" if number == total else ""
+        print(f"\r\033[K{number}/{total} {path.name}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,236 @@
+"""Looks at the files of a log from outside: what they hold, and whether they fit together. Nothing is changed.
+
+For tools that run beside a broker or on a copy of its files; the broker itself opens logs by ``recovery``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import decode_records
+from ...protocol.record_batch import BatchHeader, check_integrity
+from .batch_walk import BrokenBatch, walk_file
+from .checkpoints import LEADER_EPOCHS, read_leader_epochs, read_topic_id
+from .producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
+from .producer_snapshot import read_snapshot
+from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+
+_OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that does not fit, in which file, and where if that can be said (a byte position)."""
+
+    path: Path
+    what: str
+    position: int | None = None
+
+
+@dataclass(slots=True)
+class SegmentContents:
+    """What a walk through a segment found: where batches start, their offsets and timestamps."""
+
+    base_offset: int
+    next_offset: int
+    records: int = 0
+    positions: dict[int, BatchHeader] = field(default_factory=dict)
+    last_offsets: list[int] = field(default_factory=list)
+    highest_timestamps: list[int] = field(default_factory=list)
+    """The largest timestamp up to and with each batch, in ms."""
+
+    def note(self, position: int, header: BatchHeader) -> None:
+        """Take one batch in."""
+        self.positions[position] = header
+        self.last_offsets.append(header.last_offset)
+        before = self.highest_timestamps[-1] if self.highest_timestamps else -1
+        self.highest_timestamps.append(max(before, header.max_timestamp))
+        self.next_offset = header.next_offset
+        self.records += header.record_count
+
+    def highest_timestamp_below(self, offset: int) -> int:
+        """The largest timestamp of the batches that end at or below `offset`; -1 without any."""
+        count = bisect_right(self.last_offsets, offset)
+        return self.highest_timestamps[count - 1] if count else -1
+
+
+def base_offset_of(path: Path) -> int:
+    """The offset in the name of a segment's file. Raises KafkaError for other names."""
+    if not path.stem.isdigit():
+        code = ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, f"{path} is not named as a segment: 20 digits before {path.suffix}")
+    return int(path.stem)
+
+
+def walk_segment(path: Path) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch of a ``.log`` file; a batch's bytes are valid until the next one.
+
+    Raises:
+        BrokenBatch: at bytes that are no batch that continues the log; CRCs are not looked at.
+        OSError: the file cannot be read.
+    """
+    with _mapped(path) as (fd, data):
+        size = len(data)
+        for position, header in walk_file(fd, 0, size, next_offset=base_offset_of(path)):
+            with memoryview(data)[position : position + header.size] as batch:
+                yield position, header, batch
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[tuple[int, mmap.mmap | bytes]]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        if size:
+            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as data:
+                yield fd, data
+        else:
+            yield fd, b""
+    finally:
+        os.close(fd)
+
+
+def index_entries(path: Path) -> list[tuple[int, int]]:
+    """The entries of an index: (offset, position) of an ``.index``, (timestamp, offset) of a ``.timeindex``.
+
+    Zeros behind the last entry, which Kafka puts there ahead of time, are left out. Raises KafkaError for a size
+    that no index has, OSError.
+    """
+    base = base_offset_of(path)
+    entry = _OFFSET_ENTRY if path.suffix == OFFSET_INDEX_SUFFIX else _TIME_ENTRY
+    data = path.read_bytes()
+    if len(data) % entry.size:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        raise KafkaError(code, f"{path} has {len(data)} bytes, which are no entries of {entry.size}")
+    entries = list(entry.iter_unpack(data))
+    while len(entries) > 1 and entries[-1] == (0, 0):
+        entries.pop()
+    if path.suffix == OFFSET_INDEX_SUFFIX:
+        return [(relative + base, position) for relative, position in entries]
+    return [(timestamp, relative + base) for timestamp, relative in entries]
+
+
+def verify_segment(path: Path) -> tuple[SegmentContents, list[Problem]]:
+    """Check a ``.log`` file, each batch and record of it, and the indexes beside it. Raises OSError."""
+    base = base_offset_of(path)
+    contents, problems = SegmentContents(base, base), []
+    try:
+        for position, header, batch in walk_segment(path):
+            contents.note(position, header)
+            try:
+                check_integrity(batch, 0, header)
+                problems += _records_at_fault(path, position, header, batch)
+            except KafkaError as error:
+                problems.append(Problem(path, error.message, position))
+    except BrokenBatch as broken:
+        left = path.stat().st_size - broken.position
+        problems.append(
+            Problem(path, f"{broken.reason}; {left} bytes from here on are lost", broken.position)
+        )
+    for suffix, check in ((OFFSET_INDEX_SUFFIX, _offset_faults), (TIME_INDEX_SUFFIX, _time_faults)):
+        index = path.with_suffix(suffix)
+        if index.exists():
+            try:
+                problems += [Problem(index, what) for what in check(index_entries(index), contents)]
+            except KafkaError as error:
+                problems.append(Problem(index, error.message))
+    return contents, problems
+
+
+def _records_at_fault(path: Path, position: int, header: BatchHeader, batch: memoryview) -> list[Problem]:
+    """Records whose offsets do not rise within the batch. Raises KafkaError for damaged ones."""
+    previous = header.base_offset - 1
+    for record in decode_records(batch):
+        if not previous < record.offset <= header.last_offset:
+            what = f"offset {record.offset} after {previous} in the batch {header.base_offset}-{header.last_offset}"
+            return [Problem(path, what, position)]
+        previous = record.offset
+    return []
+
+
+def _offset_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> Iterator[str]:
+    """A search begins at the entry's position: the batch there must not lie behind the entry's offset."""
+    for (offset, position), (later, further) in pairwise(entries):
+        if later <= offset or further <= position:
+            yield f"entry ({later}, {further}) does not rise above ({offset}, {position})"
+    for offset, position in entries:
+        header = contents.positions.get(position)
+        if header is None:
+            yield f"offset {offset} is said to be at byte {position}, where no batch starts"
+        elif header.base_offset > offset:
+            yield f"offset {offset} is said to be at byte {position}, where offset {header.base_offset} starts"
+
+
+def _time_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> Iterator[str]:
+    """A search skips what lies below the entry's offset: nothing there may be later than the entry."""
+    for (timestamp, offset), (later, further) in pairwise(entries):
+        if later <= timestamp or further < offset:
+            yield f"entry ({later}, {further}) does not rise above ({timestamp}, {offset})"
+    highest = contents.highest_timestamps[-1] if contents.highest_timestamps else -1
+    for timestamp, offset in entries:
+        below = contents.highest_timestamp_below(offset)
+        if below > timestamp:
+            yield f"up to offset {offset} nothing is said to be later than {timestamp}, and {below} is there"
+        if timestamp > highest:
+            yield f"timestamp {timestamp} is later than all in the segment ({highest})"
+
+
+def segments_in(folder: Path) -> list[Path]:
+    """The ``.log`` files of a partition's folder, in order. Raises OSError."""
+    found = [path for path in folder.iterdir() if path.suffix == LOG_SUFFIX and path.stem.isdigit()]
+    return sorted(found, key=base_offset_of)
+
+
+def partition_folders(folder: Path) -> list[Path]:
+    """The folders of partitions in a data folder, in order of their names. Raises OSError."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and segments_in(path))
+
+
+def verify_partition(folder: Path) -> tuple[list[SegmentContents], list[Problem]]:
+    """Check a partition's folder: segments, that they follow each other, and the small files. Raises OSError."""
+    found: list[SegmentContents] = []
+    problems: list[Problem] = []
+    for path in segments_in(folder):
+        contents, faults = verify_segment(path)
+        if found and contents.base_offset < found[-1].next_offset:
+            what = f"it starts at {contents.base_offset}, the one before ends at {found[-1].next_offset}"
+            problems.append(Problem(path, what))
+        found.append(contents)
+        problems += faults
+    problems += _small_file_faults(folder, found[-1].next_offset if found else 0)
+    return found, problems
+
+
+def _small_file_faults(folder: Path, next_offset: int) -> Iterator[Problem]:
+    epochs_file = folder / LEADER_EPOCHS
+    try:
+        epochs = read_leader_epochs(folder)
+        for (epoch, start), (later, further) in pairwise(epochs):
+            if later <= epoch or further < start:
+                yield Problem(
+                    epochs_file, f"epoch {later} from {further} does not follow epoch {epoch} from {start}"
+                )
+        if epochs and epochs[-1][1] > next_offset:
+            yield Problem(
+                epochs_file, f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, behind the end {next_offset}"
+            )
+    except KafkaError as error:
+        yield Problem(epochs_file, error.message)
+    try:
+        read_topic_id(folder)
+    except KafkaError as error:
+        yield Problem(folder, error.message)
+    for path in sorted(folder.glob("*" + SNAPSHOT_SUFFIX)):
+        try:
+            read_snapshot(path)
+        except (ValueError, KafkaError) as error:
+            yield Problem(path, str(error))
