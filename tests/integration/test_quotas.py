@@ -31,6 +31,7 @@ from ottla.protocol.messages.configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.schema import Message, Request
@@ -204,10 +205,16 @@ def test_kafkas_tool_shows_and_changes_features(bootstrap: str) -> None:
     def levels() -> dict[str, str]:
         return dict(LEVEL.findall(features("describe")))
 
+    def heartbeat() -> ErrorCode:
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-7)
+        return ErrorCode(ask(bootstrap, request, 1).error_code)
+
     assert levels()["group.version"] == "1"
+    assert heartbeat() is not ErrorCode.UNSUPPORTED_VERSION
     assert "group.version was downgraded to 0" in features("downgrade", "--feature", "group.version=0")
     try:
-        assert levels()["group.version"] == "0"
+        assert "group.version" in levels()
+        wait_until(lambda: heartbeat() is ErrorCode.UNSUPPORTED_VERSION, "no consumer groups")
     finally:
         assert "group.version was upgraded to 1" in features("upgrade", "--feature", "group.version=1")
 
