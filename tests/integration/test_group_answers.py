@@ -1,0 +1,277 @@
+"""Error codes of the group APIs, as Apache Kafka 4.4 gave them to the same requests in the same order.
+
+`OTTLA_TEST_CLUSTER` with a Kafka cluster asks it again.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_description import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, encode_payload
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+)
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.cluster import wait_for
+from tests.integration.conftest import create
+
+pytestmark = pytest.mark.cluster
+
+UNKNOWN_ID = bytes([1]) * 16
+
+
+class Wire:
+    """One connection to the coordinator of a group; requests one after another."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._socket = _connect(bootstrap.split(",")[0])
+        address = wait_for(lambda: self._coordinator(group), "a coordinator", 60)
+        self._socket.close()
+        self._socket = _connect(address)
+        wait_for(lambda: self._loaded(group) or None, "groups are loaded", 60)
+
+    def _coordinator(self, group: str) -> str | None:
+        (found,) = self.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4).coordinators
+        return None if found.error_code else f"{found.host}:{found.port}"
+
+    def _loaded(self, group: str) -> bool:
+        (found,) = self.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
+        return bool(found.error_code == ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def ask(self, request: Any, version: int) -> Any:
+        self._socket.sendall(encode_request(request, version, 1, "test"))
+        size = int.from_bytes(self._socket.recv(4, socket.MSG_WAITALL), "big")
+        return decode_response(
+            type(request), memoryview(self._socket.recv(size, socket.MSG_WAITALL)), version
+        )[1]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), 15)
+
+
+@pytest.fixture
+def topic(admin: AdminClient) -> str:
+    return create(admin, 4)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"answers-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def wire(bootstrap: str, group: str) -> Iterator[Wire]:
+    connection = Wire(bootstrap, group)
+    yield connection
+    connection.close()
+
+
+Beat = Callable[..., tuple[ErrorCode, int]]
+
+
+@pytest.fixture
+def heartbeat(wire: Wire, group: str) -> Beat:
+    def say(version: int = 1, **fields: Any) -> tuple[ErrorCode, int]:
+        reply = wire.ask(ConsumerGroupHeartbeatRequest(**{"group_id": group, **fields}), version)
+        return ErrorCode(reply.error_code), reply.member_epoch
+
+    return say
+
+
+def joining(topic: str) -> dict[str, Any]:
+    return {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+
+
+def test_heartbeats_that_make_no_sense(heartbeat: Beat, topic: str, group: str) -> None:
+    full = joining(topic)
+    owned = [TopicPartitions(topic_id=UNKNOWN_ID, partitions=[0])]
+    without = {name: {k: v for k, v in full.items() if k != name} for name in full}
+    invalid: list[dict[str, Any]] = [
+        {"member_id": "", **full},
+        {"member_id": "m", "group_id": "", **full},
+        *({"member_id": "m", **each} for each in without.values()),
+        {"member_id": "m", **full, "topic_partitions": owned},
+        {"member_id": "m", "member_epoch": -3},
+        {"member_id": "m", "member_epoch": -2},
+        {"member_id": "m", "instance_id": "", **full},
+        {"member_id": "m", "rack_id": "", **full},
+    ]
+    for fields in invalid:
+        assert heartbeat(**fields)[0] is ErrorCode.INVALID_REQUEST, fields
+    assert heartbeat(member_id="m", server_assignor="sticky", **full)[0] is ErrorCode.UNSUPPORTED_ASSIGNOR
+    pattern = {**without["subscribed_topic_names"], "subscribed_topic_regex": "a("}
+    assert heartbeat(member_id="m", **pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert heartbeat(member_id="m", member_epoch=5)[0] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert heartbeat(member_id="m", member_epoch=-1)[0] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert heartbeat(0, member_id="", **full)[0] is ErrorCode.NONE
+
+
+def test_members_that_are_not_what_they_say(heartbeat: Beat, topic: str) -> None:
+    full = joining(topic)
+    error, epoch = heartbeat(member_id="m", **full)
+    assert error is ErrorCode.NONE
+    said: list[tuple[dict[str, Any], ErrorCode]] = [
+        ({"member_id": "x", "member_epoch": epoch}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "m", "member_epoch": epoch + 5}, ErrorCode.FENCED_MEMBER_EPOCH),
+        ({"member_id": "m", "member_epoch": epoch}, ErrorCode.NONE),
+        ({"member_id": "s", "instance_id": "i", **full}, ErrorCode.NONE),
+        ({"member_id": "s2", "instance_id": "i", **full}, ErrorCode.UNRELEASED_INSTANCE_ID),
+        ({"member_id": "z", "member_epoch": 1, "instance_id": "i"}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"member_id": "z", "member_epoch": 1, "instance_id": "none"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "s", "member_epoch": -2, "instance_id": "i"}, ErrorCode.NONE),
+        ({"member_id": "s2", "instance_id": "i", **full}, ErrorCode.NONE),
+        ({"member_id": "s2", "member_epoch": -1, "instance_id": "i"}, ErrorCode.NONE),
+        ({"member_id": "m", "member_epoch": -1}, ErrorCode.NONE),
+        ({"member_id": "m", "member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]
+    for fields, code in said:
+        assert heartbeat(**fields)[0] is code, fields
+
+
+def test_offsets_of_a_consumer_group(heartbeat: Beat, wire: Wire, topic: str, group: str) -> None:
+    _, epoch = heartbeat(member_id="m", **joining(topic))
+    described = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0].members[0]
+    topic_id = bytes(described.assignment.topic_partitions[0].topic_id)
+
+    def commit(version: int, member: str, said: int, name: str = group, **place: Any) -> ErrorCode:
+        rows = [
+            OffsetCommitRequestPartition(partition_index=place.get("partition", 0), committed_metadata="")
+        ]
+        wanted = OffsetCommitRequestTopic(name=topic, topic_id=place.get("id", topic_id), partitions=rows)
+        request = OffsetCommitRequest(
+            group_id=name, member_id=member, generation_id_or_member_epoch=said, topics=[wanted]
+        )
+        return ErrorCode(wire.ask(request, version).topics[0].partitions[0].error_code)
+
+    assert commit(9, "m", epoch) is commit(10, "m", epoch) is ErrorCode.NONE
+    assert commit(8, "m", epoch) is ErrorCode.UNSUPPORTED_VERSION
+    assert commit(9, "m", epoch + 1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(9, "q", epoch) is commit(9, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(10, "m", epoch, id=UNKNOWN_ID) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert commit(10, "m", epoch, partition=99) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def fetch(version: int, member: str | None = None, said: int = -1, known: bytes = topic_id) -> list[Any]:
+        wanted = [OffsetFetchRequestTopics(name=topic, topic_id=known, partition_indexes=[0, 1])]
+        asked = OffsetFetchRequestGroup(group_id=group, member_id=member, member_epoch=said, topics=wanted)
+        (found,) = wire.ask(OffsetFetchRequest(groups=[asked]), version).groups
+        rows = [(p.committed_offset, ErrorCode(p.error_code)) for t in found.topics for p in t.partitions]
+        return [ErrorCode(found.error_code), *rows]
+
+    found = [ErrorCode.NONE, (0, ErrorCode.NONE), (-1, ErrorCode.NONE)]
+    assert fetch(9) == fetch(9, "m", epoch) == fetch(10) == found
+    assert fetch(9, "m", epoch + 1) == [ErrorCode.STALE_MEMBER_EPOCH]
+    assert fetch(9, "q", 1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert fetch(10, known=UNKNOWN_ID)[1] == (-1, ErrorCode.UNKNOWN_TOPIC_ID)
+
+    def delete(name: str, partition: int = 0, of: str = topic) -> list[ErrorCode]:
+        rows = [OffsetDeleteRequestPartition(partition_index=partition)]
+        wanted = [OffsetDeleteRequestTopic(name=of, partitions=rows)]
+        reply = wire.ask(OffsetDeleteRequest(group_id=name, topics=wanted), 0)
+        rows_of = [ErrorCode(p.error_code) for t in reply.topics for p in t.partitions]
+        return [ErrorCode(reply.error_code), *rows_of]
+
+    assert delete(group) == [ErrorCode.NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert delete(group, 77) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert delete(group, of="no-such-topic") == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    heartbeat(member_id="m", member_epoch=-1)
+    assert delete(group) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert fetch(9)[1] == (-1, ErrorCode.NONE)
+    assert delete(group) == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_the_classic_protocol_in_a_consumer_group(
+    heartbeat: Beat, wire: Wire, topic: str, group: str
+) -> None:
+    heartbeat(member_id="m", **joining(topic))
+    (old,) = wire.ask(DescribeGroupsRequest(groups=[group]), 5).groups
+    (new,) = wire.ask(DescribeGroupsRequest(groups=[group]), 6).groups
+    assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
+    assert (new.error_code, new.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Group {group} is not a classic group.",
+    )
+    for kinds, listed in ((["Consumer"], True), (["classic"], False), (["bogus"], False)):
+        found = wire.ask(ListGroupsRequest(types_filter=kinds), 5).groups
+        assert any(each.group_id == group for each in found) == listed, kinds
+
+    def join(member: str = "", kind: str = "consumer", names: tuple[str, ...] = ("range",)) -> Any:
+        payload = encode_payload(ConsumerProtocolSubscription(topics=[topic]), 1)
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=member,
+            protocol_type=kind,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=payload) for name in names],
+        )
+        return wire.ask(request, 9)
+
+    assert join(kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert join(names=()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    told = join()
+    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = join(told.member_id)
+    assert (joined.error_code, joined.protocol_name, joined.leader, joined.members) == (0, "range", "", [])
+
+    def sync(member: str, generation: int, protocol: str = "range") -> ErrorCode:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            protocol_type="consumer",
+            protocol_name=protocol,
+        )
+        return ErrorCode(wire.ask(request, 5).error_code)
+
+    def beat(member: str, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+        return ErrorCode(wire.ask(request, 4).error_code)
+
+    generation = joined.generation_id
+    assert sync(joined.member_id, generation) is ErrorCode.NONE
+    assert sync(joined.member_id, 99) is beat(joined.member_id, 99) is ErrorCode.ILLEGAL_GENERATION
+    assert sync(joined.member_id, generation, "x") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert sync("stranger", 1) is beat("m", generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    (deleted,) = wire.ask(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
+    leaving = [MemberIdentity(member_id="m"), MemberIdentity(member_id="stranger")]
+    left = wire.ask(LeaveGroupRequest(group_id=group, members=leaving), 5).members
+    assert [m.error_code for m in left] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    (after,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
+    assert after.error_code == ErrorCode.GROUP_ID_NOT_FOUND, "the last member is classic, and so is the group"
