@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -332,3 +332,36 @@ def test_every_state_has_its_transitions() -> None:
     assert set(TRANSITIONS) == set(GroupState)
     reachable = {GroupState.EMPTY}.union(*TRANSITIONS.values())
     assert reachable == set(GroupState)
+
+
+def test_what_the_settings_of_the_broker_refuse() -> None:
+    group = new_group(
+        GroupLimits(
+            min_session_timeout_ms=9_000,
+            max_session_timeout_ms=11_000,
+            max_size=1,
+            initial_rebalance_delay_ms=0,
+        )
+    )
+    for timeout in (8_999, 11_001):
+        request = replace(join_request(), session_timeout_ms=timeout)
+        assert joins(group.join(request, "t", 0))["t"].error is ErrorCode.INVALID_SESSION_TIMEOUT
+    static = joins(group.join(join_request(instance_id="i"), "a", 0))["a"]
+    assert static.error is ErrorCode.NONE
+    assert joins(group.join(join_request(), "b", 0))["b"].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert joins(group.join(join_request(static.member_id, "i"), "a", 0))["a"].error is ErrorCode.NONE
+
+
+def test_a_cooperative_member_keeps_its_part_until_it_has_joined_twice() -> None:
+    """What members own is between them and their leader: the group passes both rounds on unchanged."""
+    group, (first, second) = stable_group(2)
+    group.join(join_request(first, protocols=("cooperative-sticky", "range")), "a", 0)
+    replies = joins(group.join(join_request(second, protocols=("cooperative-sticky", "range")), "b", 0))
+    assert {r.protocol for r in replies.values()} == {"cooperative-sticky"}
+    for member in (first, second):
+        group.sync(member, None, group.generation, {first: b"half", second: b""}, member, 0)
+    group.stored(group.generation, ErrorCode.NONE, 0)
+    group.join(join_request(first, protocols=("cooperative-sticky", "range")), "a2", 1)
+    assert group.heartbeat(second, None, group.generation, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    replies = joins(group.join(join_request(second, protocols=("cooperative-sticky", "range")), "b2", 1))
+    assert {r.generation for r in replies.values()} == {4}
