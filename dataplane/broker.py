@@ -169,6 +169,7 @@ class Broker:
         self._log_upkeep.close()
         await self._cleaner.close()
         self.server.close()
+        self._fetches.close()
         self.groups.close()
         await self.moves.close()
         await self.replicas.close()
@@ -270,6 +271,12 @@ class Broker:
         chance = random.Random(os.urandom(16))
         purgatory, quotas = self.server.purgatory, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
+        self._fetches = FetchHandlers(
+            replicas,
+            purgatory,
+            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
+            quotas,
+        )
         view = ConfigView(session, self.own_settings)
         for handlers in (
             ApiVersionsHandlers(self.table, session),
@@ -279,7 +286,7 @@ class Broker:
             ReassignmentHandlers(session),
             CoordinatorHandlers(session, creator),
             ProduceHandlers(replicas, purgatory, quotas),
-            FetchHandlers(replicas, purgatory, FetchSettings(config.fetch_answer_max_bytes), quotas),
+            self._fetches,
             OffsetHandlers(replicas),
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),

@@ -14,6 +14,7 @@ from ..protocol.handshake import MIN_SECRET_BYTES
 from .groups.limits import GroupLimits
 from .groups.settings import consumer_limits
 from .quotas import QuotaWindows
+from .replica_selection import Selector, selector_named
 from .server import ConnectionLimits, ServerConfig
 from .server.handlers.topic_creation import TopicDefaults
 
@@ -76,6 +77,8 @@ class BrokerConfig:
     transactional_id_timeout_max_ms: int = 900_000
     recovery_threads_per_data_dir: int = 1
     fetch_answer_max_bytes: int = 57_671_680
+    fetch_session_slots: int = 1000
+    replica_selector: Selector | None = None
     producer_id_expiration_ms: int = 86_400_000
     retention_check_interval_ms: int = 300_000
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -121,6 +124,8 @@ class BrokerConfig:
             delete_topic_enable=read.truth("delete.topic.enable"),
             transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms"),
             fetch_answer_max_bytes=read.number("fetch.max.bytes"),
+            fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
+            replica_selector=_replica_selector(read),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
@@ -218,6 +223,13 @@ def _log_dirs(read: _Reader) -> tuple[Path, ...]:
     if len(set(paths)) < len(paths):
         raise ConfigError(f"log.dirs: {text!r} names a directory twice")
     return paths
+
+
+def _replica_selector(read: _Reader) -> Selector | None:
+    try:
+        return selector_named(read.text("replica.selector.class", ""))
+    except ValueError as error:
+        raise ConfigError(f"replica.selector.class: {error}") from None
 
 
 def _quorum(read: _Reader) -> QuorumConfig:

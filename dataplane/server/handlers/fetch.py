@@ -1,87 +1,53 @@
-"""Fetch (4-17), for consumers and for followers.
+"""Fetch (4-18), for consumers and for followers.
 
-Consumers get records below the high watermark from the leader only, as slices that are sent from the files.
-Sessions of consumers are declined (session id 0), which the protocol allows; followers have real ones. A
-consumer's fetch that finds less than `min_bytes` is parked until a high watermark moves far enough or
-`max_wait_ms` is over.
+Consumers get records below the high watermark, as slices that are sent from the files: from the leader, or
+from the follower that the leader named (KIP-392). A fetch that finds less than `min_bytes` is parked until a
+high watermark moves far enough or `max_wait_ms` is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+import random
 from dataclasses import dataclass
 from typing import Any
 
 from ....protocol.codec import encode_parts
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-)
-from ....protocol.record_batch import HEADER_SIZE, parse_header
-from ...log import LogSlice
+from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
 from ...quotas import ANONYMOUS, ClientQuotas
-from ...replication.fetch_codec import fetch_of, response_of, to_send
+from ...replica_selection import Selector
+from ...replication.fetch_codec import fetch_of, response_of
 from ...replication.fetch_values import SessionAnswer
-from ...replication.follower import UNDEFINED_EPOCH, diverges
-from ...replication.partition import Partition
 from ...replication.replicas import Replicas
-from ...replication.traffic import Traffic
+from ..cold_reads import ColdReads
 from ..connection import Connection
+from ..fetch_reading import ClientFetch, FetchReader, Round
+from ..fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
 from ..request_times import FOLLOWER_FETCH
-from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+from .leaders import endpoints
 
 _CONSUMER = -1
-_READ_COMMITTED = 1
-_FIRST_WITH_ZSTD = 10
-_FIRST_WITH_LEADERS = 12
 _FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
-_ZSTD = 4
-_NO_SESSION_EPOCHS = (-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """fetch.max.bytes: the most one answer holds, whatever the consumer asks for."""
+    """fetch.max.bytes: the most one answer holds, whatever the consumer asks for;
+    max.incremental.fetch.session.cache.slots; what replica.selector.class selects by."""
 
     max_bytes: int = 57_671_680
-
-
-class _Round:
-    """One pass over the partitions of a request: what was read, and whether it must be answered now."""
-
-    __slots__ = ("budget", "failed", "leaders", "partitions", "response", "size", "sizes")
-
-    def __init__(self, budget: int) -> None:
-        self.budget = budget
-        self.size = 0
-        self.failed = False
-        self.leaders: set[int] = set()
-        self.partitions: list[Partition] = []
-        self.sizes: list[tuple[Traffic, int]] = []
-        self.response = FetchResponse()
-
-    def release(self) -> None:
-        for topic in self.response.responses:
-            for data in topic.partitions:
-                if isinstance(data.records, LogSlice):
-                    data.records.release()
+    session_slots: int = 1000
+    selector: Selector | None = None
 
 
 class FetchHandlers:
-    """Reads from the partitions this broker leads."""
+    """Reads from the partitions of this broker."""
 
     def __init__(
         self,
@@ -90,13 +56,16 @@ class FetchHandlers:
         settings: FetchSettings | None = None,
         quotas: ClientQuotas | None = None,
     ) -> None:
+        settings = settings or FetchSettings()
         self._replicas = replicas
         self._purgatory = purgatory
-        self._settings = settings or FetchSettings()
         self._quotas = quotas or ClientQuotas()
+        self._reader = FetchReader(replicas, settings.selector, settings.max_bytes)
+        self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
+        self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._parked: dict[Connection, set[_ParkedFetch]] = {}
 
-    @handles(FetchRequest, 4, 17)
+    @handles(FetchRequest, 4, 18)
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
         version = request.api_version
@@ -105,24 +74,44 @@ class FetchHandlers:
         if replica_id > _CONSUMER:
             self._follower(request, message, replica_id, state.replica_epoch)
             return None
-        if message.session_id or message.session_epoch not in _NO_SESSION_EPOCHS:
-            raise KafkaError(
-                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions are kept for followers only"
-            )
+        fetch = self._in_session(request, message)
         if self._quotas.consumer is not None:
             self._keep_to_window(request, message)
-        found = self.read(request, message)
+        session = fetch.session
+        found = self._reader.read(
+            fetch, tuple(session.active) if fetch.incremental else session.partitions.values()
+        )
         if (
-            found.failed
+            found.urgent
             or found.size >= message.min_bytes
             or message.max_wait_ms <= 0
-            or not found.partitions
+            or not session.partitions
         ):
-            self.answer(request, found)
+            self.answer(fetch, found)
             return None
         found.release()
-        self._parked_of(request.connection).add(_ParkedFetch(self, request, message, found.partitions))
+        self._parked_of(request.connection).add(_ParkedFetch(self, fetch))
         return None
+
+    # Sessions
+
+    def _in_session(self, request: Request, message: FetchRequest) -> ClientFetch:
+        """The session that the request opens, goes on with, or does without."""
+        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        session_id, epoch = message.session_id, message.session_epoch
+        if epoch in (FINAL_EPOCH, FIRST_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self.sessions.close(session_id)
+            session = FetchSession(by_id=by_id)
+            session.update(message.topics)
+            return ClientFetch(request, message, session, wants_session=epoch == FIRST_EPOCH)
+        session = self.sessions.get(session_id, epoch, by_id=by_id)
+        session.update(message.topics, message.forgotten_topics_data)
+        self.sessions.proceed(session, _now_ms(request))
+        if not session.partitions:
+            self.sessions.close(session_id)
+            return ClientFetch(request, message, FetchSession(by_id=by_id))
+        return ClientFetch(request, message, session, incremental=True)
 
     def _parked_of(self, connection: Connection) -> set[_ParkedFetch]:
         """The parked fetches of a connection, which go when it does."""
@@ -134,11 +123,11 @@ class FetchHandlers:
 
     def _closed(self, connection: Connection) -> None:
         for parked in self._parked.pop(connection, set()):
-            parked.cancel()
+            parked.abandon()
 
-    def forget(self, parked: _ParkedFetch) -> None:
+    def forget(self, parked: _ParkedFetch, connection: Connection) -> None:
         """It is answered."""
-        self._parked.get(parked.request.connection, set()).discard(parked)
+        self._parked.get(connection, set()).discard(parked)
 
     # Followers
 
@@ -154,126 +143,43 @@ class FetchHandlers:
         request.meter = None  # quotas are for clients
 
         def reply(answer: SessionAnswer) -> None:
-            request.reply_parts(encode_parts(response_of(answer), request.api_version))
+            self.cold_reads.reply(request, encode_parts(response_of(answer), request.api_version))
 
         fetch = fetch_of(message, replica_id, broker_epoch)
         self._replicas.sessions.fetch(fetch, message.max_wait_ms / 1000, reply)
 
-    # Consumers
+    # Answers
 
-    def read(self, request: Request, message: FetchRequest) -> _Round:
-        """Look into every partition once. Slices in the result belong to the caller."""
-        found = _Round(min(message.max_bytes, self._settings.max_bytes))
-        for topic in message.topics:
-            found.response.responses.append(
-                FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        self._read(request, message, topic, part, found) for part in topic.partitions
-                    ],
-                )
-            )
-        return found
+    def read(self, fetch: ClientFetch, *, complete: bool) -> Round:
+        """Look again into what may have news; `complete` into everything that an answer has to hold."""
+        if complete and not fetch.incremental:
+            return self._reader.read(fetch, fetch.session.partitions.values())
+        return self._reader.read(fetch, tuple(fetch.session.active))
 
-    def _read(
-        self, request: Request, message: FetchRequest, topic: FetchTopic, part: FetchPartition, found: _Round
-    ) -> PartitionData:
-        try:
-            by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
-            partition = (
-                self._replicas.get_by_id(topic.topic_id, part.partition)
-                if by_id
-                else self._replicas.get(topic.topic, part.partition)
-            )
-            data = self._read_from(partition, part, found, request.api_version)
-        except KafkaError as error:
-            found.failed = True
-            return self._failure(request, topic, part.partition, error, found)
-        if message.isolation_level == _READ_COMMITTED:
-            data.aborted_transactions = []
-        found.partitions.append(partition)
-        return data
-
-    def _read_from(
-        self, partition: Partition, part: FetchPartition, found: _Round, version: int
-    ) -> PartitionData:
-        partition.leading(part.current_leader_epoch)
-        log = partition.log
-        watermark = partition.high_watermark
-        data = PartitionData(
-            partition_index=part.partition,
-            high_watermark=watermark,
-            last_stable_offset=watermark,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            records=b"",
-        )
-        offset = part.fetch_offset
-        if part.last_fetched_epoch != UNDEFINED_EPOCH:
-            ours = partition.end_of_epoch(part.last_fetched_epoch)
-            if ours.end_offset >= 0 and diverges(part.last_fetched_epoch, offset, ours):
-                data.diverging_epoch = EpochEndOffset(epoch=ours.epoch, end_offset=ours.end_offset)
-                found.failed = True
-                return data
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} lies outside {partition!r}: {log.log_start_offset} to {log.log_end_offset}",
-            )
-        room = found.budget - found.size
-        if offset >= watermark or (room <= 0 and found.size):
-            return data
-        records = log.read(
-            offset, min(part.partition_max_bytes, max(0, room)), watermark, at_least_one=found.size == 0
-        )
-        if version < _FIRST_WITH_ZSTD and records.size and _holds_zstd(records):
-            records.release()
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"records compressed with zstd need Fetch version {_FIRST_WITH_ZSTD} or above",
-            )
-        found.size += records.size
-        found.sizes.append((partition.traffic, records.size))
-        data.records = to_send(records)
-        return data
-
-    def _failure(
-        self, request: Request, topic: FetchTopic, index: int, error: KafkaError, found: _Round
-    ) -> PartitionData:
-        data = PartitionData(
-            partition_index=index,
-            error_code=error.code,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=b"",
-        )
-        if error.code in LEADERSHIP_ERRORS and request.api_version >= _FIRST_WITH_LEADERS:
-            image = self._replicas.image
-            leader_id, leader_epoch = leader_of(
-                image.topics_by_id.get(topic.topic_id) or image.topics.get(topic.topic), index
-            )
-            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-            found.leaders.add(leader_id)
-        return data
-
-    def answer(self, request: Request, found: _Round) -> None:
+    def answer(self, fetch: ClientFetch, found: Round) -> None:
         """Send what was read."""
-        response = found.response
-        for traffic, size in found.sizes:
-            traffic.bytes_out += size
+        request, session = fetch.request, fetch.session
+        request.charge()
+        if self._is_throttled(request, found.size):
+            # Over quota: nothing now, and the same records later.
+            found.release()
+            if not fetch.incremental:
+                session.close()
+            message = FetchResponse(throttle_time_ms=request.throttle_ms, session_id=session.id)
+            request.reply_parts(encode_parts(message, request.api_version))
+            return
+        if fetch.wants_session:
+            self.sessions.admit(session, _now_ms(request))
+        message = FetchResponse(session_id=session.id, responses=_by_topic(fetch, found))
+        if not session.id:
+            session.close()
         if found.leaders and request.api_version >= _FIRST_WITH_ENDPOINTS:
-            response.node_endpoints = [
+            message.node_endpoints = [
                 NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)
                 for place in endpoints(self._replicas.image, found.leaders, request.listener)
             ]
-        request.charge()
-        parts: list[Any] = encode_parts(response, request.api_version)
-        if self._is_throttled(request, found.size + sum(map(_in_memory_bytes, parts))):
-            # Over quota: nothing now, and the same records later.
-            found.release()
-            parts = encode_parts(FetchResponse(throttle_time_ms=request.throttle_ms), request.api_version)
-        request.reply_parts(parts)
+        parts: list[Any] = encode_parts(message, request.api_version)
+        self.cold_reads.reply(request, parts)
 
     def _keep_to_window(self, request: Request, message: FetchRequest) -> None:
         """Ask for no more than the quota lets through in one window."""
@@ -290,38 +196,33 @@ class FetchHandlers:
             request.throttle(quota.admit(ANONYMOUS, request.client_id, size, now_ms))
         return request.throttle_ms > 0
 
-    def expire_at(self, request: Request, max_wait_ms: int, parked: _ParkedFetch) -> Parked:
+    def expire_at(self, fetch: ClientFetch, parked: _ParkedFetch) -> Parked:
         """Answer `parked` when the request's time is over."""
-        return self._purgatory.park(request.received_at + max_wait_ms / 1000, parked.expired)
+        return self._purgatory.park(
+            fetch.request.received_at + fetch.message.max_wait_ms / 1000, parked.expired
+        )
+
+    def close(self) -> None:
+        """The broker stops."""
+        self.sessions.clear()
+        self.cold_reads.close()
 
 
 class _ParkedFetch:
     """A consumer's fetch that waits for records."""
 
-    __slots__ = ("_due", "_handlers", "_loop", "_message", "_parked", "_partitions", "request")
+    __slots__ = ("_due", "_fetch", "_handlers", "_loop", "_parked")
 
-    def __init__(
-        self,
-        handlers: FetchHandlers,
-        request: Request,
-        message: FetchRequest,
-        partitions: Sequence[Partition],
-    ) -> None:
+    def __init__(self, handlers: FetchHandlers, fetch: ClientFetch) -> None:
         self._handlers = handlers
-        self.request = request
-        self._message = message
-        self._partitions = partitions
+        self._fetch = fetch
         self._loop = asyncio.get_running_loop()
         self._due = False
-        self._parked: Parked | None = handlers.expire_at(request, message.max_wait_ms, self)
-        self._watch()
-
-    def _watch(self) -> None:
-        for partition in self._partitions:
-            partition.watch_reads(self)
+        self._parked: Parked | None = handlers.expire_at(fetch, self)
+        fetch.session.parked = self
 
     def wake(self) -> None:
-        """A high watermark moved or a role changed: look again when this turn's news are complete."""
+        """A partition may have news: look again when this turn's news are complete."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self._look)
@@ -330,43 +231,60 @@ class _ParkedFetch:
         self._due = False
         if self._parked is None:
             return
-        found = self._handlers.read(self.request, self._message)
-        if found.failed or found.size >= self._message.min_bytes:
+        found = self._handlers.read(self._fetch, complete=False)
+        if not (found.urgent or found.size >= self._fetch.message.min_bytes):
+            found.release()
+        elif self._fetch.incremental:
             self._finish()
-            self._handlers.answer(self.request, found)
+            self._handlers.answer(self._fetch, found)
         else:
             found.release()
-            self._watch()
+            self.expired()
 
     def expired(self) -> None:
         """The time is over: answer with what there is."""
         self._finish()
-        self._handlers.answer(self.request, self._handlers.read(self.request, self._message))
+        self._handlers.answer(self._fetch, self._handlers.read(self._fetch, complete=True))
+
+    def superseded(self, error: ErrorCode) -> None:
+        """The session goes on, or ends, without this fetch."""
+        if self._parked is not None:
+            self._finish()
+            self._fetch.request.reply(FetchResponse(error_code=error))
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self._finish()
+        if not self._fetch.session.id:
+            self._fetch.session.close()
 
     def _finish(self) -> None:
-        self.cancel()
-        self._handlers.forget(self)
-
-    def cancel(self) -> None:
-        """The client is gone, or has its answer."""
         if self._parked is not None:
             self._parked.cancel()
             self._parked = None
-        for partition in self._partitions:
-            partition.unwatch_reads(self)
+        if self._fetch.session.parked is self:
+            self._fetch.session.parked = None
+        self._handlers.forget(self, self._fetch.request.connection)
 
 
-def _in_memory_bytes(part: object) -> int:
-    return len(part) if isinstance(part, bytes | bytearray | memoryview) else 0
+def _now_ms(request: Request) -> int:
+    return int(request.received_at * 1000)
 
 
-def _holds_zstd(records: LogSlice) -> bool:
-    """Whether a batch in the slice is compressed with zstd: only asked for consumers too old to read it."""
-    data = records.read()
-    position = 0
-    while position + HEADER_SIZE <= len(data):
-        header = parse_header(data, position)
-        if header.compression == _ZSTD:
-            return True
-        position += header.size
-    return False
+def _by_topic(fetch: ClientFetch, found: Round) -> list[FetchableTopicResponse]:
+    """What the client is told, which it is taken to know from now on."""
+    topics: list[FetchableTopicResponse] = []
+    last: str | bytes | None = None
+    for outcome in found.outcomes:
+        wanted = outcome.partition
+        if fetch.incremental and not wanted.has_news(outcome.data, outcome.size):
+            continue
+        topic = wanted.key[0]
+        if topic != last:
+            topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
+            last = topic
+        topics[-1].partitions.append(outcome.data)
+        wanted.sent(outcome.data, outcome.size)
+        if outcome.replica is not None:
+            outcome.replica.traffic.bytes_out += outcome.size
+    return topics

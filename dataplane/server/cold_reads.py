@@ -1,0 +1,90 @@
+"""Answers whose records are not in the page cache: read ahead in a few threads, so that the loop never waits for
+a disk.
+
+A small slice is read right away with RWF_NOWAIT: one call finds out whether it is cached, copies it if so, and
+the answer leaves in one send. A large one is probed and sent from the file. Only what is not cached costs a hop
+to a thread; the connection keeps answers in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..log import LogSlice
+from .connection import Part
+from .handler import Request
+
+log = logging.getLogger(__name__)
+
+_THREADS = 4
+_CHUNK_BYTES = 1024 * 1024
+_SMALL_BYTES = 32 * 1024
+"""Up to this a slice is copied: one send carries the answer, where a file in the middle makes three."""
+
+
+class ColdReads:
+    """Sends answers; those with cold records once they are in the page cache."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(_THREADS, "cold reads")
+        self.count = 0
+        """Slices that were read ahead."""
+
+    def reply(self, request: Request, parts: list[Any]) -> None:
+        """Answer `request` with a body in parts."""
+        cold = [part for part in parts if isinstance(part, LogSlice) and part.size and not part.is_cached()]
+        if not cold:
+            request.reply_parts([_in_memory(part) for part in parts])
+            return
+        self.count += len(cold)
+        ahead = self._loop.run_in_executor(self._threads, _read_ahead, cold)
+        ahead.add_done_callback(lambda done: self._arrived(request, parts, done))
+
+    def _arrived(self, request: Request, parts: Sequence[Part], done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            _release(parts)
+            return
+        error = done.exception()
+        if error is None:
+            request.reply_parts(parts)
+            return
+        log.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
+        _release(parts)
+        request.close_connection()
+
+    def close(self) -> None:
+        """Start no more reads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _in_memory(part: Any) -> Part:
+    if isinstance(part, LogSlice) and 0 < part.size <= _SMALL_BYTES:
+        data = part.read()
+        part.release()
+        return data
+    return part  # type: ignore[no-any-return]
+
+
+def _read_ahead(slices: Sequence[LogSlice]) -> None:
+    """Have the kernel hold the slices. In a thread: it waits for the disk."""
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    for cold in slices:
+        fd, position, end = cold.fileno(), cold.position, cold.position + cold.size
+        os.posix_fadvise(fd, position, cold.size, os.POSIX_FADV_WILLNEED)
+        while position < end:
+            got = os.preadv(fd, [buffer[: min(_CHUNK_BYTES, end - position)]], position)
+            if got == 0:
+                raise EOFError("the log was truncated while a slice of it was read")
+            position += got
+
+
+def _release(parts: Sequence[Part]) -> None:
+    for part in parts:
+        if isinstance(part, LogSlice):
+            part.release()

@@ -1,0 +1,245 @@
+"""Reading for consumers: one pass over partitions, within the bytes of one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import EpochEndOffset, FetchRequest, LeaderIdAndEpoch, PartitionData
+from ...protocol.record_batch import HEADER_SIZE, parse_header
+from ..log import LogSlice
+from ..replica_selection import ReplicaView, Selector
+from ..replication.follower import UNDEFINED_EPOCH, diverges
+from ..replication.leader import LeaderState
+from ..replication.partition import Partition
+from ..replication.replicas import Replicas
+from .fetch_sessions import FetchSession, SessionPartition
+from .handler import Request
+from .handlers.cluster_access import endpoint
+from .handlers.leaders import LEADERSHIP_ERRORS, leader_of
+
+_READ_COMMITTED = 1
+_FIRST_WITH_ZSTD = 10
+FIRST_FROM_FOLLOWERS = 11
+"""Fetch version whose clients know that they may read from followers."""
+_FIRST_WITH_LEADERS = 12
+_ZSTD = 4
+
+
+@dataclass(slots=True)
+class ClientFetch:
+    """A consumer's fetch: what it asks of which session."""
+
+    request: Request
+    message: FetchRequest
+    session: FetchSession
+    incremental: bool = False
+    """The answer holds only what is new to the client."""
+    wants_session: bool = False
+
+
+class Outcome:
+    """What reading one partition gave. `slice` is what is to be sent from the file, None for nothing."""
+
+    __slots__ = ("data", "partition", "replica", "size")
+
+    def __init__(self, partition: SessionPartition, data: PartitionData, replica: Partition | None) -> None:
+        self.partition = partition
+        self.data = data
+        self.replica = replica
+        self.size = 0
+
+
+class Round:
+    """One pass: what was read, and whether that must be answered now."""
+
+    __slots__ = ("budget", "leaders", "outcomes", "size", "urgent")
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.size = 0
+        # An error, a divergence or another replica to read from: the client must not wait.
+        self.urgent = False
+        self.leaders: set[int] = set()
+        self.outcomes: list[Outcome] = []
+
+    def release(self) -> None:
+        """Let go of the files that would have been sent from."""
+        for outcome in self.outcomes:
+            if isinstance(outcome.data.records, LogSlice):
+                outcome.data.records.release()
+
+
+class FetchReader:
+    """Reads from the replicas of this broker: leaders, and followers for clients that know of them."""
+
+    def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
+        self._replicas = replicas
+        self._selector = selector
+        self._max_bytes = max_bytes
+
+    def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
+        """Look into each partition once. Slices in the result belong to the caller."""
+        found = Round(min(fetch.message.max_bytes, self._max_bytes))
+        session = fetch.session
+        for wanted in partitions:
+            outcome = self._read(fetch, wanted, found)
+            if (
+                fetch.incremental
+                and wanted.part.fetch_offset >= outcome.data.high_watermark
+                and not wanted.has_news(outcome.data, outcome.size)
+            ):
+                session.rest(wanted)
+            else:
+                found.outcomes.append(outcome)
+        return found
+
+    def _read(self, fetch: ClientFetch, wanted: SessionPartition, found: Round) -> Outcome:
+        try:
+            replica = self._replica(fetch.session, wanted)
+            outcome = self._read_from(fetch, wanted, replica, found)
+        except KafkaError as error:
+            found.urgent = True
+            return self._failure(fetch.request, wanted, error, found)
+        if fetch.message.isolation_level == _READ_COMMITTED:
+            outcome.data.aborted_transactions = []
+        wanted.watch(replica)
+        return outcome
+
+    def _replica(self, session: FetchSession, wanted: SessionPartition) -> Partition:
+        index = wanted.part.partition
+        if not session.by_id:
+            return self._replicas.get(wanted.topic, index)
+        try:
+            replica = self._replicas.get_by_id(wanted.topic_id, index)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_ID and wanted.topic:
+                # It was there when the session began.
+                anew = wanted.topic in self._replicas.image.topics
+                code = ErrorCode.INCONSISTENT_TOPIC_ID if anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise KafkaError(code, f"topic {wanted.topic} was deleted") from error
+            raise
+        wanted.topic = replica.topic
+        return replica
+
+    def _read_from(
+        self, fetch: ClientFetch, wanted: SessionPartition, replica: Partition, found: Round
+    ) -> Outcome:
+        part, version = wanted.part, fetch.request.api_version
+        _check_role(replica, part.current_leader_epoch, version)
+        log = replica.log
+        watermark = replica.high_watermark
+        data = PartitionData(
+            partition_index=part.partition,
+            high_watermark=watermark,
+            last_stable_offset=watermark,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        outcome = Outcome(wanted, data, replica)
+        offset = part.fetch_offset
+        if self._selector is not None and version >= FIRST_FROM_FOLLOWERS and replica.leader is not None:
+            preferred = self._preferred(replica, replica.leader, offset, fetch)
+            if preferred is not None:
+                data.preferred_read_replica = preferred
+                found.urgent = True
+                return outcome
+        if part.last_fetched_epoch != UNDEFINED_EPOCH:
+            ours = replica.end_of_epoch(part.last_fetched_epoch)
+            if ours.end_offset >= 0 and diverges(part.last_fetched_epoch, offset, ours):
+                data.diverging_epoch = EpochEndOffset(epoch=ours.epoch, end_offset=ours.end_offset)
+                found.urgent = True
+                return outcome
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} lies outside {replica!r}: {log.log_start_offset} to {log.log_end_offset}",
+            )
+        room = found.budget - found.size
+        if offset >= watermark or (room <= 0 and found.size):
+            return outcome
+        records = log.read(
+            offset, min(part.partition_max_bytes, max(0, room)), watermark, at_least_one=found.size == 0
+        )
+        if version < _FIRST_WITH_ZSTD and _holds_zstd(records):
+            records.release()
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"records compressed with zstd need Fetch version {_FIRST_WITH_ZSTD} or above",
+            )
+        if records.size == 0:
+            return outcome
+        outcome.size = records.size
+        found.size += records.size
+        # The codec leaves slices of files out, to be sent as parts of their own.
+        data.records = cast(memoryview, records)
+        return outcome
+
+    def _preferred(
+        self, replica: Partition, leader: LeaderState, offset: int, fetch: ClientFetch
+    ) -> int | None:
+        rack, selector = fetch.message.rack_id, self._selector
+        if not rack or selector is None:
+            return None
+        brokers, now_ms = self._replicas.image.brokers, self._replicas.monotonic_ms()
+        in_sync = leader.in_sync.committed
+        candidates = []
+        for follower in leader.followers.values():
+            broker = brokers.get(follower.broker_id)
+            if (
+                broker is not None
+                and follower.broker_id in in_sync
+                and follower.log_start_offset <= offset <= follower.log_end_offset
+                and endpoint(broker, fetch.request.listener) is not None
+            ):
+                behind_ms = now_ms - follower.caught_up_ms
+                candidates.append(
+                    ReplicaView(follower.broker_id, broker.rack, follower.log_end_offset, behind_ms)
+                )
+        own = brokers.get(leader.broker_id)
+        own_rack = None if own is None else own.rack
+        return selector(rack, ReplicaView(leader.broker_id, own_rack, leader.log_end_offset, 0), candidates)
+
+    def _failure(
+        self, request: Request, wanted: SessionPartition, error: KafkaError, found: Round
+    ) -> Outcome:
+        index = wanted.part.partition
+        data = PartitionData(
+            partition_index=index,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if error.code in LEADERSHIP_ERRORS and request.api_version >= _FIRST_WITH_LEADERS:
+            image = self._replicas.image
+            leader_id, leader_epoch = leader_of(
+                image.topics_by_id.get(wanted.topic_id) or image.topics.get(wanted.topic), index
+            )
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            found.leaders.add(leader_id)
+        return Outcome(wanted, data, None)
+
+
+def _check_role(replica: Partition, current_leader_epoch: int, version: int) -> None:
+    """Whether this replica may answer; a follower may, to clients that know of such."""
+    if replica.leader is None and replica.follower is not None and version >= FIRST_FROM_FOLLOWERS:
+        if current_leader_epoch >= 0:
+            replica.check_epoch(current_leader_epoch)
+        return
+    replica.leading(current_leader_epoch)
+
+
+def _holds_zstd(records: LogSlice) -> bool:
+    """Whether a batch in the slice is compressed with zstd: only asked for consumers too old to read it."""
+    data = records.read()
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        header = parse_header(data, position)
+        if header.compression == _ZSTD:
+            return True
+        position += header.size
+    return False
