@@ -1,0 +1,310 @@
+"""What a partition, a connection and a group cost a broker, and how that grows: memory, descriptors, idle CPU.
+
+    python -m benchmarks.scaling [--record benchmarks/results/scaling.json] [--plots docs/images]
+
+One quorum node and one broker. Each series adds partitions (one replica each), idle connections, or consumer
+groups with one member that heartbeats, and reads the broker's process after each step: resident memory, open
+descriptors, and CPU over a quiet window. `--plots` draws the series (needs matplotlib).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.connection import Connection, connect
+from ottla.client.metadata import BrokerAddress
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+from .clusters import Cluster, ottla_cluster
+
+PARTITIONS = (0, 250, 500, 1000, 2000)
+CONNECTIONS = (0, 500, 1000, 2000)
+GROUPS = (0, 1000, 2500, 5000)
+QUIET_S = 5.0
+HEARTBEAT_S = 3.0
+SESSION_TIMEOUT_MS = 45_000
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The broker's process after a step."""
+
+    series: str
+    count: int
+    memory_mb: float
+    descriptors: int
+    idle_cpu_percent: float
+    step_s: float
+    """How long the step to this count took."""
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def memory_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(kilobytes) * 1024 / 1e6
+
+
+async def read(cluster: Cluster, series: str, count: int, began: float) -> Reading:
+    """The process over a window in which only what the series added goes on."""
+    pid, took = cluster.brokers[0].pid, time.monotonic() - began
+    await asyncio.sleep(1)
+    before = cpu_s(pid)
+    await asyncio.sleep(QUIET_S)
+    return Reading(
+        series,
+        count,
+        round(memory_mb(pid), 1),
+        len(os.listdir(f"/proc/{pid}/fd")),
+        round((cpu_s(pid) - before) / QUIET_S * 100, 2),
+        round(took, 2),
+    )
+
+
+# ---------------------------------------------------------------- the series
+
+
+async def partitions(cluster: Cluster) -> AsyncIterator[Reading]:
+    """Topics of 50 partitions, empty, one replica."""
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        made = 0
+        for count in PARTITIONS:
+            began = time.monotonic()
+            while made < count:
+                await admin.create_topics([NewTopic(f"many-{made}", 50, 1)])
+                made += 50
+            yield await read(cluster, "partitions", count, began)
+
+
+async def connections(cluster: Cluster) -> AsyncIterator[Reading]:
+    """Connections that have negotiated their versions and say nothing."""
+    async with AsyncExitStack() as stack:
+        held = 0
+        for count in CONNECTIONS:
+            began = time.monotonic()
+            while held < count:
+                stack.callback((await open_connection(cluster)).close)
+                held += 1
+            yield await read(cluster, "connections", count, began)
+
+
+async def open_connection(cluster: Cluster) -> Connection:
+    host, _, port = cluster.bootstrap.partition(":")
+    return await connect(BrokerAddress(0, host, int(port)), client_id="scaling")
+
+
+class Member:
+    """The only member of a group, which owns nothing and stays."""
+
+    def __init__(self, connection: Connection, group_id: str) -> None:
+        self._connection, self._group_id = connection, group_id
+        self._member_id, self._generation = "", -1
+
+    async def join(self) -> None:
+        """Join as a client does: once for an id, once with it."""
+        for _ in range(2):
+            answer = await self._connection.request(
+                JoinGroupRequest(
+                    group_id=self._group_id,
+                    member_id=self._member_id,
+                    session_timeout_ms=SESSION_TIMEOUT_MS,
+                    rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+                    protocol_type="consumer",
+                    protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\3" + bytes(12))],
+                )
+            )
+            self._member_id, self._generation = answer.member_id, answer.generation_id
+            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+        assignments = [SyncGroupRequestAssignment(member_id=self._member_id, assignment=b"\0\3" + bytes(8))]
+        synced = await self._connection.request(
+            SyncGroupRequest(
+                group_id=self._group_id,
+                member_id=self._member_id,
+                generation_id=self._generation,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=assignments,
+            )
+        )
+        assert synced.error_code == ErrorCode.NONE, ErrorCode.of(synced.error_code)
+
+    async def heartbeat(self) -> None:
+        answer = await self._connection.request(
+            HeartbeatRequest(
+                group_id=self._group_id, member_id=self._member_id, generation_id=self._generation
+            )
+        )
+        assert answer.error_code == ErrorCode.NONE, ErrorCode.of(answer.error_code)
+
+
+async def groups(cluster: Cluster) -> AsyncIterator[Reading]:
+    """Groups of one member each, which heartbeats every three seconds, over a few connections."""
+    links = [await open_connection(cluster) for _ in range(8)]
+    await coordinator_is_ready(links[0])
+    members: list[Member] = []
+    beating = asyncio.create_task(beat(members))
+    try:
+        for count in GROUPS:
+            began = time.monotonic()
+            while len(members) < count:
+                new = [
+                    Member(links[n % len(links)], f"group-{n}")
+                    for n in range(len(members), min(count, len(members) + 100))
+                ]
+                await asyncio.gather(*(member.join() for member in new))
+                members += new
+            yield await read(cluster, "groups", count, began)
+            if beating.done():
+                beating.result()
+    finally:
+        beating.cancel()
+        for link in links:
+            link.close()
+
+
+async def coordinator_is_ready(connection: Connection) -> None:
+    """The first question makes __consumer_offsets."""
+    asked = FindCoordinatorRequest(coordinator_keys=["group-0"])
+    while (await connection.request(asked)).coordinators[0].error_code:
+        await asyncio.sleep(0.1)
+
+
+async def beat(members: list[Member]) -> None:
+    """Every member once in `HEARTBEAT_S`, spread evenly."""
+    while True:
+        began = time.monotonic()
+        for number, member in enumerate(list(members)):
+            due = began + HEARTBEAT_S * number / len(members)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await member.heartbeat()
+        await asyncio.sleep(max(0.1, began + HEARTBEAT_S - time.monotonic()))
+
+
+SERIES: dict[str, Callable[[Cluster], AsyncIterator[Reading]]] = {
+    "partitions": partitions,
+    "connections": connections,
+    "groups": groups,
+}
+
+
+# ---------------------------------------------------------------- the report
+
+
+def table(readings: list[Reading]) -> Table:
+    found = Table("series", "count", "memory MB", "descriptors", "idle CPU %", "step s")
+    for column in found.columns[1:]:
+        column.justify = "right"
+    for one in readings:
+        found.add_row(one.series, *map(str, list(asdict(one).values())[1:]))
+    return found
+
+
+def each(readings: list[Reading], series: str) -> dict[str, float]:
+    """What one more costs: the slope from the first reading of a series to the last."""
+    own = [one for one in readings if one.series == series]
+    first, last = own[0], own[-1]
+    added = last.count - first.count
+    return {
+        "memory_kb": round((last.memory_mb - first.memory_mb) * 1000 / added, 1),
+        "descriptors": round((last.descriptors - first.descriptors) / added, 2),
+        "cpu_ppm": round((last.idle_cpu_percent - first.idle_cpu_percent) * 1e4 / added, 1),
+    }
+
+
+def draw(readings: list[Reading], folder: Path) -> None:
+    """One picture a series: memory and idle CPU by count."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for series in SERIES:
+        own = [one for one in readings if one.series == series]
+        figure, memory = pyplot.subplots(figsize=(5, 3))
+        counts = [one.count for one in own]
+        memory.plot(counts, [one.memory_mb for one in own], "o-", color="tab:blue")
+        memory.set_xlabel(series)
+        memory.set_ylabel("memory, MB", color="tab:blue")
+        memory.set_ylim(bottom=0)
+        cpu = memory.twinx()
+        cpu.plot(counts, [one.idle_cpu_percent for one in own], "s--", color="tab:red")
+        cpu.set_ylabel("CPU, %", color="tab:red")
+        cpu.set_ylim(0, max(5.0, *(one.idle_cpu_percent * 1.2 for one in own)))
+        figure.tight_layout()
+        figure.savefig(folder / f"cost-of-{series}.svg", metadata={"Date": None})
+        pyplot.close(figure)
+
+
+async def measure(chosen: list[str], console: Console) -> list[Reading]:
+    readings: list[Reading] = []
+    with Progress(console=console) as progress:
+        bar = progress.add_task("measuring", total=len(chosen))
+        for series in chosen:
+            with tempfile.TemporaryDirectory(prefix="ottla-scaling-") as folder:
+                settings = {"offsets.topic.num.partitions": "50", "offsets.topic.replication.factor": "1"}
+                with ottla_cluster(Path(folder), brokers=1, quorum=1, settings=settings) as cluster:
+                    async for reading in SERIES[series](cluster):
+                        readings.append(reading)
+                        progress.update(bar, description=f"{series}: {reading.count}")
+            progress.advance(bar)
+    return readings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--series", nargs="+", choices=SERIES, default=list(SERIES))
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--plots", type=Path)
+    arguments = parser.parse_args()
+    console = Console()
+    readings = asyncio.run(measure(arguments.series, console))
+    console.print(table(readings))
+    costs = {series: each(readings, series) for series in arguments.series}
+    console.print("one more costs", costs)
+    if arguments.record:
+        told = {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "load_average": os.getloadavg()[0],
+            "each": costs,
+            "readings": [asdict(one) for one in readings],
+        }
+        arguments.record.write_text(json.dumps(told, indent=2) + "\n")
+    if arguments.plots:
+        draw(readings, arguments.plots)
+
+
+if __name__ == "__main__":
+    main()
