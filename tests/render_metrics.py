@@ -15,22 +15,26 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 HEAD = """\
 # Metrics and health
 
-Every node has an HTTP endpoint where `metrics.listener` (`host:port`) says; `ottla up` gives each node one on loopback
-and names it in `cluster.json`. It has no authentication: keep it on loopback or on a private network.
+Every node has an HTTP endpoint where `metrics.listener` (`host:port`) says; `ottla up` gives each node one on
+loopback and names it in `cluster.json`. It has no authentication: keep it on loopback or on a private network.
 
 | path | answer |
 |---|---|
-| `/metrics` | Prometheus' text format. Made when asked, in slices, so that a scrape of 10,000 partitions does not hold up clients |
+| `/metrics` | Prometheus' text format, made when asked, in slices between which clients are served |
 | `/healthz` | 200 as long as the event loop turns: restart the process when no answer comes |
-| `/readyz` | 200 when the node takes part in the cluster: a broker that is not fenced, a quorum node that hears a leader. Else 503 and why |
+| `/readyz` | 200 when the node takes part in the cluster, else 503 and why |
 
-Names are those that dashboards for Kafka query: of `kafka_exporter`, and of Kafka's JMX beans as the JMX exporter writes
-them. Counters end in `persec` there and are counters all the same: ask for `rate(...)`. `deploy/grafana/ottla.json` is a
-dashboard that uses them. Partitions are told by their leader alone, groups by their coordinator, the cluster's counts by the
-quorum's leader: sums over all nodes count everything once.
+A quorum node takes part when it leads or hears a leader; a broker when it is not fenced, and its replicas have been in
+sync since it started: a rolling update that waits for that takes no second replica away.
 
-The lag of a group is told where its coordinator has a replica of the partition, which is always so when every broker has one.
-Elsewhere it is `kafka_topic_partition_current_offset - on (topic, partition) group_right kafka_consumergroup_current_offset`.
+Names are those that dashboards for Kafka query: of `kafka_exporter`, and of Kafka's JMX beans as the JMX exporter
+writes them. Counters end in `persec` there and are counters all the same: ask for `rate(...)`.
+`deploy/grafana/ottla.json` is a dashboard that uses them. Partitions are told by their leader alone, groups by their
+coordinator, the cluster's counts by the quorum's leader: sums over all nodes count everything once.
+
+The lag of a group is told where its coordinator has a replica of the partition, which is always so when every broker
+has one. Elsewhere ask for
+`kafka_topic_partition_current_offset - on (topic, partition) group_right kafka_consumergroup_current_offset`.
 
 This page is made by `python -m tests.render_metrics`; a test compares them.
 """

@@ -13,6 +13,8 @@ from .follower import UNDEFINED_OFFSET, EpochEnd, diverges, truncation_offset
 
 
 class Epochs(Protocol):
+    """The leader epochs of a log, as far as a copy compares them."""
+
     @property
     def latest_epoch(self) -> int: ...
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]: ...

@@ -25,9 +25,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     partition_index: int = int32(about="Partition.")
     leader_id: int = int32(about="Broker that leads the partition; -1 for none.")
-    leader_epoch: int = int32(
-        default=-1, ignorable=True, about="Leader epoch; -1 unknown."
-    )
+    leader_epoch: int = int32(default=-1, ignorable=True, about="Leader epoch; -1 unknown.")
     replica_nodes: list[int] = array(int32, about="Brokers with a replica, preferred leader first.")
     isr_nodes: list[int] = array(int32, about="Brokers in the ISR.")
     eligible_leader_replicas: list[int] | None = array(
