@@ -22,6 +22,7 @@ from ottla.protocol.messages.headers import decode_response, encode_request
 from tests import java
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
+from tests.integration.stock_clients import installed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -192,6 +193,34 @@ def test_groups_change_their_protocol_with_their_members(
     settle(classic, lambda: shared(classic, 6), "the classic member has everything")
     assert kind(admin, group) == "CLASSIC"
     classic[0].close()
+
+
+def test_every_stock_client_takes_part_in_a_consumer_group(
+    cluster: RunningCluster, admin: AdminClient, group: str, tmp_path: Path
+) -> None:
+    """One group of members that speak the classic protocol, each by another client, and one that does not."""
+    topic = create(admin, 10)
+    clients = installed(tmp_path)
+    clients.pop(
+        "java", None
+    )  # it offers range alone and aiokafka roundrobin alone: they cannot share a group
+    newer = consumer(cluster, group)
+    with ExitStack() as stack:
+        stack.callback(newer.close)
+        older = {
+            name: stack.enter_context(client.consumer(cluster.bootstrap, topic, group))
+            for name, client in clients.items()
+        }
+        newer.subscribe([topic])
+
+        def everybody_has_a_part() -> bool:
+            parts = [{index for _, index in owned(newer)}, *(one.assigned for one in older.values())]
+            return all(parts) and sum(map(len, parts)) == len(set().union(*parts)) == 10
+
+        settle([newer], everybody_has_a_part, "all share", 40)
+        assert kind(admin, group) == "CONSUMER"
+        older.popitem()[1].kill9()
+        settle([newer], everybody_has_a_part, "all that are left share", 40)
 
 
 def test_offsets_and_members_outlive_their_coordinator(tmp_path: Path) -> None:
