@@ -77,12 +77,22 @@ def disk(directory: Path) -> Iterator[Disk]:
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def folders(admin: KafkaAdminClient, broker_id: int) -> dict[str, dict[str, Any]]:
+@contextmanager
+def asking(cluster: RunningCluster) -> Iterator[KafkaAdminClient]:
+    """A new client: one that looked while a broker was away denies it for minutes."""
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def folders(cluster: RunningCluster, broker_id: int) -> dict[str, dict[str, Any]]:
     """What the broker says of its folders, by path."""
 
     def ask() -> list[dict[str, Any]] | None:
-        with suppress(UnknownBrokerIdError):  # Until the client has heard that it is back.
-            return list(admin.describe_log_dirs(brokers=[broker_id]))
+        with suppress(UnknownBrokerIdError), asking(cluster) as client:
+            return list(client.describe_log_dirs(brokers=[broker_id]))
         return None
 
     (told,) = wait_for(ask, f"broker {broker_id} to be known")
@@ -131,23 +141,18 @@ def test_one_folder_fails_and_the_other_goes_on(tmp_path: Path) -> None:
         topic = NewTopic("t", PARTITIONS, replica_assignment=[[2, 1, 3]] * PARTITIONS)
         admin.create_topics([topic])["t"].result(30)
         cluster.wait_until_in_sync("t")
-        asking = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-        try:
-            _fails_and_goes_on(cluster, admin, asking, failing, good, bad)
-            _moves(cluster, asking, good, bad)
-        finally:
-            asking.close()
+        _fails_and_goes_on(cluster, admin, failing, good, bad)
+        _moves(cluster, good, bad)
 
 
 def _fails_and_goes_on(
     cluster: RunningCluster,
     admin: AdminClient,
-    asking: KafkaAdminClient,
     failing: Disk,
     good: str,
     bad: str,
 ) -> None:
-    before = folders(asking, 2)
+    before = folders(cluster, 2)
     lost, kept = partitions_in(before[bad], "t"), partitions_in(before[good], "t")
     assert len(lost) == len(kept) == PARTITIONS // 2
     with Load(cluster.bootstrap, "t") as load:
@@ -158,7 +163,7 @@ def _fails_and_goes_on(
         assert cluster.broker(2).alive
         assert all(cluster.leader("t", index) == 2 for index in kept)
         assert all(cluster.leader("t", index) != 2 for index in lost)
-        told = folders(asking, 2)
+        told = folders(cluster, 2)
         assert (told[bad]["error_code"], told[bad]["topics"]) == (STORAGE_ERROR, [])
         assert (told[good]["error_code"], partitions_in(told[good], "t")) == (0, kept)
         assert told[good]["total_bytes"] > told[good]["usable_bytes"] > 0
@@ -171,7 +176,7 @@ def _fails_and_goes_on(
         cluster.broker(2).terminate()
         restarted(cluster)
         wait_until(lambda: offline(cluster, admin, "t") == lost, "the others to come back")
-        assert partitions_in(folders(asking, 2)[good], "t") == kept
+        assert partitions_in(folders(cluster, 2)[good], "t") == kept
         load.wait_acknowledged(500)
 
         cluster.broker(2).terminate()
@@ -183,24 +188,25 @@ def _fails_and_goes_on(
     load.check(read_all(cluster.bootstrap, "t"))
 
 
-def _moves(cluster: RunningCluster, asking: KafkaAdminClient, source: str, target: str) -> None:
+def _moves(cluster: RunningCluster, source: str, target: str) -> None:
     """A replica that leads goes into the other folder under load; Kafka's own tool reads where it is."""
     wait_until(lambda: cluster.leader("later", 0) == 2, "broker 2 to lead again")
-    assert partitions_in(folders(asking, 2)[source], "later") == {0}
+    assert partitions_in(folders(cluster, 2)[source], "later") == {0}
     with Load(cluster.bootstrap, "later") as load:
         load.wait_acknowledged(1000)
-        told = asking.alter_replica_log_dirs({("later", 0, 2): "/nowhere", ("later", 0, 3): target})
+        with asking(cluster) as client:
+            told = client.alter_replica_log_dirs({("later", 0, 2): "/nowhere", ("later", 0, 3): target})
+            (answer,) = client.alter_replica_log_dirs({("later", 0, 2): target}).values()
         assert sorted(error.__name__ for error in told.values()) == [
             "LogDirNotFoundError",
             "LogDirNotFoundError",
         ]
-        (answer,) = asking.alter_replica_log_dirs({("later", 0, 2): target}).values()
         assert answer.errno == 0
         wait_until(
-            lambda: partitions_in(folders(asking, 2)[target], "later") == {0}, "the replica to have moved"
+            lambda: partitions_in(folders(cluster, 2)[target], "later") == {0}, "the replica to have moved"
         )
         load.wait_acknowledged(1000)
-        assert partitions_in(folders(asking, 2)[source], "later") == set()
+        assert partitions_in(folders(cluster, 2)[source], "later") == set()
         assert cluster.leader("later", 0) == 2
     assert load.failed == []
     load.check(read_all(cluster.bootstrap, "later"))
