@@ -1,52 +1,53 @@
-"""`ottla consume`: print the records of a topic."""
+"""`ottla consume`: print the records of topics."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
-from collections.abc import Callable
+import time
 from typing import Any
 
 from ...client.admin import Admin
 from ...client.consumer import Consumer
-from ...client.fetched import ConsumerRecord, TopicPartition
+from ...client.fetched import TopicPartition
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
-from ..options import add_bootstrap, add_output, command_parser
+from ..options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
+from ..record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
+from ..selection import numbers_in, select, timestamp_ms
 
-FORMAT_HELP = """
-format (-f)
-  %t topic   %p partition   %o offset   %T timestamp in ms   %k key   %s value   %h headers
-  %K length of the key   %S length of the value (-1: null)   %% a percent sign   \\n \\t \\\\ as in C
-"""
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-TOKEN = re.compile(rb"%(.)|\\(.)", re.DOTALL)
 POLL_MS = 100
 
 
-def parser(name: str) -> argparse.ArgumentParser:
+def parser(name: str) -> CommandParser:
     """Arguments of `ottla consume`."""
     options = command_parser(
         f"ottla {name}",
-        "Print the records of a topic.",
+        "Print the records of topics.",
         "  ottla consume orders                           everything, then what comes\n"
         "  ottla consume orders -o end                    only what comes\n"
         "  ottla consume orders -o -5 -e                  the last five of each partition\n"
+        "  ottla consume orders -o @2h -e                 what is not older than two hours\n"
         "  ottla consume orders -g billing -c 10          ten records as a member of a group\n"
         "  ottla consume orders -f '%p:%o %k=%s\\n' -e\n"
+        "  ottla consume -r 'orders-.*' --output json | jq .value\n"
         f"{FORMAT_HELP}",
     )
-    options.add_argument("topic", metavar="TOPIC")
+    options.add_argument("topics", nargs="+", metavar="TOPIC")
+    add_regex(options, "topic names")
     options.add_argument(
         "-o",
         "--offset",
         metavar="WHERE",
-        help="beginning (if not given), end, N, -N (last N) or @MS (a timestamp)",
+        help="beginning (if not given), end, N, -N (last N) or @TIME (ms since 1970, ISO 8601, an age as 2h)",
     )
     options.add_argument(
-        "-p", "--partition", type=int, action="append", metavar="N", help="only this; may be repeated"
+        "-p",
+        "--partition",
+        action="append",
+        default=[],
+        metavar="N,...",
+        help="only these, as 0,2-4; may be repeated",
     )
     options.add_argument("-c", "--count", type=int, metavar="N", help="stop after N records")
     options.add_argument("-e", "--exit", action="store_true", help="stop at the end instead of waiting")
@@ -54,7 +55,24 @@ def parser(name: str) -> argparse.ArgumentParser:
         "-g", "--group", metavar="NAME", help="as a member of this group, committing what is printed"
     )
     options.add_argument("-f", "--format", metavar="FORMAT", help="how to print a record ('%%s\\n')")
-    options.add_argument("--committed", action="store_true", help="only records of committed transactions")
+    options.add_argument("-K", "--key-delimiter", metavar="DELIM", help="print keys, and this before values")
+    options.add_argument("-D", "--delimiter", metavar="DELIM", help="what ends a record ('\\n')")
+    options.add_argument(
+        "-Z", "--null", action="store_true", help="print NULL for keys and values that are null"
+    )
+    options.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_uncommitted, if not given",
+    )
+    options.add_argument(
+        "--committed",
+        dest="isolation_level",
+        action="store_const",
+        const="read_committed",
+        help="only records of committed transactions, as --isolation-level read_committed",
+    )
     add_output(options)
     add_bootstrap(options)
     return options
@@ -68,97 +86,56 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("with -g, -o is beginning or end: where to start without a committed offset")
     if arguments.count is not None and arguments.count < 0:
         raise UsageError(f"-c takes a count of records, not {arguments.count}")
-    where = parse_offset(arguments.offset or "beginning")
-    show = _json_line if arguments.output == "json" else formatter(arguments.format or "%s\\n")
-    run_client(_consume(arguments, where, show))
+    if arguments.format is not None and (arguments.key_delimiter, arguments.delimiter) != (None, None):
+        raise UsageError("-f says all: leave -K and -D out")
+    where = parse_offset(arguments.offset or "beginning", int(time.time() * 1000))
+    indexes = [number for text in arguments.partition for number in numbers_in(text, f"-p {text}")]
+    run_client(_consume(arguments, where, indexes, _printer(arguments)))
     return 0
 
 
-def parse_offset(text: str) -> tuple[str, int]:
-    """``beginning``, ``end``, ``N``, ``-N`` or ``@MS`` as (kind, number). Raises UsageError."""
+def _printer(arguments: argparse.Namespace) -> Printer:
+    if arguments.output == "json":
+        return json_line
+    pattern = arguments.format
+    if pattern is None:
+        key = "" if arguments.key_delimiter is None else "%k" + arguments.key_delimiter.replace("%", "%%")
+        end = "\\n" if arguments.delimiter is None else arguments.delimiter.replace("%", "%%")
+        pattern = f"{key}%s{end}"
+    return formatter(pattern, null=NULL if arguments.null else b"")
+
+
+def parse_offset(text: str, now_ms: int) -> tuple[str, int]:
+    """``beginning``, ``end``, ``N``, ``-N`` or ``@TIME`` as (kind, number). Raises UsageError."""
     if text in ("beginning", "earliest", "start"):
         return "beginning", 0
     if text in ("end", "latest"):
         return "end", 0
-    kind = {"@": "timestamp", "-": "last"}.get(text[:1], "offset")
-    number = text[1:] if kind != "offset" else text
     if text in ("json", "table"):
         raise UsageError(f"-o says where to start; for the format give --output {text}")
+    if text.startswith("@"):
+        return "timestamp", timestamp_ms(text[1:], now_ms)
+    kind, number = ("last", text[1:]) if text.startswith("-") else ("offset", text)
     if not number.isdecimal():
-        raise UsageError(f"-o takes beginning, end, N, -N or @MS, not {text!r}")
+        raise UsageError(f"-o takes beginning, end, N, -N or @TIME, not {text!r}")
     return kind, int(number)
 
 
-def formatter(pattern: str) -> Callable[[ConsumerRecord], bytes]:
-    """A function that prints a record by a kcat-like pattern. Raises UsageError for an unknown token."""
-    fields: dict[bytes, Callable[[ConsumerRecord], bytes]] = {
-        b"t": lambda record: record.topic.encode(),
-        b"p": lambda record: b"%d" % record.partition,
-        b"o": lambda record: b"%d" % record.offset,
-        b"T": lambda record: b"%d" % record.timestamp_ms,
-        b"k": lambda record: record.key or b"",
-        b"s": lambda record: record.value or b"",
-        b"K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
-        b"S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
-        b"h": lambda record: b",".join(
-            name.encode() + b"=" + (value or b"") for name, value in record.headers
-        ),
-        b"%": lambda record: b"%",
-    }
-    raw = pattern.encode()
-    parts: list[Callable[[ConsumerRecord], bytes]] = []
-    end = 0
-    for match in TOKEN.finditer(raw):
-        parts.append(_literal(raw[end : match.start()]))
-        end = match.end()
-        token, escape = match.groups()
-        if escape is not None:
-            parts.append(
-                _literal(ESCAPES.get(escape.decode("latin-1"), escape.decode("latin-1")).encode("latin-1"))
-            )
-        elif token in fields:
-            parts.append(fields[token])
-        else:
-            raise UsageError(f"-f does not know %{token.decode('latin-1')}; see --help for the list")
-    parts.append(_literal(raw[end:]))
-    return lambda record: b"".join([part(record) for part in parts])
-
-
-def _literal(text: bytes) -> Callable[[ConsumerRecord], bytes]:
-    return lambda record: text
-
-
-def _json_line(record: ConsumerRecord) -> bytes:
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
 async def _consume(
-    arguments: argparse.Namespace, where: tuple[str, int], show: Callable[[ConsumerRecord], bytes]
+    arguments: argparse.Namespace, where: tuple[str, int], indexes: list[int], show: Printer
 ) -> None:
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
-        await admin.describe_topics([arguments.topic])  # a consumer's question would create it
-    topics = (arguments.topic,) if arguments.group else ()
+        # Asked for first, because a consumer's question would create them.
+        existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
+    topics = select(existing, arguments.topics, "topic", regex=arguments.regex)
     async with Consumer(
-        *topics,
+        *(topics if arguments.group else ()),
         bootstrap_servers=arguments.bootstrap,
         group_id=arguments.group,
         auto_offset_reset="latest" if where[0] == "end" else "earliest",
-        isolation_level="read_committed" if arguments.committed else "read_uncommitted",
+        isolation_level=arguments.isolation_level,
     ) as consumer:
-        partitions = await _partitions(consumer, arguments)
+        partitions = _partitions(existing, topics, indexes)
         ends = await consumer.end_offsets(partitions) if arguments.exit or where[0] == "last" else {}
         if not arguments.group:
             consumer.assign(partitions)
@@ -178,12 +155,13 @@ async def _consume(
                 break
 
 
-async def _partitions(consumer: Consumer, arguments: argparse.Namespace) -> list[TopicPartition]:
-    existing = await consumer.partitions_for(arguments.topic)
-    wanted: list[int] = arguments.partition or existing
-    if missing := [index for index in wanted if index not in existing]:
-        raise CommandFailed(f"{arguments.topic} has partitions 0 to {len(existing) - 1}, not {missing[0]}")
-    return [TopicPartition(arguments.topic, index) for index in wanted]
+def _partitions(
+    existing: dict[str, list[int]], topics: list[str], indexes: list[int]
+) -> list[TopicPartition]:
+    for topic in topics:
+        if missing := [index for index in indexes if index not in existing[topic]]:
+            raise CommandFailed(f"{topic} has partitions 0 to {len(existing[topic]) - 1}, not {missing[0]}")
+    return [TopicPartition(topic, index) for topic in topics for index in indexes or existing[topic]]
 
 
 async def _go_to(

@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of standard input or of a file become records."""
+"""`ottla produce`: lines of standard input or of files become records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,34 +14,50 @@ from ...client.producer import Acks, Producer
 from ...client.sender import RecordMetadata
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
-from ..options import add_bootstrap, command_parser, key_values
+from ..options import CommandParser, add_bootstrap, command_parser, key_values
+from ..record_format import LineRecord, line_reader, unescape
 
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """The largest record that is sent."""
 PROGRESS_AFTER_S = 2.0
-Headers = list[tuple[str, bytes | None]]
 ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def parser(name: str) -> argparse.ArgumentParser:
+def parser(name: str) -> CommandParser:
     """Arguments of `ottla produce`."""
     options = command_parser(
         f"ottla {name}",
-        "Send each line as one record.",
+        "Send each line, or each file, as one record.",
         "  echo hello | ottla produce greetings\n"
-        "  ottla produce orders -K : < lines.txt       what stands before the first ':' is the key\n"
-        "  ottla produce orders -z zstd lines.txt\n"
-        "  echo hello | ottla produce orders -H origin=shell --partition 0",
+        "  ottla produce orders -K : < lines.txt             what stands before the first ':' is the key\n"
+        "  ottla produce orders -z zstd lines.txt more.txt\n"
+        "  ottla produce orders -f '%p %T %k=%s' < lines.txt\n"
+        "  ottla produce images --whole-files *.png\n"
+        "  echo hello | ottla produce orders -H origin=shell --partition 0\n"
+        "  echo gone: | ottla produce orders -K : -Z         a tombstone",
     )
     options.add_argument("topic", metavar="TOPIC")
-    options.add_argument("file", nargs="?", type=Path, metavar="FILE", help="standard input if not given")
+    options.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="standard input if none is given"
+    )
+    options.add_argument("--whole-files", action="store_true", help="each FILE is one record")
+    options.add_argument("-k", "--key", metavar="KEY", help="of every record")
     options.add_argument("-K", "--key-delimiter", metavar="DELIM", help="splits a line into key and value")
+    options.add_argument("-D", "--delimiter", metavar="DELIM", help="what ends a record, if not a newline")
+    options.add_argument(
+        "-f",
+        "--format",
+        metavar="FORMAT",
+        help="what a line is made of: %%k %%s %%p %%T (ms) %%h (name=value,...)",
+    )
+    options.add_argument("-Z", "--null", action="store_true", help="empty keys and values become null")
     options.add_argument("-p", "--partition", type=int, metavar="N", help="all to this partition")
     options.add_argument(
         "-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
     )
+    options.add_argument("--timestamp", type=int, metavar="MS", help="of every record; now, if not given")
     options.add_argument("-z", "--compression", choices=CODECS, default="none", help="none, if not given")
     options.add_argument("--acks", choices=ACKS, default="all", help="all, if not given")
     options.add_argument(
@@ -54,22 +70,69 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Send everything; 0 when every record is acknowledged."""
-    if arguments.key_delimiter == "":
-        raise UsageError("-K takes at least one character")
-    headers: Headers = [(key, value.encode()) for key, value in key_values(arguments.header, "-H").items()]
-    try:
-        if not arguments.file and sys.stdin is None:
-            raise CommandFailed("standard input is closed: name a file")
-        source = arguments.file.open("rb") if arguments.file else sys.stdin.buffer
-    except OSError as error:
-        raise CommandFailed(f"cannot read {arguments.file}: {error.strerror}") from None
-    with source:
-        failures = run_client(_produce(arguments, source, headers))
+    read = reader(arguments)
+    if arguments.whole_files and not arguments.files:
+        raise UsageError("--whole-files needs files")
+    if not arguments.files and sys.stdin is None:
+        raise CommandFailed("standard input is closed: name a file")
+    for path in arguments.files:
+        _check_readable(path)
+    failures = run_client(_produce(arguments, read))
     if failures:
         raise CommandFailed(
             f"{failures.count} of {failures.sent} records were not delivered: {failures.last}"
         )
     return 0
+
+
+def reader(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
+    """What turns a line into a record, by the arguments. Raises UsageError."""
+    if arguments.key_delimiter == "" or arguments.delimiter == "":
+        raise UsageError("-K and -D take at least one character")
+    if arguments.format is not None and arguments.key_delimiter is not None:
+        raise UsageError("-f says where keys are: leave -K out")
+    if arguments.partition is not None and arguments.partition < 0:
+        raise UsageError(f"-p takes a partition, not {arguments.partition}")
+    if arguments.timestamp is not None and arguments.timestamp < 0:
+        raise UsageError(f"--timestamp takes milliseconds since 1970, not {arguments.timestamp}")
+    headers = tuple((key, value.encode()) for key, value in key_values(arguments.header, "-H").items())
+    key = None if arguments.key is None else arguments.key.encode("utf-8", "surrogateescape")
+    split = _splitter(arguments)
+
+    def read(line: bytes) -> LineRecord:
+        found = split(line)
+        own_key = key if found.key is None else found.key
+        return LineRecord(
+            found.value or (None if arguments.null else found.value),
+            own_key or (None if arguments.null else own_key),
+            arguments.partition if found.partition is None else found.partition,
+            arguments.timestamp if found.timestamp_ms is None else found.timestamp_ms,
+            headers + found.headers,
+        )
+
+    return read
+
+
+def _splitter(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
+    if arguments.format is not None:
+        return line_reader(arguments.format.removesuffix("\\n"))
+    if arguments.key_delimiter is None:
+        return LineRecord
+    delimiter = unescape(arguments.key_delimiter)
+
+    def split(line: bytes) -> LineRecord:
+        key, found, value = line.partition(delimiter)
+        return LineRecord(value, key) if found else LineRecord(line)
+
+    return split
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
 
 
 class Deliveries:
@@ -91,10 +154,10 @@ class Deliveries:
             self.last = str(error)
 
 
-async def _produce(arguments: argparse.Namespace, source: BinaryIO, headers: Headers) -> Deliveries:
-    delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
+async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRecord]) -> Deliveries:
     deliveries = Deliveries()
     began = shown = time.monotonic()
+    loud = not arguments.quiet and sys.stderr.isatty()
     async with Producer(
         bootstrap_servers=arguments.bootstrap,
         acks=ACKS[arguments.acks],
@@ -102,47 +165,61 @@ async def _produce(arguments: argparse.Namespace, source: BinaryIO, headers: Hea
         linger_ms=arguments.linger_ms,
         max_block_ms=5_000,
     ) as producer:
-        async for lines in _lines(source):
+        async for lines in _records(arguments):
             for line in lines:
-                key, value = _split(line, delimiter)
+                record = read(line)
                 delivery = await producer.send(
-                    arguments.topic, value, key, partition=arguments.partition, headers=headers
+                    arguments.topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                    headers=record.headers,
                 )
                 delivery.add_done_callback(deliveries.settle)
                 deliveries.sent += 1
             now = time.monotonic()
-            if (
-                not arguments.quiet
-                and sys.stderr.isatty()
-                and now - began > PROGRESS_AFTER_S
-                and now - shown > 0.5
-            ):
+            if loud and now - began > PROGRESS_AFTER_S and now - shown > 0.5:
                 shown = now
                 print(f"\r{deliveries.sent:,} records", end="", file=sys.stderr, flush=True)
         await producer.flush()
         await asyncio.sleep(0)  # the last deliveries' callbacks
-    if not arguments.quiet and sys.stderr.isatty():
+    if loud:
         seconds = time.monotonic() - began
         print(f"\r{deliveries.sent:,} records in {seconds:.1f} s", file=sys.stderr)
     return deliveries
 
 
-async def _lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+async def _records(arguments: argparse.Namespace) -> AsyncIterator[list[bytes]]:
+    """The records' texts, from the files one after the other or from standard input."""
+    delimiter = b"\n" if arguments.delimiter is None else unescape(arguments.delimiter)
+    if not arguments.files:
+        async for lines in read_lines(sys.stdin.buffer, delimiter):
+            yield lines
+    for path in arguments.files:
+        if arguments.whole_files:
+            yield [await asyncio.to_thread(_whole, path)]
+            continue
+        with path.open("rb") as source:
+            async for lines in read_lines(source, delimiter):
+                yield lines
+
+
+def _whole(path: Path) -> bytes:
+    if path.stat().st_size > MAX_LINE_BYTES:
+        raise CommandFailed(f"{path} is larger than {MAX_LINE_BYTES} bytes, which is the largest record")
+    return path.read_bytes()
+
+
+async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterator[list[bytes]]:
     """The lines that each read brought, without their ends; reading does not hold up the loop."""
     rest = b""
     read = getattr(source, "read1", source.read)
     while chunk := await asyncio.to_thread(read, READ_BYTES):
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, rest = (rest + chunk).split(delimiter)
         if len(rest) > MAX_LINE_BYTES:
             raise CommandFailed(f"a line is longer than {MAX_LINE_BYTES} bytes, which is the largest record")
         if lines:
             yield lines
     if rest:
         yield [rest]
-
-
-def _split(line: bytes, delimiter: bytes | None) -> tuple[bytes | None, bytes]:
-    if delimiter is None:
-        return None, line
-    key, found, value = line.partition(delimiter)
-    return (key, value) if found else (None, line)

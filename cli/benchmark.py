@@ -1,0 +1,239 @@
+"""What `ottla bench` measures, with the clients of this package."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..client.admin import Admin, NewTopic
+from ..client.consumer import Consumer
+from ..client.producer import Acks, Producer
+from ..client.sender import RecordMetadata
+from ..protocol.errors import KafkaError
+from .asking import run_client
+from .failures import CommandFailed
+
+_ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
+SILENCE_S = 30.0
+"""A phase in which nothing arrives for so long has failed."""
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """See ``commands.bench`` for the meaning of each."""
+
+    bootstrap: str
+    phases: tuple[str, ...]
+    records: int
+    latency_records: int
+    value_bytes: int
+    topic: str | None
+    partitions: int
+    replication_factor: int
+    acks: str
+    compression: str | None
+    linger_ms: float
+    batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """One phase; `latencies_ms` is sorted: of acknowledgements when producing, from send to receipt for latency."""
+
+    phase: str
+    records: int
+    value_bytes: int
+    seconds: float
+    latencies_ms: Sequence[float]
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.records_per_s * self.value_bytes / 1e6
+
+    def row(self) -> tuple[object, ...]:
+        """The cells of a table."""
+        spread = [f"{at:.2f}" for at in self._spread()] if self.latencies_ms else ["-"] * 4
+        return (
+            self.phase,
+            self.records,
+            f"{self.seconds:.2f}",
+            f"{self.records_per_s:.0f}",
+            f"{self.mb_per_s:.2f}",
+            *spread,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures under their names."""
+        names = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
+        spread = self._spread() if self.latencies_ms else (None,) * 4
+        return {
+            "phase": self.phase,
+            "records": self.records,
+            "value_bytes": self.value_bytes,
+            "seconds": self.seconds,
+            "records_per_s": self.records_per_s,
+            "mb_per_s": self.mb_per_s,
+            **dict(zip(names, spread, strict=True)),
+        }
+
+    def _spread(self) -> tuple[float, ...]:
+        return tuple(percentile(self.latencies_ms, share) for share in (0.5, 0.99, 0.999, 1.0))
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that `share` of the sorted values do not exceed (nearest rank). Pure."""
+    rank = max(1, -(-len(ordered) * round(share * 1000) // 1000))
+    return ordered[rank - 1]
+
+
+def measure(options: BenchOptions) -> list[PhaseResult]:
+    """Run the phases in order, in one topic. Raises CommandFailed."""
+    return run_client(_measure(options))
+
+
+async def _measure(options: BenchOptions) -> list[PhaseResult]:
+    topic = options.topic or f"ottla-bench-{os.urandom(4).hex()}"
+    async with Admin(bootstrap_servers=options.bootstrap) as admin:
+        if options.topic is None:
+            await admin.create_topics([NewTopic(topic, options.partitions, options.replication_factor)])
+        else:
+            await admin.describe_topics([topic])
+        try:
+            return [await _phase(phase, topic, options) for phase in options.phases]
+        finally:
+            if options.topic is None:
+                await admin.delete_topics([topic])
+
+
+async def _phase(phase: str, topic: str, options: BenchOptions) -> PhaseResult:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    run = {"produce": _produce, "consume": _consume, "latency": _latency}[phase]
+    total = options.latency_records if phase == "latency" else options.records
+    with Bar(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(phase, total=total)
+        return await run(topic, options, lambda done: bar.update(task, completed=done))
+
+
+def _producer(options: BenchOptions, linger_ms: float) -> Producer:
+    return Producer(
+        bootstrap_servers=options.bootstrap,
+        acks=_ACKS[options.acks],
+        compression_type=options.compression,
+        linger_ms=linger_ms,
+        batch_size=options.batch_bytes,
+    )
+
+
+async def _produce(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
+    value = os.urandom(options.value_bytes)
+    latencies: list[float] = []
+    failures: list[BaseException] = []
+    clock = time.perf_counter
+
+    def settle(sent_s: float) -> Callable[[asyncio.Future[RecordMetadata]], None]:
+        def settled(delivery: asyncio.Future[RecordMetadata]) -> None:
+            if (error := delivery.exception()) is not None:
+                failures.append(error)
+            latencies.append((clock() - sent_s) * 1000)
+
+        return settled
+
+    async with _producer(options, options.linger_ms) as producer:
+        began = clock()
+        for number in range(options.records):
+            delivery = await producer.send(topic, value)
+            delivery.add_done_callback(settle(clock()))
+            if not number % 1000:
+                progress(number)
+                await asyncio.sleep(0)
+        await producer.flush()
+        await asyncio.sleep(0)  # the last deliveries' callbacks
+        seconds = clock() - began
+    if failures:
+        raise CommandFailed(
+            f"{len(failures)} of {options.records} records were not delivered: {failures[-1]}"
+        )
+    return PhaseResult("produce", options.records, options.value_bytes, seconds, sorted(latencies))
+
+
+async def _consume(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
+    """From the beginning of the topic, which `produce` may have filled, to as many records as asked for."""
+    done = size = 0
+    began = time.perf_counter()
+    async with Consumer(
+        topic,
+        bootstrap_servers=options.bootstrap,
+        auto_offset_reset="earliest",
+        max_poll_records=5000,
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    ) as consumer:
+        ends = await consumer.end_offsets(consumer.assignment())
+        starts = await consumer.beginning_offsets(consumer.assignment())
+        wanted = min(options.records, sum(ends[one] - starts[one] for one in ends))
+        if not wanted:
+            raise CommandFailed(
+                f"{topic} holds no records to consume: measure produce before it, or name a --topic"
+            )
+        while done < wanted:
+            some = await consumer.getmany(timeout_ms=SILENCE_S * 1000)
+            if not some:
+                raise CommandFailed(
+                    f"nothing arrived for {SILENCE_S:g} s, {done} of {wanted} records were there"
+                )
+            for records in some.values():
+                done += len(records)
+                size += sum(len(record.value or b"") for record in records)
+            progress(done)
+    seconds = time.perf_counter() - began
+    return PhaseResult("consume", done, size // done, seconds, ())
+
+
+async def _latency(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
+    """One record in flight: from before `send` until the consumer has it."""
+    latencies: list[float] = []
+    filler = os.urandom(options.value_bytes - 8)
+    async with (
+        Consumer(
+            topic, bootstrap_servers=options.bootstrap, auto_offset_reset="latest", fetch_max_wait_ms=500
+        ) as consumer,
+        _producer(options, 0) as producer,
+    ):
+        for partition in consumer.assignment():
+            await consumer.position(partition)
+        await producer.send_and_wait(topic, b"\xff" * 8 + filler)
+        began = time.perf_counter()
+        for number in range(options.latency_records):
+            mark = number.to_bytes(8, "big")
+            sent = time.perf_counter()
+            delivery = await producer.send(topic, mark + filler)
+            await _receive(consumer, mark)
+            latencies.append((time.perf_counter() - sent) * 1000)
+            await delivery
+            progress(number)
+        seconds = time.perf_counter() - began
+    return PhaseResult("latency", len(latencies), options.value_bytes, seconds, sorted(latencies))
+
+
+async def _receive(consumer: Consumer, mark: bytes) -> None:
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            while True:
+                record = await consumer.getone()
+                if (record.value or b"")[:8] == mark:
+                    return
+    except TimeoutError:
+        raise CommandFailed(f"a record did not arrive within {SILENCE_S:g} s") from None
+    except KafkaError as error:
+        raise CommandFailed(f"consuming failed: {error.message}") from error

@@ -1,0 +1,103 @@
+"""`ottla bench`: measures what a cluster does for this client: produce, consume, end-to-end latency."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..failures import UsageError
+from ..options import CommandParser, add_bootstrap, add_output, command_parser
+from ..selection import bytes_of
+
+PHASES = ("produce", "consume", "latency")
+RECORD_BYTES_MAX = 1_000_000
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla bench`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Measure produce and consume rates and the time from send to receipt, of Ottla or any Kafka cluster.",
+        "  ottla bench\n"
+        "  ottla bench produce consume -n 1000000 -s 1kB --acks all -z lz4\n"
+        "  ottla bench latency --latency-records 5000\n"
+        "  ottla bench -b kafka.example:9092 --topic load-test -o json\n"
+        "\n"
+        "The client is Ottla's own, in one process: rates are what it reaches, not the most a cluster can do.",
+    )
+    options.add_argument(
+        "phases", nargs="*", metavar="PHASE", help=f"{', '.join(PHASES)}; all, if none is named"
+    )
+    options.add_argument(
+        "-n", "--records", type=int, default=100_000, metavar="N", help="to produce and consume (100000)"
+    )
+    options.add_argument("-s", "--size", default="1kB", metavar="BYTES", help="of each value (1kB)")
+    options.add_argument(
+        "--latency-records", type=int, default=1000, metavar="N", help="one after the other (1000)"
+    )
+    options.add_argument(
+        "-t",
+        "--topic",
+        metavar="TOPIC",
+        help="an existing topic; without it one is created and deleted again",
+    )
+    options.add_argument("-p", "--partitions", type=int, default=6, metavar="N", help="of the new topic (6)")
+    options.add_argument(
+        "-r",
+        "--replication-factor",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="of the new topic; the cluster's default",
+    )
+    options.add_argument("--acks", choices=("all", "1", "0"), default="all", help="all, if not given")
+    options.add_argument(
+        "-z", "--compression", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd")
+    )
+    options.add_argument(
+        "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more (5)"
+    )
+    options.add_argument(
+        "--batch-size", default="64KiB", metavar="BYTES", help="of a batch before compression (64KiB)"
+    )
+    add_bootstrap(options)
+    add_output(options, "-o")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, and print a line for each phase."""
+    if unknown := [phase for phase in arguments.phases if phase not in PHASES]:
+        raise UsageError(f"bench: there is no {unknown[0]!r} to measure; there are {', '.join(PHASES)}")
+    for flag, number in (("-n", arguments.records), ("--latency-records", arguments.latency_records)):
+        if number < 1:
+            raise UsageError(f"{flag} takes 1 or more, not {number}")
+    size = bytes_of(arguments.size, "-s")
+    if not 8 <= size <= RECORD_BYTES_MAX:
+        raise UsageError(f"-s takes 8 to {RECORD_BYTES_MAX} bytes, not {size}")
+    from ..benchmark import BenchOptions, measure
+    from ..output import print_json, print_table
+
+    results = measure(
+        BenchOptions(
+            bootstrap=arguments.bootstrap,
+            phases=tuple(arguments.phases) or PHASES,
+            records=arguments.records,
+            latency_records=arguments.latency_records,
+            value_bytes=size,
+            topic=arguments.topic,
+            partitions=arguments.partitions,
+            replication_factor=arguments.replication_factor,
+            acks=arguments.acks,
+            compression=None if arguments.compression == "none" else arguments.compression,
+            linger_ms=arguments.linger_ms,
+            batch_bytes=bytes_of(arguments.batch_size, "--batch-size"),
+        )
+    )
+    if arguments.output == "json":
+        print_json([one.as_json() for one in results])
+    else:
+        print_table(
+            ("PHASE", "RECORDS", "SECONDS", "RECORDS/S", "MB/S", "P50-MS", "P99-MS", "P99.9-MS", "MAX-MS"),
+            [one.row() for one in results],
+        )
+    return 0

@@ -1,0 +1,179 @@
+"""How records look in a terminal or a pipe: kcat's patterns, for printing and for reading lines. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..client.fetched import ConsumerRecord
+from .failures import UsageError
+
+FORMAT_HELP = """
+format (-f)
+  %t topic   %p partition   %o offset   %T timestamp in ms   %k key   %s value   %h headers
+  %K length of the key   %S length of the value (-1: null)   %R the same as 4 bytes, big-endian
+  %% a percent sign   \\n \\t \\r \\0 \\\\ \\xHH as in C
+"""
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
+_TOKEN = re.compile(rb"%(?P<field>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)", re.DOTALL)
+_LENGTH = struct.Struct(">i")
+NULL = b"NULL"
+
+Printer = Callable[[ConsumerRecord], bytes]
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineRecord:
+    """What a line says of the record it stands for; None where it says nothing."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Headers = ()
+
+
+def unescape(text: str) -> bytes:
+    """A delimiter as people type it: ``\\n`` is a newline."""
+    return b"".join(literal for literal, _ in _parts(text) if literal)
+
+
+def formatter(pattern: str, *, null: bytes = b"") -> Printer:
+    """A function that prints a record by a pattern; `null` stands for keys and values that are null.
+
+    Raises UsageError for an unknown token.
+    """
+    fields: dict[bytes, Printer] = {
+        b"t": lambda record: record.topic.encode(),
+        b"p": lambda record: b"%d" % record.partition,
+        b"o": lambda record: b"%d" % record.offset,
+        b"T": lambda record: b"%d" % record.timestamp_ms,
+        b"k": lambda record: null if record.key is None else record.key,
+        b"s": lambda record: null if record.value is None else record.value,
+        b"K": lambda record: b"%d" % _length(record.key),
+        b"S": lambda record: b"%d" % _length(record.value),
+        b"R": lambda record: _LENGTH.pack(_length(record.value)),
+        b"h": lambda record: b",".join(
+            name.encode() + b"=" + (null if value is None else value) for name, value in record.headers
+        ),
+    }
+    parts: list[Printer] = []
+    for literal, token in _parts(pattern):
+        if token is None:
+            parts.append(_literal(literal))
+        elif token in fields:
+            parts.append(fields[token])
+        else:
+            raise UsageError(f"-f does not know %{token.decode('latin-1')}; see --help for the list")
+    return lambda record: b"".join([part(record) for part in parts])
+
+
+def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
+    """A function that reads a line by a pattern of %k, %s, %p, %T and %h; each field ends where the text behind
+    it begins, the last one with the line.
+
+    Raises UsageError for a pattern that cannot be read; so does the function for a line that does not fit.
+    """
+    expression, seen = b"", []
+    parts = _parts(pattern)
+    last = max((number for number, (_, token) in enumerate(parts) if token is not None), default=-1)
+    for number, (literal, token) in enumerate(parts):
+        if token is None:
+            expression += re.escape(literal)
+        elif token not in (b"k", b"s", b"p", b"T", b"h") or token in seen:
+            why = "twice" if token in seen else "when reading: there are %k, %s, %p, %T and %h"
+            raise UsageError(f"-f does not take %{token.decode('latin-1')} {why}")
+        elif number and parts[number - 1][1] is not None:
+            raise UsageError("-f needs some text between two fields, to tell them apart")
+        else:
+            seen.append(token)
+            expression += b"(?P<%s>.*%s)" % (token, b"" if number == last else b"?")
+    compiled = re.compile(expression, re.DOTALL)
+
+    def read(line: bytes) -> LineRecord:
+        match = compiled.fullmatch(line)
+        if match is None:
+            raise UsageError(f"a line does not fit -f {pattern!r}: {line[:80]!r}")
+        found = match.groupdict()
+        return LineRecord(
+            found.get("s"),
+            found.get("k"),
+            _number(found.get("p"), "%p"),
+            _number(found.get("T"), "%T"),
+            headers_of(found.get("h") or b""),
+        )
+
+    return read
+
+
+def headers_of(text: bytes) -> Headers:
+    """``name=value,name=value``. Raises UsageError."""
+    found: list[tuple[str, bytes | None]] = []
+    for part in text.split(b",") if text else ():
+        name, equals, value = part.partition(b"=")
+        if not name:
+            raise UsageError(f"headers are name=value,name=value, not {text[:80]!r}")
+        found.append((name.decode("utf-8", "replace"), value if equals else None))
+    return tuple(found)
+
+
+def json_line(record: ConsumerRecord) -> bytes:
+    """A record as one line of JSON; bytes that are no text appear as U+FFFD."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _parts(pattern: str) -> list[tuple[bytes, bytes | None]]:
+    """Literal text, or (nothing, token), in order; text that stands side by side is one."""
+    raw = pattern.encode("utf-8", "surrogateescape")
+    parts: list[tuple[bytes, bytes | None]] = []
+    text, end = b"", 0
+    for match in _TOKEN.finditer(raw):
+        text += raw[end : match.start()]
+        end = match.end()
+        token = match["field"]
+        if token is not None and token != b"%":
+            if text:
+                parts.append((text, None))
+            parts.append((b"", token))
+            text = b""
+        elif token is not None:
+            text += b"%"
+        elif match["hex"] is not None:
+            text += bytes.fromhex(match["hex"].decode())
+        else:
+            text += _ESCAPES.get(match["escape"], match["escape"])
+    text += raw[end:]
+    return [*parts, (text, None)] if text else parts
+
+
+def _literal(text: bytes) -> Printer:
+    return lambda record: text
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _number(text: bytes | None, token: str) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise UsageError(f"{token} is a number, not {text[:40]!r}")
+    return int(text)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
