@@ -135,9 +135,7 @@ class Broker:
             lambda: self.replicas, self._keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
         self._log_upkeep.start()
-        self._cleaner = LogCleaner(
-            CleanerSettings.from_properties(config.properties), lambda: self.replicas, wall_ms
-        )
+        self._cleaner = LogCleaner(CleanerSettings.of(self.own_settings), lambda: self.replicas, wall_ms)
         self._cleaner.start()
         self.replicas.start()
         await self.session.start()
@@ -328,6 +326,7 @@ class Broker:
             names.__getitem__,
             lambda: len(self.server.connections),
             lambda: self.session.fenced,
+            lambda: {str(each.path): self._cleaner.uncleanable_in(each.path) for each in self.logs.usable},
         )
 
     # ------------------------------------------------------------ what happens
@@ -338,6 +337,7 @@ class Broker:
             self.server.max_connections = self.own_settings.number("max.connections")
             self.server.max_connections_per_ip = self.own_settings.number("max.connections.per.ip")
             self.logs.cordoned = cordoned_folders(image, self.config)
+            self._cleaner.reconfigure(CleanerSettings.of(self.own_settings))
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
         waited = not self._gate.open

@@ -34,6 +34,21 @@ class BrokerSettings:
 
     def number(self, name: str) -> int:
         """The value of a declared key that is a whole number and has a default."""
+        value = self._value(name)
+        assert isinstance(value, int), f"{name} is no whole number by its type"
+        return value
+
+    def real(self, name: str) -> float:
+        """The value of a declared key that is a number and has a default."""
+        value = self._value(name)
+        assert isinstance(value, int | float), f"{name} is no number by its type"
+        return value
+
+    def truth(self, name: str) -> bool:
+        """The value of a declared key that is true or false and has a default."""
+        return self._value(name) is True
+
+    def _value(self, name: str) -> object:
         text = self.text(name)
         assert text is not None, f"{name} has no default"
-        return int(text)
+        return NODE_KEYS[name].parse(text)

@@ -7,14 +7,15 @@ group of segments at a time. A log that was cut, or had old segments deleted, me
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
-from ..protocol.config_keys import NODE_KEYS
 from ..protocol.errors import KafkaError
+from .broker_settings import BrokerSettings
 from .cleaner_checkpoints import CleanerCheckpoints
 from .cleaning_process import CleaningProcess, CleaningProcessDied
 from .log import PartitionLog
@@ -53,23 +54,16 @@ class CleanerSettings:
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Of properties that have been checked; what is not given has its default."""
-
-        def number(name: str) -> float:
-            key = NODE_KEYS[name]
-            value = key.parse(properties.get(name) or key.default or "")
-            assert isinstance(value, int | float)
-            return value
-
+    def of(cls, broker: BrokerSettings) -> Self:
+        """As they are in force now."""
         return cls(
-            enabled=bool(number("log.cleaner.enable")),
-            backoff_ms=int(number("log.cleaner.backoff.ms")),
+            enabled=broker.truth("log.cleaner.enable"),
+            backoff_ms=broker.number("log.cleaner.backoff.ms"),
             limits=Limits(
-                dedupe_bytes=int(number("log.cleaner.dedupe.buffer.size")),
-                load_factor=number("log.cleaner.io.buffer.load.factor"),
-                io_bytes_per_second=number("log.cleaner.io.max.bytes.per.second"),
-                io_buffer_bytes=int(number("log.cleaner.io.buffer.size")),
+                dedupe_bytes=broker.number("log.cleaner.dedupe.buffer.size"),
+                load_factor=broker.real("log.cleaner.io.buffer.load.factor"),
+                io_bytes_per_second=broker.real("log.cleaner.io.max.bytes.per.second"),
+                io_buffer_bytes=broker.number("log.cleaner.io.buffer.size"),
             ),
         )
 
@@ -93,6 +87,7 @@ class LogCleaner:
         self._checkpoints = CleanerCheckpoints()
         self._crashes: dict[PartitionLog, int] = {}
         self._task: asyncio.Task[None] | None = None
+        self._reconfigured = asyncio.Event()
         self.process = CleaningProcess()
         self.uncleanable: dict[PartitionLog, str] = {}
         """Logs that are left alone, and why."""
@@ -101,6 +96,16 @@ class LogCleaner:
         """Look for work from now on."""
         if self._settings.enabled:
             self._task = asyncio.create_task(self._clean_for_ever(), name="log cleaner")
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Go by these from the next log on; whether logs are compacted at all is decided at the start."""
+        if settings != self._settings:
+            self._settings = settings
+            self._reconfigured.set()
+
+    def uncleanable_in(self, folder: Path) -> int:
+        """How many logs of a data folder are left alone."""
+        return sum(partition_log.directory.parent == folder for partition_log in self.uncleanable)
 
     async def close(self) -> None:
         """Drop the work under way and end the child."""
@@ -123,7 +128,13 @@ class LogCleaner:
             if idle == _IDLE_LOOKS_MAX:
                 await self.process.end()
             if not found:
-                await asyncio.sleep(self._settings.backoff_ms / 1000)
+                await self._back_off()
+
+    async def _back_off(self) -> None:
+        """Wait log.cleaner.backoff.ms, or until settings change: the wait may be among them."""
+        self._reconfigured.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reconfigured.wait(), self._settings.backoff_ms / 1000)
 
     # Choosing
 

@@ -9,7 +9,7 @@ all brokers count everything once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..protocol.cluster_image import PartitionState
@@ -82,6 +82,11 @@ CONNECTIONS = _gauge("kafka_server_socketservermetrics_connectioncount", "Open c
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log.", *_PARTITION)
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", *_PARTITION)
 LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", *_PARTITION)
+UNCLEANABLE = _gauge(
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "Logs that compaction leaves alone until the broker restarts, since it failed over them.",
+    "logdirectory",
+)
 FENCED = _gauge("ottla_broker_fenced", "1 while this broker may not lead.")
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
@@ -102,10 +107,12 @@ class BrokerMetrics:
         api_name: Callable[[int], str],
         connections: Callable[[], int],
         is_fenced: Callable[[], bool],
+        uncleanable: Callable[[], Mapping[str, int]],
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
         self._connections, self._is_fenced = connections, is_fenced
+        self._uncleanable = uncleanable
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -116,6 +123,7 @@ class BrokerMetrics:
         yield from self._counts(held, led)
         yield from _traffic(held)
         yield from _logs(held)
+        yield Family(UNCLEANABLE, [((folder,), count) for folder, count in self._uncleanable().items()])
         yield from self._of_groups()
         yield Family(
             REQUEST_TIMES,

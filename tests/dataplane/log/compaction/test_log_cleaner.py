@@ -230,6 +230,26 @@ async def test_a_stop_ends_the_child(bench: Bench) -> None:
         os.kill(pid, 0)
 
 
+async def test_settings_change_while_it_waits(bench: Bench) -> None:
+    cleaner = LogCleaner(CleanerSettings(backoff_ms=3_600_000), lambda: bench.replicas, lambda: bench.now_ms)
+    try:
+        cleaner.start()
+        await asyncio.sleep(0)  # It has looked, there was nothing, and an hour is to pass.
+        fill(bench.add("t"))
+        size = bench.replicas[0].log.size
+        cleaner.reconfigure(CleanerSettings(backoff_ms=3_600_000, limits=Limits(dedupe_bytes=1 << 20)))
+        await wait_until(lambda: bench.replicas[0].log.size < size / 2)
+    finally:
+        await cleaner.close()
+
+
+async def test_what_it_leaves_alone_is_counted_for_each_folder(bench: Bench) -> None:
+    bench.add("t")
+    bench.cleaner.uncleanable[bench.replicas[0].log] = "damaged"
+    assert bench.cleaner.uncleanable_in(bench.folder) == 1
+    assert bench.cleaner.uncleanable_in(bench.folder / "another") == 0
+
+
 _BROKER = """
 import asyncio, sys
 from pathlib import Path
