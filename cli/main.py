@@ -96,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}", file=sys.stderr)
-        _forget_output()
+        if not error.filename:  # it was the output that could not be written
+            _forget_output()
         return 1
 
 

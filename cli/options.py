@@ -17,10 +17,22 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 class CommandParser(argparse.ArgumentParser):
     """A parser whose help ends in examples, and whose complaints are one line that names what is nearest."""
 
+    _intermixing = False
+
     def error(self, message: str) -> NoReturn:
         """Raises UsageError."""
         words = self.prog.removeprefix("ottla ")
         raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Arguments may stand between options and behind them, as people write them."""
+        if self._intermixing or any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, with the nearest option named for one that does not exist."""

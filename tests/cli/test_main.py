@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import logging
+import re
+import shlex
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from ottla import __version__
-from ottla.cli.consume import formatter, parse_offset
+from ottla.cli.commands.consume import parse_offset
+from ottla.cli.commands.produce import MAX_LINE_BYTES, read_lines
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.logs import JsonFormatter, KeyValueFormatter
 from ottla.cli.main import COMMANDS, main
-from ottla.cli.produce import MAX_LINE_BYTES, _lines
-from ottla.client.fetched import ConsumerRecord
 
-RECORD = ConsumerRecord("t", 1, 5, 1700000000000, None, b"v=1", (("h", b"x"), ("n", None)))
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -40,6 +44,60 @@ def test_every_command_explains_itself_with_examples(name: str, capsys: pytest.C
     assert f"ottla {name} " in capsys.readouterr().out.partition("examples")[2]
 
 
+def actions(name: str) -> list[str]:
+    command = import_module(f"ottla.cli.{COMMANDS[name]}")
+    for action in command.parser(name)._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return list(action.choices)
+    return []
+
+
+@pytest.mark.parametrize(("name", "action"), [(name, one) for name in COMMANDS for one in actions(name)])
+def test_every_action_explains_itself_with_examples(
+    name: str, action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, action, "--help"])
+    assert ended.value.code == 0
+    assert f"ottla {name} {action}" in capsys.readouterr().out.partition("examples")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_in_the_help_can_be_parsed(name: str) -> None:
+    parser = import_module(f"ottla.cli.{COMMANDS[name]}").parser(name)
+    parsers = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parsers += action.choices.values()
+    for one in parsers:
+        for line in (one.epilog or "").splitlines():
+            if f"ottla {name} " not in line:
+                continue
+            for words in ottla_commands(line.strip().split("   ")[0]):
+                parser.parse_args(words[1:])
+
+
+def ottla_commands(line: str) -> list[list[str]]:
+    """The arguments of each `ottla` in a shell line."""
+    found = []
+    for part in re.split(r"[|<>()]", line):
+        words = shlex.split(part.strip().removeprefix("`"))
+        if words[:1] == ["ottla"] and len(words) > 1:
+            found.append(words[1:])
+    return found
+
+
+def page_commands() -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / "CLI.md").read_text(), re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if "ottla " in line]
+
+
+@pytest.mark.parametrize("line", page_commands())
+def test_the_commands_of_the_page_can_be_parsed(line: str) -> None:
+    for words in ottla_commands(line):
+        import_module(f"ottla.cli.{COMMANDS[words[0]]}").parser(words[0]).parse_args(words[1:])
+
+
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
@@ -58,13 +116,44 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("up", "--set", "log.segment.byte=1"), "did you mean log.segment.bytes?"),
         (("up", "--set", "log.segment.bytes=big"), "Invalid value 'big' for configuration log.segment.bytes"),
         (("up", "--set", "node.id=7"), "--set node.id: ottla up decides this itself"),
-        (("consume", "t", "-o", "last"), "-o takes beginning, end, N, -N or @MS, not 'last'"),
+        (("consume", "t", "-o", "last"), "-o takes beginning, end, N, -N or @TIME, not 'last'"),
         (("consume", "t", "-o", "json"), "for the format give --output json"),
         (("consume", "t", "-g", "g", "-p", "1"), "give -g or -p"),
         (("consume", "t", "-f", "%q"), "-f does not know %q"),
         (("produce", "t", "-H", "x"), "-H takes key=value, not 'x'"),
         (("topic", "create", "t", "--config", "x"), "--config takes key=value, not 'x'"),
         (("topic", "list", "-b", "host:port"), "'host:port' is no bootstrap server"),
+        (("topic",), "the following arguments are required"),
+        (("produce",), "the following arguments are required: TOPIC"),
+        (
+            ("topic", "creat"),
+            "topic: no 'creat'; did you mean 'create'?; 'ottla topic --help' shows examples",
+        ),
+        (("topic", "list", "--intenal"), "'--intenal' is not understood; did you mean --internal?"),
+        (("topic", "list", "-o", "jsn"), "no 'jsn'; did you mean 'json'?"),
+        (("topic", "alter", "t"), "say what to change with --set KEY=VALUE or --unset KEY"),
+        (("topic", "alter", "t", "--set", "a=1", "--unset", "a"), "a stands at --set and at --unset"),
+        (("topic", "add-partitions", "t", "-n", "0"), "--num takes 1 or more, not 0"),
+        (("topic", "trim", "t"), "one of the arguments --offset --timestamp is required"),
+        (("topic", "trim", "t", "--offset", "x"), "--offset takes a number or end, not 'x'"),
+        (("topic", "trim", "t", "--timestamp", "yesterday"), "'yesterday' is no time: write milliseconds"),
+        (("group", "seek", "g"), "one of the arguments --to --to-group --to-file is required"),
+        (("group", "seek", "g", "--to", "+-1"), "--to takes start, end, an offset, +N, -N or @TIME"),
+        (("config", "get", "topc", "t"), "no 'topc'; did you mean 'topic'?"),
+        (("config", "get", "broker", "one"), "a broker goes by its id, or by 'all'; not 'one'"),
+        (("config", "set", "topic", "t", "x"), "config set takes key=value, not 'x'"),
+        (("quota", "set", "producer_byte_rate=1"), "whose limit? Name a --user, --client-id or --ip"),
+        (("quota", "set", "--user", "u", "producer_byte_rate=fast"), "quota set takes numbers"),
+        (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),
+        (("cluster", "health", "--timeout", "3"), "--timeout goes with --exit-when-healthy"),
+        (("cluster", "health", "--interval", "0"), "--interval takes seconds above 0, not 0"),
+        (("consume", "t", "-f", "%s", "-K", ":"), "-f says all: leave -K and -D out"),
+        (("consume", "t", "-p", "x"), "'x' is no number and no range such as 2-4"),
+        (("produce", "t", "-f", "%k%s"), "-f needs some text between two fields"),
+        (("produce", "t", "--whole-files"), "--whole-files needs files"),
+        (("bench", "-s", "1"), "-s takes 8 to 1000000 bytes, not 1"),
+        (("bench", "prodce"), "bench: there is no 'prodce' to measure"),
+        (("completion", "tcsh"), "no 'tcsh'; there are bash, zsh, fish"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(
@@ -86,6 +175,15 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         (("produce", "t", "/nowhere/lines"), "cannot read /nowhere/lines"),
         (("cluster", "--data", "/nowhere"), "/nowhere holds no cluster"),
         (("cluster", "--quorum-leader"), "--quorum-leader needs --data"),
+        (
+            ("log", "dump", "/nowhere/00000000000000000000.log"),
+            "/nowhere/00000000000000000000.log: No such file",
+        ),
+        (("log", "dump", "/etc/hostname"), "/etc/hostname: no file of a log by its name"),
+        (("log", "verify", "/nowhere"), "/nowhere does not exist"),
+        (("group", "seek", "g", "--to-file", "/nowhere/offsets"), "/nowhere/offsets: No such file"),
+        (("cluster", "health", "-b", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),
+        (("group", "list", "-b", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(
@@ -95,13 +193,6 @@ def test_a_failure_is_one_line_and_exit_code_1(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("topic",), ("topic", "creat"), ("produce",), ("broker",)])
-def test_missing_arguments_exit_with_2(words: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    assert ended.value.code == 2
 
 
 def shell(line: str) -> tuple[int, str]:
@@ -129,7 +220,7 @@ def test_unusual_streams_need_no_traceback(line: str, code: int, message: str) -
 
 async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(CommandFailed, match="a line is longer than 1048576 bytes"):
-        async for _ in _lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
+        async for _ in read_lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
             pass
 
 
@@ -142,28 +233,24 @@ def test_nodes_start_without_what_tables_need() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "printed"),
-    [
-        ("%s\\n", b"v=1\n"),
-        ("%t %p:%o %k=%s %T\\t%K %S %h%%", b"t 1:5 =v=1 1700000000000\t-1 3 h=x,n=%"),
-        ("\\\\ %s", b"\\ v=1"),
-        ("", b""),
-        ("\u00e9 %s", "\u00e9 v=1".encode()),
-    ],
-)
-def test_formats(pattern: str, printed: bytes) -> None:
-    assert formatter(pattern)(RECORD) == printed
-
-
 def test_offsets_as_people_write_them() -> None:
     words = ("beginning", "end", "0", "17", "-3", "@17")
-    assert [parse_offset(word) for word in words] == [
+    assert [parse_offset(word, 0) for word in words] == [
         ("beginning", 0), ("end", 0), ("offset", 0), ("offset", 17), ("last", 3), ("timestamp", 17),
     ]  # fmt: skip
     for wrong in ("", "-", "x", "1.5", "@"):
         with pytest.raises(UsageError):
-            parse_offset(wrong)
+            parse_offset(wrong, 0)
+
+
+def test_help_needs_no_client() -> None:
+    program = (
+        "import sys; from ottla.cli.main import main\n"
+        "try: main(['topic', '--help'])\nexcept SystemExit: pass\n"
+        "sys.stderr.write(str([m for m in ('ottla.client.admin', 'asyncio', 'rich') if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]"
 
 
 def test_log_lines_are_one_event_each() -> None:

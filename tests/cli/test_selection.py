@@ -1,0 +1,91 @@
+"""What people write: names, patterns, partitions, times, sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.selection import (
+    broker_ids,
+    bytes_of,
+    iso_time,
+    named_partitions,
+    numbers_in,
+    select,
+    timestamp_ms,
+    topic_partitions,
+)
+
+TOPICS = ["orders", "orders-dlq", "payments"]
+
+
+def test_names_are_all_named_or_matched() -> None:
+    assert select(TOPICS, [], "topic", regex=False) == TOPICS
+    assert select(TOPICS, ["payments", "orders", "orders"], "topic", regex=False) == ["payments", "orders"]
+    assert select(TOPICS, ["orders.*"], "topic", regex=True) == ["orders", "orders-dlq"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "regex", "message"),
+    [
+        (["order"], False, "there is no topic 'order'; did you mean 'orders'?"),
+        (["order"], True, "no topic matches order"),
+    ],
+)
+def test_names_that_are_not_there(asked: list[str], regex: bool, message: str) -> None:
+    with pytest.raises(CommandFailed, match=message.replace("?", r"\?")):
+        select(TOPICS, asked, "topic", regex=regex)
+
+
+def test_what_is_no_regular_expression() -> None:
+    with pytest.raises(UsageError, match="is no regular expression"):
+        select(TOPICS, ["("], "topic", regex=True)
+
+
+def test_partitions() -> None:
+    assert topic_partitions("a.b_c-d") == ("a.b_c-d", None)
+    assert topic_partitions("t:0,2-4,2") == ("t", [0, 2, 3, 4])
+    assert named_partitions(["t", "t:1"], {"t": [0, 1]}) == [("t", 0), ("t", 1)]
+    with pytest.raises(CommandFailed, match="t has partitions 0 to 1, not 2"):
+        named_partitions(["t:2"], {"t": [0, 1]})
+    with pytest.raises(CommandFailed, match="there is no topic 'u'"):
+        named_partitions(["u"], {"t": [0, 1]})
+
+
+@pytest.mark.parametrize("text", ["t:", "t:x", "t/u", "", "t:4-2", "t:0-999999999", "t:1,,2", "t:-1"])
+def test_partitions_that_make_no_sense(text: str) -> None:
+    with pytest.raises(UsageError):
+        topic_partitions(text)
+
+
+def test_ids_of_brokers() -> None:
+    assert broker_ids("3,1,2", "--replicas") == [3, 1, 2]
+    for wrong in ("1,1", "", "1,x", "-1"):
+        with pytest.raises(UsageError, match="--replicas"):
+            broker_ids(wrong, "--replicas")
+
+
+def test_times() -> None:
+    assert timestamp_ms("17", 0) == 17
+    assert timestamp_ms("2h", 7_200_001) == 1
+    assert timestamp_ms("1970-01-01T00:00:01Z", 0) == 1000
+    assert timestamp_ms("1970-01-01T01:00:00+01:00", 0) == 0
+    for wrong in ("", "soon", "2y", "2026-13-01", "-5"):
+        with pytest.raises(UsageError):
+            timestamp_ms(wrong, 0)
+    assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert iso_time(-1) == ""
+    assert iso_time(2**62) == str(2**62)
+
+
+def test_sizes() -> None:
+    assert [bytes_of(text, "-s") for text in ("7", "1kB", "1.5MB", "64KiB", "50MB/s", "2 GiB")] == [
+        7, 1000, 1_500_000, 65536, 50_000_000, 2**31,
+    ]  # fmt: skip
+    for wrong in ("", "-1", "fast", "1TBB"):
+        with pytest.raises(UsageError, match="-s takes"):
+            bytes_of(wrong, "-s")
+
+
+def test_ranges_of_numbers() -> None:
+    assert numbers_in("0,2-4", "x") == [0, 2, 3, 4]
