@@ -167,15 +167,18 @@ def decode_uuid(text: str) -> bytes:
 
 
 def read_topic_id(directory: Path) -> bytes | None:
-    """The topic id in ``partition.metadata``; None if there is no file.
+    """The topic id in ``partition.metadata``; None if there is no file, or nothing in it: a power failure before
+    the log's first flush leaves the name without the bytes.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
     """
     path = directory / PARTITION_METADATA
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        values = dict(line.split(": ", 1) for line in lines if line)
+        text = path.read_text(encoding="utf-8").strip("\0")
+        if not text:
+            return None
+        values = dict(line.split(": ", 1) for line in text.splitlines() if line)
         if values.get("version") != "0":
             raise _unreadable(path, f"version {values.get('version')} is not 0")
         return decode_uuid(values.get("topic_id", ""))

@@ -67,6 +67,24 @@ def test_files_look_as_kafka_writes_them(tmp_path: Path) -> None:
     assert (tmp_path / "flights-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
 
 
+@pytest.mark.parametrize("left", [b"", bytes(43)])
+def test_a_power_failure_before_the_first_flush_leaves_a_log_without_its_topics_id(
+    tmp_path: Path, left: bytes
+) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 3)
+    directory.close(clean=False)
+    (tmp_path / "flights-0" / "partition.metadata").write_bytes(left)
+    again = _open(tmp_path)
+    assert again.failed == {}
+    assert again.topic_id("flights", 0) is None
+    assert again.create("flights", 0, TOPIC_ID, LogConfig(), now_ms=0).log_end_offset == 3
+    again.close(clean=False)
+    last = _open(tmp_path)
+    assert last.topic_id("flights", 0) == TOPIC_ID
+    last.close(clean=False)
+
+
 def test_a_folder_of_another_node_or_cluster_is_refused(tmp_path: Path) -> None:
     _open(tmp_path, "X", 3).close(clean=True)
     for cluster, node in (("Y", 3), ("X", 2)):
