@@ -1,9 +1,9 @@
 """Answers whose records are not in the page cache: read ahead in a few threads, so that the loop never waits for
 a disk.
 
-A small slice is read right away with RWF_NOWAIT: one call finds out whether it is cached, copies it if so, and
-the answer leaves in one send. A large one is probed and sent from the file. Only what is not cached costs a hop
-to a thread; the connection keeps answers in the order of the requests.
+Every slice is probed (`LogSlice.is_cached`). A small one that is cached is copied, and the answer leaves in one
+send; a large one is sent from the file. Only what is not cached costs a hop to a thread; the connection keeps
+answers in the order of the requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 _THREADS = 4
 _CHUNK_BYTES = 1024 * 1024
-_SMALL_BYTES = 32 * 1024
-"""Up to this a slice is copied: one send carries the answer, where a file in the middle makes three."""
+_SMALL_BYTES = 128 * 1024
+"""Up to this a slice is copied: one send then carries the whole answer, where a file in the middle makes three, and
+costs more than the copy."""
 
 
 class ColdReads:
@@ -44,15 +45,36 @@ class ColdReads:
             return
         self.count += len(cold)
         ahead = self._loop.run_in_executor(self._threads, _read_ahead, cold)
-        ahead.add_done_callback(lambda done: self._arrived(request, parts, done))
+        ahead.add_done_callback(
+            lambda done: self._arrived(request, parts, done, lambda: request.reply_parts(parts))
+        )
 
-    def _arrived(self, request: Request, parts: Sequence[Part], done: asyncio.Future[None]) -> None:
+    def answer(self, request: Request, head: bytes, records: LogSlice, tail: bytes) -> None:
+        """Answer `request` with a whole frame around one slice."""
+        if not records.is_cached():
+            self.count += 1
+            ahead = self._loop.run_in_executor(self._threads, _read_ahead, (records,))
+            ahead.add_done_callback(
+                lambda done: self._arrived(
+                    request, (head, records, tail), done, lambda: self._send(request, head, records, tail)
+                )
+            )
+            return
+        self._send(request, head, records, tail)
+
+    def _send(self, request: Request, head: bytes, records: LogSlice, tail: bytes) -> None:
+        body = _in_memory(records)
+        request.connection.answer(request, (head, body, tail) if tail else (head, body))
+
+    def _arrived(
+        self, request: Request, parts: Sequence[Part], done: asyncio.Future[None], send: Callable[[], None]
+    ) -> None:
         if done.cancelled():
             _release(parts)
             return
         error = done.exception()
         if error is None:
-            request.reply_parts(parts)
+            send()
             return
         log.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)

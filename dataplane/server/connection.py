@@ -102,6 +102,7 @@ class Connection:
         "listener",
         "peer_host",
         "peer_port",
+        "shortcut",
         "starved",
     )
 
@@ -150,6 +151,8 @@ class Connection:
         self.half_closed = False
         # A frame has begun, but the buffer budget is used up.
         self.starved = False
+        # Left by a handler: answers a request that repeats the one before, or returns False.
+        self.shortcut: Callable[[Connection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
         self._reading = True
         loop.add_reader(self._fd, self._on_readable)

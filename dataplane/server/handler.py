@@ -129,6 +129,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "frame",
         "meter",
         "parts",
         "received_at",
@@ -147,6 +148,8 @@ class Request:
     ) -> None:
         self.connection = connection
         self.api_key = api_key
+        # Its bytes, only while its plain handler is called.
+        self.frame: memoryview | None = None
         # Under which key its time is counted.
         self.timed_as = api_key
         self.api_version = api_version

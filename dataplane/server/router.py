@@ -37,13 +37,15 @@ class Router:
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request; `frame` is valid during this call only."""
+        now = self._loop.time()
+        if connection.shortcut is not None and connection.shortcut(connection, frame, now):
+            return
         api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         handler = self._table.get(api_key)
         if handler is None:
             log.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
             connection.close()
             return
-        now = self._loop.time()
         quota = self._quotas.requests
         started_s = perf_counter() if quota is not None else 0.0
         if not handler.min_version <= api_version <= handler.max_version:
@@ -76,6 +78,7 @@ class Router:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
+        request.frame = frame
         try:
             response = handler.function(request, message)
             if response is not None:
@@ -84,6 +87,8 @@ class Router:
                 request.charge()
         except Exception as error:
             self._fail(handler, request, message, error)
+        finally:
+            request.frame = None
 
     def close(self) -> None:
         """Cancel the handlers that still run."""

@@ -24,6 +24,7 @@ from ...replication.replicas import Replicas
 from ..cold_reads import ColdReads
 from ..connection import Connection
 from ..fetch_reading import ClientFetch, FetchReader, Round
+from ..fetch_repeats import FetchRepeats
 from ..fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
@@ -63,6 +64,8 @@ class FetchHandlers:
         self._reader = FetchReader(replicas, settings.selector, settings.max_bytes)
         self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
         self.cold_reads = ColdReads(asyncio.get_running_loop())
+        self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
+        self._selects = settings.selector is not None
         self._parked: dict[Connection, set[_ParkedFetch]] = {}
 
     @handles(FetchRequest, 4, 18)
@@ -81,6 +84,15 @@ class FetchHandlers:
         found = self._reader.read(
             fetch, tuple(session.active) if fetch.incremental else session.partitions.values()
         )
+        if (
+            len(found.outcomes) == 1
+            and found.size
+            and message.session_id == NO_SESSION_ID
+            and message.session_epoch == FINAL_EPOCH
+            and not (message.rack_id and self._selects)
+            and (replica := found.outcomes[0].replica) is not None
+        ):
+            self._repeats.note(request, message, found.outcomes[0].partition, replica)
         if (
             found.urgent
             or found.size >= message.min_bytes
