@@ -1,0 +1,218 @@
+"""A broker's replicas and its Fetch handler without sockets, and consumers that ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.log_store import LogStore
+from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
+from ottla.dataplane.replication.partition import Partition, ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
+from ottla.dataplane.server.connection import Connection, Part
+from ottla.dataplane.server.handler import HandlerTable, Request
+from ottla.dataplane.server.handlers.fetch import FetchHandlers, FetchSettings
+from ottla.dataplane.server.purgatory import Purgatory
+from ottla.dataplane.server.router import Router
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.metadata_records import (
+    BrokerListener,
+    BrokerRecord,
+    PartitionRecord,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from ottla.protocol.record_batch import HEADER_SIZE
+
+from ..replication.harness import batch
+
+OWN_ID, OTHER_ID = 1, 2
+LISTENER = "PLAINTEXT"
+
+
+class Wire:
+    """What handlers need of a connection; the answers stay here."""
+
+    peer_host = "127.0.0.1"
+    listener = LISTENER
+    closed = False
+    shortcut = None
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.arrived = asyncio.Event()
+        self.on_close: list[Callable[[], None]] = []
+
+    def expect(self, request: Request) -> None:
+        pass
+
+    def answer(self, request: Request, parts: Sequence[Part]) -> None:
+        whole = b""
+        for part in parts:
+            if isinstance(part, bytes | bytearray | memoryview):
+                whole += part
+            else:
+                whole += cast(Any, part).read()
+                part.release()
+        self.answers.append(whole[4:])
+        self.arrived.set()
+
+    def mute(self, for_ms: int) -> None:
+        pass
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        self.on_close.append(callback)
+
+    def close(self) -> None:
+        self.closed = True
+        for callback in self.on_close:
+            callback()
+
+
+class Shelf:
+    """One broker that leads, or follows, whatever the test says. To be made inside a running loop."""
+
+    def __init__(self, directory: Path, settings: FetchSettings | None = None) -> None:
+        self.image = ClusterImage()
+        self.logs = LogStore.open([directory], "cluster", OWN_ID, wall_ms)
+        topic_settings = TopicSettings(LogConfig(), ReplicationSettings(1, 10_000, False))
+        self.replicas = Replicas(
+            ReplicasConfig(OWN_ID, LISTENER),
+            self.logs,
+            self.image,
+            lambda _: topic_settings,
+            _no_isr,
+            lambda: 1,
+        )
+        loop = asyncio.get_running_loop()
+        self.handlers = FetchHandlers(self.replicas, Purgatory(loop), settings)
+        self.router = Router(HandlerTable(self.handlers), loop, ClientQuotas(QuotaWindows()))
+        self.broker(OWN_ID, rack="a")
+        self.broker(OTHER_ID, rack="b")
+
+    def tell(self, *records: Any) -> None:
+        """What the metadata feed brings."""
+        delta = ImageDelta()
+        for record in records:
+            delta.note(record)
+            self.image.apply(record)
+        self.replicas.apply(self.image, delta)
+
+    def broker(self, broker_id: int, *, rack: str, fenced: bool = False) -> None:
+        listener = BrokerListener(name=LISTENER, host="127.0.0.1", port=1, security_protocol="PLAINTEXT")
+        self.tell(
+            BrokerRecord(
+                broker_id=broker_id, broker_epoch=broker_id, listeners=[listener], rack=rack, fenced=fenced
+            )
+        )
+
+    def create(self, name: str, topic_id: bytes, partitions: int) -> None:
+        self.tell(
+            TopicRecord(topic_id=topic_id, name=name),
+            *(self.state(topic_id, index) for index in range(partitions)),
+        )
+
+    def state(
+        self,
+        topic_id: bytes,
+        index: int,
+        *,
+        leader: int = OWN_ID,
+        epoch: int = 0,
+        isr: Sequence[int] = (OWN_ID,),
+    ) -> PartitionRecord:
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition=index,
+            replicas=[OWN_ID, OTHER_ID],
+            isr=list(isr),
+            leader=leader,
+            leader_epoch=epoch,
+            partition_epoch=epoch + 1,
+        )
+
+    def delete(self, topic_id: bytes) -> None:
+        self.tell(TopicRemovedRecord(topic_id=topic_id))
+
+    def replica(self, name: str, index: int = 0) -> Partition:
+        return self.replicas.get(name, index)
+
+    def append(self, name: str, index: int = 0, value: bytes = b"v", *, count: int = 1) -> None:
+        self.replica(name, index).append(memoryview(batch(value, count=count)), required_acks=1)
+
+    async def close(self) -> None:
+        self.handlers.close()
+        await self.replicas.close()
+        self.logs.close(clean=False, broker_epoch=1)
+
+
+async def _no_isr(*arguments: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+class Consumer:
+    """Asks in one version, on a connection of its own."""
+
+    def __init__(self, shelf: Shelf, version: int = 18, rack: str = "") -> None:
+        self.shelf, self.version, self.rack = shelf, version, rack
+        self.wire = Wire()
+
+    def send(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> None:
+        fields = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, "rack_id": self.rack} | fields
+        message = FetchRequest(topics=list(topics), **fields)
+        frame = encode_request(message, self.version, 7, "test")
+        self.wire.arrived.clear()
+        self.shelf.router.dispatch(cast(Connection, self.wire), memoryview(frame)[4:])
+
+    def take(self) -> FetchResponse:
+        """The oldest answer."""
+        correlation_id, response = decode_response(FetchRequest, self.wire.answers.pop(0), self.version)
+        assert correlation_id == 7
+        return response
+
+    def fetch(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> FetchResponse:
+        """An answer that does not wait."""
+        self.send(topics, **fields)
+        return self.take()
+
+    async def answered(self) -> FetchResponse:
+        await asyncio.wait_for(self.wire.arrived.wait(), 20)
+        return self.take()
+
+
+def wanted(topic_id: bytes, *positions: tuple[int, int], name: str = "", **fields: Any) -> FetchTopic:
+    """(partition, offset) pairs of a topic."""
+    parts = [
+        FetchPartition(partition=index, fetch_offset=offset, **({"partition_max_bytes": 1 << 20} | fields))
+        for index, offset in positions
+    ]
+    return FetchTopic(topic=name, topic_id=topic_id, partitions=parts)
+
+
+def parts_of(response: FetchResponse) -> dict[tuple[bytes | str, int], PartitionData]:
+    """By topic and partition."""
+    return {
+        (topic.topic or topic.topic_id, part.partition_index): part
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+def offsets(part: PartitionData) -> list[int]:
+    """Base offsets of the batches in an answer."""
+    found, at, data = [], 0, bytes(part.records or b"")
+    while at + HEADER_SIZE <= len(data):
+        found.append(int.from_bytes(data[at : at + 8], "big"))
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    return found
