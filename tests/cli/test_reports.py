@@ -1,0 +1,173 @@
+"""What commands conclude from answers: lag, health, plans, percentiles, quotas. No cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from ottla.cli.benchmark import PhaseResult, percentile
+from ottla.cli.commands.cluster.health import assess
+from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
+from ottla.cli.commands.group.lag import put_together
+from ottla.cli.commands.group.seek import Target, parse_offsets, parse_target, within
+from ottla.cli.commands.group.show import wanted
+from ottla.cli.commands.quota import entity_of, numbers_of
+from ottla.cli.confirmation import confirm
+from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.output import bytes_text
+from ottla.client.admin import GroupDescription, GroupListing, GroupMember
+from ottla.client.fetched import TopicPartition
+from ottla.client.metadata import BrokerAddress, PartitionInfo, TopicInfo
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_lag() -> None:
+    member = GroupMember("m", None, "c", "/127.0.0.1", (A0, B0), -1)
+    where = BrokerAddress(1, "h", 9092)
+    group = GroupDescription("g", "Stable", "classic", "consumer", "range", where, (member,))
+    down = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
+    report = put_together(group, {A0: 5, A1: 7}, {A0: 9, A1: down, B0: 3})
+    assert [(one.partition, one.current, one.end, one.lag, one.member) for one in report.partitions] == [
+        (A0, 5, 9, 4, member),
+        (A1, 7, None, None, None),
+        (B0, None, 3, None, member),
+    ]
+    assert report.total_lag == 4
+    assert report.lag_by_topic() == {"a": (2, 4), "b": (1, 0)}
+
+
+def test_filters_of_groups() -> None:
+    group = GroupListing("g", "consumer", "Stable", "classic", 1)
+    for state, kind, protocol, expected in (
+        ([], [], None, True),
+        (["stable", "empty"], ["Classic"], "consumer", True),
+        (["empty"], [], None, False),
+        ([], ["consumer"], None, False),
+        ([], [], "connect", False),
+    ):
+        arguments = argparse.Namespace(state=state, type=kind, protocol=protocol)
+        assert wanted(group, arguments) is expected
+
+
+def test_where_to_seek() -> None:
+    words = ("start", "end", "17", "+5", "-5", "@9", "@1s")
+    assert [parse_target(word, 1500) for word in words] == [
+        Target("start"), Target("end"), Target("offset", 17), Target("shift", 5), Target("shift", -5),
+        Target("timestamp", 9), Target("timestamp", 500),
+    ]  # fmt: skip
+    for wrong in ("", "+", "x", "--5", "1.5", "@x"):
+        with pytest.raises(UsageError):
+            parse_target(wrong, 0)
+    assert within({A0: 1, A1: 50, B0: 99}, {A0: 5, A1: 0, B0: 0}, {A0: 9, A1: 60, B0: 70}) == {
+        A0: 5,
+        A1: 50,
+        B0: 70,
+    }
+
+
+def test_offsets_from_a_file() -> None:
+    assert parse_offsets(["# saved", "a 0 5", "", "b,0,7"], "f") == {A0: 5, B0: 7}
+    with pytest.raises(CommandFailed, match="f, line 2: expected TOPIC PARTITION OFFSET, found 'a 0'"):
+        parse_offsets(["a 0 5", "a 0"], "f")
+    with pytest.raises(CommandFailed, match="f holds no offsets"):
+        parse_offsets([], "f")
+
+
+def topic(name: str, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> TopicInfo:
+    infos = {
+        i: PartitionInfo(i, leader, 0, replicas, isr) for i, (leader, replicas, isr) in enumerate(partitions)
+    }
+    return TopicInfo(name, bytes(16), False, partitions=infos)
+
+
+def test_health() -> None:
+    good = assess([topic("a", (1, (1, 2), (2, 1)))], [1, 2], [], {}, 101)
+    assert good.healthy
+    assert not assess([], [1], [], {}, None).healthy
+    assert not assess([], [1], [2], {}, 101).healthy
+    topics = [
+        topic("a", (1, (1, 2), (1,)), (-1, (2,), (2,)), (1, (1, 3), (1, 3))),
+        topic("b", (3, (3, 1), (3,))),
+    ]
+    bad = assess(topics, [1], [3], {"a": 2, "b": 1}, 101)
+    assert not bad.healthy
+    assert (bad.brokers_down, bad.brokers_fenced, bad.offline) == ([2], [3], ["a-1"])
+    assert (bad.below_min_isr, bad.under_replicated) == (["a-0"], ["a-0", "b-0"])
+
+
+def test_min_isr_above_the_replicas_is_no_alarm() -> None:
+    assert assess([topic("a", (1, (1,), (1,)))], [1], [], {"a": 2}, 101).healthy
+
+
+def test_plans_are_kafkas_json() -> None:
+    text = (
+        '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[3,1],"log_dirs":["any","any"]}]}'
+    )
+    assert parse_plan(text, "f") == {A0: [3, 1]}
+    written = as_plan({A0: Move((1, 2), (3, 1), 7)})
+    assert parse_plan(json.dumps(written), "f") == {A0: [3, 1]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"partitions": 3}', '{"partitions": []}', '{"partitions": [{"topic": "a"}]}',
+        '{"partitions": [{"topic": "a", "partition": "0", "replicas": [1]}]}',
+        '{"partitions": [{"topic": "a", "partition": 0, "replicas": [true]}]}',
+        '{"partitions": [{"topic": "a", "partition": 0, "replicas": 1}]}',
+        json.dumps({"partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2}),
+    ],
+)  # fmt: skip
+def test_plans_that_are_none(text: str) -> None:
+    with pytest.raises(CommandFailed, match=r"^f"):
+        parse_plan(text, "f")
+
+
+def test_percentiles_by_nearest_rank() -> None:
+    values = [float(number) for number in range(1, 1001)]
+    assert [percentile(values, share) for share in (0.5, 0.99, 0.999, 1.0)] == [500, 990, 999, 1000]
+    assert percentile([7.0], 0.5) == 7
+    result = PhaseResult("produce", 1000, 1000, 2.0, values)
+    assert result.row() == ("produce", 1000, "2.00", "500", "0.50", "500.00", "990.00", "999.00", "1000.00")
+    assert result.as_json()["p99_ms"] == 990
+    assert PhaseResult("consume", 1, 1, 1.0, ()).as_json()["p99_ms"] is None
+
+
+def test_entities_of_quotas() -> None:
+    fields = {"user": None, "client_id": "c", "ip": None}
+    defaults = {"default_user": True, "default_client_id": False, "default_ip": False}
+    assert entity_of(argparse.Namespace(**fields, **defaults)) == {"user": None, "client-id": "c"}
+    assert numbers_of(["a=1", "b=0.5"]) == {"a": 1.0, "b": 0.5}
+
+
+def test_scripts_are_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    confirm("Delete?", yes=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("yes\n", True), ("\n", False), ("", False)])
+def test_people_are_asked(answer: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            return answer
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    confirm("Delete?", yes=True)
+    if goes_on:
+        confirm("Delete?", yes=False)
+    else:
+        with pytest.raises(CommandFailed, match="nothing was done"):
+            confirm("Delete?", yes=False)
+
+
+def test_sizes_as_people_read_them() -> None:
+    assert [bytes_text(number) for number in (0, 999, 1000, 1_500_000, 10**15)] == [
+        "0 B", "999 B", "1.0 kB", "1.5 MB", "1000.0 TB",
+    ]  # fmt: skip
