@@ -18,6 +18,7 @@ from ..protocol.exposition import Family
 from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
+from .allocator import keep_freed_memory
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
 from .folder_moves import FolderMoves
@@ -95,6 +96,7 @@ class Broker:
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
         config = self.config
+        keep_freed_memory()
         self.table = HandlerTable()
         self.server = Server(self.table, config.server)
         try:

@@ -1,0 +1,22 @@
+"""What the C library does with freed memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 64 * 1024 * 1024
+_MAPPED_FROM_BYTES = 4 * 1024 * 1024
+
+
+def keep_freed_memory() -> None:
+    """Keep some freed memory for the next use instead of giving it back to the kernel.
+
+    Answers of some 64 KB come and go in bursts. By default glibc returns the end of its heap as soon as 128 KB of
+    it are free, and the kernel then clears every page again at its next use: that costs more than the copy. A C
+    library without `mallopt` is left as it is.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
