@@ -94,6 +94,8 @@ def _frozen(image: ClusterImage) -> ClusterImage:
     }
     copy.configs = {key: dict(settings) for key, settings in image.configs.items()}
     copy.next_producer_id = image.next_producer_id
+    copy.client_quotas = dict(image.client_quotas)
+    copy.features = dict(image.features)
     return copy
 
 

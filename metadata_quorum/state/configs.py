@@ -33,6 +33,7 @@ from . import election
 from .refusal import message_of
 from .workspace import Workspace
 
+_OPERATIONS = frozenset(int(known) for known in ConfigOperation)
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -101,7 +102,7 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 
 
 def _value(resource: ConfigResource, change: ConfigChange, present: str | None) -> str | None:
-    if change.operation not in {int(known) for known in ConfigOperation}:
+    if change.operation not in _OPERATIONS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation}")
     if change.operation == ConfigOperation.DELETE:
         return None
@@ -148,10 +149,10 @@ def _list_changed(
             ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {change.name} because its type is not LIST."
         )
     old = (key.default or "") if present is None else present
-    items = [item for item in old.split(",") if item]
-    given = [item.strip() for item in value.split(",")]
+    items = dict.fromkeys(item for item in old.split(",") if item)
+    given = dict.fromkeys(item.strip() for item in value.split(","))
     if change.operation == ConfigOperation.APPEND:
-        return ",".join([*items, *(item for item in given if item not in items)])
+        return ",".join(items | given)
     return ",".join(item for item in items if item not in given)
 
 
@@ -168,12 +169,14 @@ def _store(work: Workspace, resource: ConfigResource, values: dict[str, str | No
             )
         )
     if changed.keys() & set(CLUSTER_WIDE_KEYS):
-        _follow(work)
+        topic = resource.resource_name if resource.resource_type == ResourceType.TOPIC else None
+        _follow(work, topic)
 
 
-def _follow(work: Workspace) -> None:
-    """What elections go by has changed: ELRs end and leaders are elected where that follows."""
-    for topic_id, index, state in work.partitions():
+def _follow(work: Workspace, topic: str | None) -> None:
+    """What elections go by has changed, of one topic or of all: ELRs end and leaders are elected where that
+    follows."""
+    for topic_id, index, state in work.partitions() if topic is None else work.partitions_of(topic):
         electorate = work.electorate(topic_id)
         new = election.with_min_isr(state, electorate.min_isr)
         if new.leader < 0:

@@ -35,15 +35,17 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     """Each topic on its own; with `validate_only` everything but the records."""
     results: list[CreatedTopic] = []
     budget = PARTITIONS_PER_COMMAND_MAX
+    names = _CollidingNames(work)
     for topic in command.topics:
         try:
-            _check_new_name(work, topic.name)
+            _check_new_name(work, names, topic.name)
             configs = _checked_configs(topic)
             assignments = _assignments(work, topic, command.seed, budget)
             budget -= len(assignments)
             topic_id = _topic_id(work, command.seed, topic.name)
             if not command.validate_only:
                 _create(work, topic.name, topic_id, configs, assignments)
+                names.add(topic.name)
             results.append(
                 CreatedTopic(
                     name=topic.name,
@@ -59,11 +61,38 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     return CreateTopicsResult(topics=results)
 
 
-def _check_new_name(work: Workspace, name: str) -> None:
+class _CollidingNames:
+    """Topics whose names differ in nothing but `.` and `_`: metrics could not tell them apart.
+
+    The names are looked through once for a command, and not at all while none of its topics has either sign.
+    """
+
+    def __init__(self, work: Workspace) -> None:
+        self._image = work.image
+        self._present: dict[str, str] | None = None
+
+    def find(self, name: str) -> str | None:
+        """A topic that collides with a new one of this name."""
+        key = name.replace(".", "_")
+        if "_" not in key:
+            return None
+        if self._present is None:
+            self._present = {
+                other.replace(".", "_"): other for other in sorted(self._image.topics, reverse=True)
+            }
+        return self._present.get(key)
+
+    def add(self, name: str) -> None:
+        """This topic exists now."""
+        if self._present is not None:
+            self._present[name.replace(".", "_")] = name
+
+
+def _check_new_name(work: Workspace, names: _CollidingNames, name: str) -> None:
     check_name(name)
     if name in work.image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    colliding = _colliding(work, name)
+    colliding = names.find(name)
     if colliding is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding}"
@@ -73,6 +102,7 @@ def _check_new_name(work: Workspace, name: str) -> None:
 def _assignments(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[list[int]]:
     """The replicas of each partition. Raises KafkaError."""
     if topic.assignments:
+        _check_budget(len(topic.assignments), budget)
         return _given_assignments(work, topic)
     if topic.num_partitions < 1:
         raise KafkaError(
@@ -85,14 +115,6 @@ def _assignments(work: Workspace, topic: NewTopic, seed: int, budget: int) -> li
         )
     _check_budget(topic.num_partitions, budget)
     return _placed(work, topic.name, range(topic.num_partitions), topic.replication_factor, seed)
-
-
-def _colliding(work: Workspace, name: str) -> str | None:
-    """A topic whose name differs in nothing but `.` and `_`: metrics could not tell them apart."""
-    key = name.replace(".", "_")
-    if "_" not in key:
-        return None
-    return min((other for other in work.image.topics if other.replace(".", "_") == key), default=None)
 
 
 def check_name(name: str) -> None:

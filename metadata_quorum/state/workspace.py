@@ -79,9 +79,13 @@ class Workspace:
     def partitions(self) -> Iterator[tuple[bytes, int, PartitionState]]:
         """All partitions, in the order of names and indexes. The image may change meanwhile."""
         for name in sorted(self.image.topics):
-            topic = self.image.topics[name]
-            for index, state in sorted(topic.partitions.items()):
-                yield topic.id, index, state
+            yield from self.partitions_of(name)
+
+    def partitions_of(self, name: str) -> Iterator[tuple[bytes, int, PartitionState]]:
+        """The partitions of a topic that exists, in the order of indexes."""
+        topic = self.image.topics[name]
+        for index, state in sorted(topic.partitions.items()):
+            yield topic.id, index, state
 
     @property
     def usable(self) -> frozenset[int]:

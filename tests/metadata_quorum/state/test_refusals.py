@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ottla.protocol.errors import ErrorCode
@@ -363,3 +365,30 @@ def test_answers_do_not_grow_with_what_was_sent() -> None:
     ).topics
     assert [result.error_code for result in (*deleted, *grown)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert all(len(result.error_message) <= 1000 for result in (*deleted, *grown))
+
+
+def test_given_assignments_count_against_the_limit_of_a_command() -> None:
+    cluster = Cluster(1)
+    (refused,) = cluster.create(assigned("t", *[[1]] * 10_001))
+    assert refused.error_code == ErrorCode.POLICY_VIOLATION
+    assert not cluster.machine.image.topics
+
+
+def test_names_collide_with_those_created_by_the_same_command() -> None:
+    codes = [
+        one.error_code for one in Cluster(1).create(topic("a.b"), topic("a_b"), topic("b_c"), topic("b.c"))
+    ]
+    assert codes == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_many_changes_of_what_elections_go_by_cost_no_more_than_their_topics() -> None:
+    cluster = Cluster(1)
+    cluster.create(*(topic(f"with_{n}") for n in range(2_000)))
+    resources = [
+        q.ConfigResource(resource_type=2, resource_name=f"with_{n}", changes=[change])
+        for n in range(2_000)
+        for change in [q.ConfigChange(name="min.insync.replicas", operation=0, value="2")]
+    ]
+    began_s = time.process_time()
+    cluster.do(q.AlterConfigs(resources=resources), q.AlterConfigsResult)
+    assert time.process_time() - began_s < 2

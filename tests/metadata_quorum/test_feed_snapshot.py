@@ -1,0 +1,35 @@
+"""The image that a broker is given whole when it is too far behind."""
+
+from __future__ import annotations
+
+from ottla.metadata_quorum.broker_sessions import SnapshotSource
+from ottla.metadata_quorum.feed import MetadataFeed
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.messages import metadata_records as r
+from ottla.protocol.messages.quota_commands import QuotaEntityPart
+
+
+async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
+    image = ClusterImage()
+    for record in (
+        r.ClusterRecord(cluster_id="c"),
+        r.BrokerRecord(broker_id=1, incarnation=bytes(16)),
+        r.TopicRecord(topic_id=b"t" * 16, name="orders"),
+        r.PartitionRecord(topic_id=b"t" * 16, partition=0, replicas=[1], isr=[1], leader=1),
+        r.ConfigRecord(resource_type=2, resource_name="orders", config_name="retention.ms", value="1"),
+        r.ProducerIdsRecord(next_producer_id=1000),
+        r.ClientQuotaRecord(
+            entity=[QuotaEntityPart(entity_type="user", entity_name=None)],
+            values=[r.QuotaValue(key="producer_byte_rate", value=5.0)],
+        ),
+        r.FeatureLevelRecord(feature="group.version", level=0),
+    ):
+        image.apply(record)
+    snapshot = await SnapshotSource(MetadataFeed(image.offset), lambda: image).get()
+    copy = ClusterImage()
+    for chunk in snapshot.chunks:
+        for encoded in chunk:
+            copy.apply(r.decode_record(encoded))
+    differing = {name for name, value in vars(image).items() if vars(copy)[name] != value}
+    assert differing <= {"offset"}
+    assert snapshot.end_offset == image.offset
