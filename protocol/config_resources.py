@@ -75,7 +75,7 @@ def check_client_patterns(text: str) -> None:
         name, separator, pattern = entry.partition("=")
         try:
             re.compile(pattern)
-        except re.error:
+        except (re.error, RecursionError, OverflowError):
             separator = ""
         if not separator or name.strip() not in _CLIENT_PROPERTIES:
             raise ConfigError(f"Illegal client matching pattern: {entry}")

@@ -41,8 +41,9 @@ class ClientQuotas:
         if not limits:
             return None
         if quota is None:
-            most = self._windows.sample_ms if bounded else None
-            return RateQuota(self._windows, limits, throttle_ms_max=most)
+            if bounded:
+                return RateQuota(self._windows, limits, throttle_ms_max=self._windows.sample_ms)
+            return RateQuota(self._windows, limits)
         quota.limit_by(limits)
         return quota
 

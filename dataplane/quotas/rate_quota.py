@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from ...protocol.config_key import INT_MAX
 from .limits import Limit, Limits
 from .windows import QuotaWindows, Rate, TokenBucket
 
@@ -55,7 +56,7 @@ class _Measures(Generic[_M]):
 class RateQuota:
     """A limit on an amount per second, for each who has one."""
 
-    def __init__(self, windows: QuotaWindows, limits: Limits, *, throttle_ms_max: int | None = None) -> None:
+    def __init__(self, windows: QuotaWindows, limits: Limits, *, throttle_ms_max: int = INT_MAX) -> None:
         self._measures = _Measures(windows, limits, Rate)
         self._throttle_ms_max = throttle_ms_max
 
@@ -100,8 +101,7 @@ class RateQuota:
         return None if limit is None else limit.value * self._measures.windows.whole_ms / 1000
 
     def _bounded(self, throttle_ms: int) -> int:
-        most = self._throttle_ms_max
-        return throttle_ms if most is None else min(throttle_ms, most)
+        return min(throttle_ms, self._throttle_ms_max)
 
 
 class MutationQuota:

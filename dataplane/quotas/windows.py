@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from ...protocol.config_key import INT_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindows:
@@ -20,6 +22,11 @@ class QuotaWindows:
     def whole_ms(self) -> int:
         """The complete samples: what a rate is at least measured over."""
         return (self.samples - 1) * self.sample_ms
+
+
+def _whole_ms(wait_ms: float) -> int:
+    """Limits may be as small as numbers go: a wait without end is one of as long as answers can say."""
+    return round(min(wait_ms, INT_MAX))
 
 
 class _Sample:
@@ -65,7 +72,7 @@ class Rate:
         """
         over_ms = self.measured_over_ms(now_ms)
         rate = (self.total + more) * 1000 / over_ms
-        return round((rate - limit) / limit * over_ms) if rate > limit else 0
+        return _whole_ms((rate - limit) / limit * over_ms) if rate > limit else 0
 
     def _forget(self, now_ms: float) -> None:
         samples = self._samples
@@ -94,7 +101,7 @@ class TokenBucket:
     def throttle_ms(self, limit: float, now_ms: float) -> int:
         """How long until no tokens are owed; 0 if none are."""
         tokens = self._refill(limit, now_ms)
-        return round(-tokens / limit * 1000) if tokens < 0 else 0
+        return _whole_ms(-tokens / limit * 1000) if tokens < 0 else 0
 
     def _most(self, limit: float) -> float:
         return self._windows.samples * self._windows.sample_ms / 1000 * limit

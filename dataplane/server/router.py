@@ -127,6 +127,7 @@ class Router:
         try:
             response = _error_response(handler, message, error)
             if response is not None:
+                _leave_out_unknown(response, request.api_version)
                 request.reply(response)
                 return
         except Exception:
@@ -147,3 +148,11 @@ def _error_response(handler: Handler, message: Message, error: KafkaError) -> Me
     if hasattr(response, "error_message"):
         response.error_message = error.message
     return response  # type: ignore[no-any-return]
+
+
+def _leave_out_unknown(response: Message, version: int) -> None:
+    """Errors are made without regard to versions: what this one has no place for is not said."""
+    blank = type(response)()
+    for field in response.schema.fields:
+        if version not in field.versions:
+            setattr(response, field.name, getattr(blank, field.name))

@@ -79,8 +79,12 @@ class MetadataHandlers:
     async def _create_then_reply(
         self, request: Request, message: MetadataRequest, missing: list[str]
     ) -> None:
-        errors = await self._creator.create(missing)
-        request.reply(self._respond(request, message, errors))
+        try:
+            errors = await self._creator.create(missing)
+            request.reply(self._respond(request, message, errors))
+        except Exception:
+            request.close_connection()
+            raise
 
     def _respond(
         self, request: Request, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
@@ -166,9 +170,11 @@ def _fenced(image: ClusterImage, listener: str) -> list[DescribeClusterBroker]:
 
 
 def _check_identifiers(version: int, message: MetadataRequest) -> None:
-    if version >= 12:
-        return
     for topic in message.topics or ():
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id")
+        if version >= 12:
+            continue
         if topic.name is None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"a null topic name is not allowed in version {version}"

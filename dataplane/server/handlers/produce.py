@@ -8,6 +8,7 @@ are not served yet.
 
 from __future__ import annotations
 
+import logging
 import struct
 from functools import partial
 
@@ -29,6 +30,8 @@ from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
 from .cluster_access import INTERNAL_TOPICS
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+
+log = logging.getLogger(__name__)
 
 _ALL = -1
 # Batch length, magic and attributes of a record batch.
@@ -117,6 +120,7 @@ class ProduceHandlers:
             request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
         if acks == 0:
             if failed:
+                log.info("closing the connection of %s: %s", request.connection, _failures(response))
                 request.close_connection()
             else:
                 request.no_reply()
@@ -239,6 +243,17 @@ class _Waiting:
             self._parked.cancel()
         self._handlers.add_leaders(self._request, self._response)
         self._request.reply(self._response)
+
+
+def _failures(response: ProduceResponse) -> str:
+    """The first of the partitions that failed; with acks=0 the client is told nothing else."""
+    return next(
+        f"produce with acks=0 to partition {answer.index} of {topic.name or topic.topic_id.hex()!r} failed: "
+        f"{ErrorCode.of(answer.error_code).name}"
+        for topic in response.responses
+        for answer in topic.partition_responses
+        if answer.error_code
+    )
 
 
 def _unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:

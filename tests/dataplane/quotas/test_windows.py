@@ -107,3 +107,12 @@ def test_clients_that_went_away_are_forgotten() -> None:
     for number in range(5000):
         quota.charge("u", f"c{number}", 1, number * 100.0)
     assert len(quota._measures._kept) <= 1024
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-300, 1.0])
+def test_the_longest_wait_is_what_an_answer_can_say(limit: float) -> None:
+    limits = Limits({(("client-id", "c"),): {"k": limit}}, "k")
+    rates, mutations = RateQuota(WINDOWS, limits), MutationQuota(WINDOWS, limits)
+    assert rates.charge("u", "c", 1e12, 0) == 2**31 - 1
+    assert mutations.charge("u", "c", 10**12, 0, strict=False) == 2**31 - 1
+    assert mutations.charge("u", "c", 1, 1, strict=True) == 2**31 - 1
