@@ -29,6 +29,7 @@ from ...protocol.messages.quorum_commands import (
     ConfigResource,
     ResourceType,
 )
+from ...protocol.primitives import STRING_BYTES_MAX
 from . import election
 from .refusal import message_of
 from .workspace import Workspace
@@ -115,7 +116,10 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
     if change.operation != ConfigOperation.SET:
         value = _list_changed(change, value, _KEYS[kind], present)
     try:
-        return _checked(kind, change.name, value)
+        kept = _checked(kind, change.name, value)
+        if len(kept.encode()) > STRING_BYTES_MAX:
+            raise ConfigError(f"{change.name} is too long: at most {STRING_BYTES_MAX} bytes are allowed")
+        return kept
     except ConfigError as error:
         # Kafka's codes: what brokers or clients' metrics are given wrongly makes the request invalid.
         known = kind == ResourceType.BROKER and change.name in NODE_KEYS

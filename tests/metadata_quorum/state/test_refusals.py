@@ -8,6 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.metadata_records import encode_record
 
 from .harness import Cluster, assigned, topic
 
@@ -231,6 +232,24 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
     assert change(APPEND, "compact") == "delete,compact"
     assert change(SUBTRACT, "delete") == "compact"
     assert change(DELETE, "") is None
+
+
+def test_no_list_outgrows_what_a_record_can_carry() -> None:
+    """Each part fits into a request; their sum would be a record that no node could write."""
+    cluster = Cluster()
+    cluster.create(topic("t"))
+    codes = []
+    for broker in range(3):
+        replicas = ",".join(f"{partition}:{broker}" for partition in range(2_500))
+        changes = [
+            q.ConfigChange(name="leader.replication.throttled.replicas", operation=APPEND, value=replicas)
+        ]
+        resource = q.ConfigResource(resource_type=2, resource_name="t", changes=changes)
+        (result,) = cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult).resources
+        codes.append(result.error_code)
+        for record in cluster.machine.image.records():
+            encode_record(record)
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG]
 
 
 def test_isr_changes_are_compare_and_set() -> None:
