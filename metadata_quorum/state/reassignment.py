@@ -63,7 +63,9 @@ def cancelled(
     new = replace(
         election.reassigned(state, original, electorate, progress), adding_replicas=(), removing_replicas=()
     )
-    if not original or (state.leader != NO_LEADER and new.leader == NO_LEADER):
+    nobody_leads = state.leader != NO_LEADER and new.leader == NO_LEADER
+    nobody_can = not (new.isr or new.elr or new.last_known_elr or electorate.unclean_allowed)
+    if not original or nobody_leads or nobody_can:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Unable to revert the assignment: of the replicas that would remain none may lead. That would require "

@@ -132,6 +132,22 @@ def test_cancelling_is_refused_where_only_added_replicas_have_the_records() -> N
     assert (state_of(cluster).replicas, state_of(cluster).leader) == ((6,), 6)
 
 
+def test_cancelling_is_refused_while_the_only_replica_with_the_records_is_away() -> None:
+    cluster = cluster_of([1])
+    move(cluster, [4, 5])
+    set_isr(cluster, [1, 4])
+    cluster.fence(1)
+    cluster.fence(4)
+    before = state_of(cluster)
+    assert (before.leader, before.isr) == (-1, (4,))
+    assert move(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert state_of(cluster) == before
+    cluster.unfence(1)
+    assert move(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    cluster.unfence(4)
+    assert state_of(cluster).leader == 4
+
+
 def test_a_running_move_is_replaced() -> None:
     cluster = cluster_of([1, 2, 3])
     move(cluster, [4, 5, 6])
