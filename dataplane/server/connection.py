@@ -46,6 +46,9 @@ _SEND_BYTES = 4 * 1024 * 1024
 _FRAMES = 32
 # The first bytes of a frame are read into a buffer of the last frame's size, up to this.
 _LARGEST_GUESS_BYTES = 2 * 1024 * 1024
+# Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
+# it.
+_CORKED_BYTES = 32 * 1024
 # A larger frame gets room for what came plus this factor, so that a claim alone commits little memory.
 _GROWTH = 4
 _FIRST_GROWTH_BYTES = 64 * 1024
@@ -428,6 +431,8 @@ class Connection:
         if not self._corked:
             self._send()
             self._settle()
+        elif self._queued_bytes >= _CORKED_BYTES and not self._writing:
+            self._send()
 
     def close_after_replies(self, request: Request) -> None:
         """Close instead of answering a request, once the answers to earlier requests have been handed to the
