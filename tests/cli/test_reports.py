@@ -85,22 +85,28 @@ def topic(name: str, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) 
 
 
 def test_health() -> None:
-    good = assess([topic("a", (1, (1, 2), (2, 1)))], [1, 2], [], {}, 101)
+    good = assess([topic("a", (1, (1, 2), (2, 1)))], [1, 2], [], {}, 101, {})
     assert good.healthy
-    assert not assess([], [1], [], {}, None).healthy
-    assert not assess([], [1], [2], {}, 101).healthy
+    assert not assess([], [1], [], {}, None, {}).healthy
+    assert not assess([], [1], [2], {}, 101, {}).healthy
     topics = [
         topic("a", (1, (1, 2), (1,)), (-1, (2,), (2,)), (1, (1, 3), (1, 3))),
         topic("b", (3, (3, 1), (3,))),
     ]
-    bad = assess(topics, [1], [3], {"a": 2, "b": 1}, 101)
+    bad = assess(topics, [1], [3], {"a": 2, "b": 1}, 101, {})
     assert not bad.healthy
     assert (bad.brokers_down, bad.brokers_fenced, bad.offline) == ([2], [3], ["a-1"])
     assert (bad.below_min_isr, bad.under_replicated) == (["a-0"], ["a-0", "b-0"])
 
 
 def test_min_isr_above_the_replicas_is_no_alarm() -> None:
-    assert assess([topic("a", (1, (1,), (1,)))], [1], [], {"a": 2}, 101).healthy
+    assert assess([topic("a", (1, (1,), (1,)))], [1], [], {"a": 2}, 101, {}).healthy
+
+
+def test_replicas_that_come_are_not_missed() -> None:
+    moving = [topic("a", (1, (3, 1), (1,)))]
+    assert assess(moving, [1, 3], [], {"a": 2}, 101, {("a", 0): (3,)}).healthy
+    assert assess(moving, [1, 3], [], {"a": 2}, 101, {}).below_min_isr == ["a-0"]
 
 
 def test_plans_are_kafkas_json() -> None:

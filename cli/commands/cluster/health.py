@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,8 +47,11 @@ def assess(
     fenced: Iterable[int],
     min_isr: Mapping[str, int],
     quorum_leader: int | None,
+    adding: Mapping[tuple[str, int], Collection[int]],
 ) -> Health:
-    """Put together what was asked. Pure. Brokers that hold replicas and do not take part are down."""
+    """Put together what was asked. Pure. Brokers that hold replicas and do not take part are down; replicas that
+    a reassignment is `adding` are not missed yet.
+    """
     known = set(live)
     health = Health(quorum_leader, brokers_fenced=sorted(fenced))
     holding: set[int] = set()
@@ -58,9 +61,10 @@ def assess(
             holding.update(one.replicas)
             if one.leader < 0:
                 health.offline.append(name)
-            if len(one.isr) < len(one.replicas):
+            settled = set(one.replicas) - set(adding.get((topic.name, one.index), ()))
+            if not settled <= set(one.isr):
                 health.under_replicated.append(name)
-            if len(one.isr) < min(min_isr.get(topic.name, 1), len(one.replicas)):
+            if len(one.isr) < min(min_isr.get(topic.name, 1), len(settled)):
                 health.below_min_isr.append(name)
     health.brokers_down.extend(sorted(holding - known - set(health.brokers_fenced)))
     return health
@@ -113,8 +117,10 @@ async def _look(arguments: argparse.Namespace) -> Health:
             for topic in topics
             if any(len(one.isr) < len(one.replicas) for one in topic.partitions.values())
         }
+        moving = await admin.list_partition_reassignments()
     live = [broker.id for broker in cluster.brokers]
-    return assess(topics, live, cluster.fenced, min_isr, leader)
+    adding = {partition: move.adding for partition, move in moving.items()}
+    return assess(topics, live, cluster.fenced, min_isr, leader, adding)
 
 
 async def _min_isr(admin: Admin, topic: str) -> int:

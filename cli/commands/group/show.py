@@ -12,6 +12,9 @@ from ...output import print_json, print_table
 from ...selection import select
 from .lag import GroupReport, PartitionLag, report
 
+DESCRIBED_TYPES = ("classic", "consumer")
+"""Share and streams groups are listed; their offsets are kept in other ways."""
+
 
 def list_groups(arguments: argparse.Namespace) -> None:
     """Print groups, with members and lag if something asked for needs them."""
@@ -67,11 +70,13 @@ async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             for group in groups
         ]
         if arguments.lag or arguments.min_lag is not None or arguments.min_members is not None:
-            reports = await report(admin, [group.group_id for group in groups])
+            asked = [group.group_id for group in groups if group.type in DESCRIBED_TYPES]
+            reports = {one.group.group_id: one for one in await report(admin, asked)}
             rows = [
                 row | {"members": len(one.group.members), "lag": one.total_lag}
-                for row, one in zip(rows, reports, strict=True)
-                if one.total_lag >= (arguments.min_lag or 0)
+                for row in rows
+                if (one := reports.get(row["group"])) is not None
+                and one.total_lag >= (arguments.min_lag or 0)
                 and len(one.group.members) >= (arguments.min_members or 0)
             ]
     return rows
@@ -81,7 +86,7 @@ async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
         names: Sequence[str] = arguments.names
         if arguments.regex or not names:
-            known = [group.group_id for group in await admin.list_groups()]
+            known = [group.group_id for group in await admin.list_groups() if group.type in DESCRIBED_TYPES]
             names = select(known, names, "group", regex=arguments.regex)
         return await report(admin, list(dict.fromkeys(names)))
 
