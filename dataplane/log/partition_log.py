@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import NO_PRODUCER_ID, validate_produced
+from ...protocol.record_batch import NO_PRODUCER_ID, parse_header, validate_produced
 from .append_checks import check_keys, check_limits, check_timestamps
 from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
@@ -86,14 +86,24 @@ class PartitionLog(TrimmableLog):
     def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendResult:
         """Append what the leader sent, byte for byte: offsets and epochs are as in the batches.
 
+        A log that starts, empty, within the first of them begins with that: it can have the batch only as a
+        whole (DeleteRecords may have put the leader's log start there).
+
         Raises:
             KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log
                 end; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         self._check_usable()
-        placement = place_fetched(batches, self.directory.name, self.log_end_offset)
+        end_offset = self.log_end_offset
+        if end_offset == self.log_start_offset and len(batches):
+            first = parse_header(batches)
+            if first.base_offset < end_offset < first.next_offset:
+                end_offset = first.base_offset
+        placement = place_fetched(batches, self.directory.name, end_offset)
         if not placement.batches:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, False)
+        if end_offset < self.log_end_offset:
+            self.truncate_fully_and_start_at(end_offset)
         if placement.has_gaps:
             self._note_gaps()
         max_timestamp = self._append(batches, placement, now_ms)

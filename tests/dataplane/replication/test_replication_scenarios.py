@@ -12,7 +12,7 @@ from ottla.dataplane.replication.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .harness import LAG_MS, Cluster
+from .harness import KEY, LAG_MS, Cluster
 
 
 def assert_identical(cluster: Cluster, *brokers: int) -> None:
@@ -334,6 +334,31 @@ def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Pat
     assert cluster[2].log.log_start_offset == 3, "a follower follows the leader's log start"
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_new_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batch(
+    tmp_path: Path, *, durable: bool
+) -> None:
+    cluster = Cluster(tmp_path, brokers=(1, 2), isr=(1,), durable=durable)
+    cluster.elect(1, isr=(1,))
+    for value in (b"a", b"b"):
+        cluster[1].produce(value, acks=1, count=10)
+    cluster[1].partition.flushed(cluster[1].log.flush())
+    cluster.now_ms += LAG_MS + 1
+    cluster[1].partition.advance()
+    cluster[1].log.advance_log_start_offset(5)
+    for _ in range(6):
+        cluster.fetch(2, 1)
+        cluster[2].partition.flushed(cluster[2].log.flush())
+        following = cluster[2].following
+        assert following is not None
+        following.again(KEY)
+    assert cluster[2].failures == []
+    assert_identical(cluster, 1, 2)
+    assert cluster[2].log.log_start_offset == 5
+    assert cluster[1].partition.leader is not None
+    assert cluster[1].partition.leader.followers[2].log_end_offset == 20
+
+
 def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.elect(1)
@@ -342,17 +367,17 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
         cluster[1].produce(value)
     cluster.sync(1, 2, 3)
     partition = cluster[1].partition
-    assert partition.low_watermark() == 0
+    assert partition.trims.low_watermark() == 0
     cluster[1].produce(b"e")
     for refused in (5, -2):
         with pytest.raises(KafkaError) as caught:
-            partition.trim(refused)
+            partition.trims.trim(refused)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     outcomes: list[tuple[int, ErrorCode]] = []
 
     def wait(offset: int | None) -> None:
-        reached = partition.trim(offset)
-        partition.on_low_watermark(reached, lambda code: outcomes.append((reached, code)))
+        reached = partition.trims.trim(offset)
+        partition.trims.on_low_watermark(reached, lambda code: outcomes.append((reached, code)))
 
     wait(2)
     wait(None)
@@ -370,7 +395,7 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster.sync(1, 3)
     assert outcomes == [(1, ErrorCode.NONE)]
     cluster.sync(1, 2, 3)
-    assert partition.low_watermark() == 4
+    assert partition.trims.low_watermark() == 4
     cluster[1].produce(b"f")
     cluster.sync(1, 2, 3)
     outcomes.clear()
@@ -380,7 +405,7 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster.sync(2, 1, 3)
     assert [cluster[broker].log.log_start_offset for broker in (1, 2, 3)] == [5, 4, 4], "as it was answered"
     with pytest.raises(KafkaError):
-        partition.trim(5)
+        partition.trims.trim(5)
 
 
 def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path) -> None:
@@ -392,7 +417,7 @@ def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path)
     cluster[2].log.advance_log_start_offset(2)  # Its own retention.
     outcomes: list[ErrorCode] = []
     partition = cluster[1].partition
-    partition.on_low_watermark(partition.trim(2), outcomes.append)
+    partition.trims.on_low_watermark(partition.trims.trim(2), outcomes.append)
     cluster.sync(1, 2, 3)
     assert outcomes == [ErrorCode.NONE]
 
