@@ -217,9 +217,9 @@ class Shard:
             too_old = member is not None and member.classic is None and not knows_epochs
             return ErrorCode.UNSUPPORTED_VERSION if too_old else error
         if group is None:
-            if generation >= 0:
-                return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
-            group = Group(group_id, self._limits, new_member_id)
+            if generation < 0:
+                return ErrorCode.NONE
+            return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         return group.check_commit(member_id, instance_id, generation, self._now_ms())
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
@@ -343,15 +343,17 @@ class Shard:
     def _perform(self, group: Group, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, StoreGroup):
-                self._store(group, effect.generation)
+                self._store(group, effect)
             else:
                 _answer(effect)
         self._table.schedule(group)
 
-    def _store(self, group: Group, generation: int) -> None:
+    def _store(self, group: Group, what: StoreGroup) -> None:
         def written(outcome: ErrorCode) -> None:
+            if what.then is not None:
+                _answer(what.then(outcome))
             if not self.closed:
-                self._perform(group, group.stored(generation, outcome, self._now_ms()))
+                self._perform(group, group.stored(what.generation, outcome, self._now_ms()))
 
         self._writes.write([group_record(group)], written)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ..limits import GroupLimits
@@ -92,7 +93,7 @@ class Group:
             if request.instance_id is not None and request.instance_id in self.static_members:
                 return self._replace_static(request, ticket, now_ms)
             return self._join_new(request, ticket, now_ms)
-        if request.member_id in self.pending_ids:
+        if request.member_id in self.pending_ids and request.instance_id is None:
             del self.pending_ids[request.member_id]
             return self._add_member(request, request.member_id, ticket, now_ms)
         fenced = self._fence(request.member_id, request.instance_id)
@@ -122,6 +123,7 @@ class Group:
             return [SyncReply(ticket, error)]
         member = self.members[member_id]
         if self.state is GroupState.STABLE:
+            self._synced(member_id)
             self._touch(member, now_ms)
             return [self._sync_reply(member, ticket)]
         if self.state is not GroupState.COMPLETING_REBALANCE:
@@ -130,9 +132,7 @@ class Group:
         if member.sync_ticket is not None:
             effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_ticket = ticket
-        self.unsynced.discard(member_id)
-        if not self.unsynced:
-            self.sync_deadline_ms = None
+        self._synced(member_id)
         if member_id == self.leader:
             for each in self.members.values():
                 each.assignment = assignments.get(each.member_id, b"")
@@ -183,8 +183,8 @@ class Group:
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
         """Whether this member may commit offsets (`generation` < 0: a consumer outside any group)."""
-        if generation < 0 and not member_id:
-            return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
         error = self._check_member(member_id, instance_id, generation)
         if error is not None:
             return error
@@ -348,7 +348,7 @@ class Group:
                     self.protocol,
                     leader=old_leader or "",
                 )
-            return [*effects, reply, StoreGroup(self.generation)]
+            return [*effects, StoreGroup(self.generation, partial(_when_stored, reply))]
         old.join_ticket = ticket
         if self.state is GroupState.PREPARING_REBALANCE:
             return effects + self._maybe_complete_join(now_ms)
@@ -392,9 +392,9 @@ class Group:
             if member.instance_id is None:
                 self._forget(member)
             # A static member that is away keeps its place until its session ends (KIP-345).
-        self.generation += 1
         if not any(m.join_ticket is not None for m in self.members.values()):
             return self._complete_empty(now_ms)
+        self.generation += 1
         if self.leader is None or self.members[self.leader].join_ticket is None:
             self.leader = next(m.member_id for m in self.members.values() if m.join_ticket is not None)
         self.protocol = select_protocol([*self.members.values()])
@@ -416,6 +416,7 @@ class Group:
             longest = max(m.rebalance_timeout_ms for m in self.members.values())
             self.join_deadline_ms = now_ms + longest
             return []
+        self.generation += 1
         self.protocol = self.leader = None
         self._become(GroupState.EMPTY, now_ms)
         return [StoreGroup(self.generation)]
@@ -435,6 +436,11 @@ class Group:
             self.static_members.pop(member.instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
+
+    def _synced(self, member_id: str) -> None:
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self.sync_deadline_ms = None
 
     def _answer_syncs(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -516,3 +522,8 @@ class Group:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members"
             )
+
+
+def _when_stored(reply: JoinReply, outcome: ErrorCode) -> JoinReply:
+    """The reply, or why its generation could not be stored; who joins without an id does so again."""
+    return reply if outcome is ErrorCode.NONE else JoinReply(reply.ticket, outcome, "")

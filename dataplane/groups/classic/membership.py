@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode
@@ -87,9 +87,13 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the group's metadata to its log, then call `Group.stored` with the same generation."""
+    """Write the group's metadata to its log, then call `Group.stored` with the same generation.
+
+    `then` makes of the outcome a reply that is due in any case, even if the group has ended meanwhile.
+    """
 
     generation: int
+    then: Callable[[ErrorCode], JoinReply] | None = None
 
 
 Effect = JoinReply | SyncReply | StoreGroup

@@ -91,7 +91,7 @@ async def test_a_consumer_outside_any_group_keeps_its_offsets_across_a_move() ->
 
 async def test_a_refused_commit_leaves_no_group_behind() -> None:
     shard, _ = await new_shard()
-    assert commit(shard, 5, member_id="stranger") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert commit(shard, 5, member_id="stranger", generation=3) == [ErrorCode.GROUP_ID_NOT_FOUND]
     assert not shard.groups
 
 
