@@ -37,8 +37,9 @@ from .replication.fetcher import LinkSettings
 from .replication.fetching import FetchLimits
 from .replication.isr_submission import submit_to
 from .replication.offline import report_to
-from .replication.partition import Partition, monotonic_ms, wall_ms
+from .replication.partition import Partition
 from .replication.replicas import Replicas, ReplicasConfig
+from .replication.surroundings import monotonic_ms, wall_ms
 from .server import HandlerTable, Server
 from .server.handlers.api_versions import ApiVersionsHandlers
 from .server.handlers.config_changes import ConfigChangeHandlers

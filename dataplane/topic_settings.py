@@ -8,8 +8,8 @@ from ..protocol.messages.quorum_commands import ResourceType
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
 from .log import LogConfig
-from .replication.partition import ReplicationSettings
 from .replication.replicas import TopicSettings
+from .replication.surroundings import ReplicationSettings
 from .replication.throttle import throttled_partitions
 
 _OF_BROKER = "producer.id.expiration.ms"
@@ -50,5 +50,7 @@ class TopicSettingsView:
                 durable_before_acknowledged=log.flush_messages == 1,
                 leader_throttled=throttled_partitions(texts, "leader", self._config.node_id),
                 follower_throttled=throttled_partitions(texts, "follower", self._config.node_id),
+                flush_messages=log.flush_messages,
+                flush_ms=log.flush_ms,
             ),
         )

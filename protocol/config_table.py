@@ -62,9 +62,9 @@ _TOPIC_TABLE = (
            "log.cleaner.delete.retention.ms", least=0),
     _topic("file.delete.delay.ms", _L, "60000", "Wait before a file is removed.",
            "log.segment.delete.delay.ms", least=0),
-    _topic("flush.messages", _L, _LONG_MAX, "Records between forced flushes.",
+    _topic("flush.messages", _L, _LONG_MAX, "Records between flushes; 1: flushed before acknowledged.",
            "log.flush.interval.messages", least=1),
-    _topic("flush.ms", _L, _LONG_MAX, "Time between forced flushes, in ms.",
+    _topic("flush.ms", _L, _LONG_MAX, "How long a record may wait for a flush, in ms.",
            "log.flush.interval.ms", "log.flush.scheduler.interval.ms", least=0),
     _topic("index.interval.bytes", _I, "4096", "Log bytes per index entry.",
            "log.index.interval.bytes", least=0),
@@ -186,7 +186,8 @@ _NODE_TABLE = (
           "How full that memory for keys may get.", least=0.01, most=1),
     _node("log.cleaner.io.max.bytes.per.second", _DYNAMIC, _D, "1.7976931348623157E308",
           "Bytes that compaction reads and writes per second.", least=1, most=1.7976931348623157e308),
-    _node("log.flush.scheduler.interval.ms", _BROKER, _L, _LONG_MAX, "Time between flush checks.", least=1),
+    _node("log.flush.scheduler.interval.ms", _BROKER, _L, _LONG_MAX,
+          "Default of log.flush.interval.ms, which no check is needed to keep to.", least=1),
     _node("log.flush.offset.checkpoint.interval.ms", _BROKER, _I, "60000",
           "Time between checkpoints.", least=0),
     _node("num.recovery.threads.per.data.dir", _BROKER, _I, "1", "Threads that open logs at start.", least=1),
@@ -254,7 +255,6 @@ IGNORED_KEYS: Mapping[str, str] = {
 }
 """Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
 
-_NO_TIMED_FLUSH = "only flush.messages=1 makes a log flush; all else is left to the operating system"
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
     "log.cleaner.threads": "one process compacts one log at a time",
@@ -264,9 +264,6 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "replica.fetch.min.bytes": "a follower takes whatever there is",
     "transaction.max.timeout.ms": "transactions are not served yet",
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
-    **dict.fromkeys(
-        ("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"), _NO_TIMED_FLUSH
-    ),
     **dict.fromkeys(("compression.type",), "batches are stored as producers sent them"),
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
 }

@@ -35,6 +35,8 @@ class LogConfig:
     max_compaction_lag_ms: int = _LONG_MAX
     flush_messages: int = _LONG_MAX
     """Records between flushes; 1 means durable before acknowledged."""
+    flush_ms: int = _LONG_MAX
+    """How long a record may wait for a flush."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
     @property

@@ -98,7 +98,8 @@ def to_send(records: LogSlice | memoryview) -> memoryview:
         try:
             return memoryview(records.read())
         except OSError:
-            return memoryview(_EMPTY)  # The log is offline now, as the next fetch is told; the other partitions go on.
+            # The log is offline now, as the next fetch is told; the other partitions go on.
+            return memoryview(_EMPTY)
         finally:
             records.release()
     # The codec leaves slices of files out, to be sent as parts of their own.

@@ -183,7 +183,7 @@ class FollowerSession:
             partition.watchers[self.broker_id] = watch
         watch.position = position
         watch.awaiting = False
-        partition.trimmed_by(self.broker_id, position.log_start_offset)
+        partition.trims.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
         self._held.discard(watch)
         if not self._agrees(watch, leader):

@@ -10,64 +10,21 @@ waits is told in the same loop turn in which the log grows or the high watermark
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .flush_schedule import NEVER, Flush, FlushSchedule
 from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
-from .leader import KnownBroker, LeaderState
-from .throttle import NOT_THROTTLED, ThrottledPartitions
+from .leader import LeaderState
 from .traffic import Traffic
-from .trims import Trimmed, Trims
+from .trims import Trims
 
 if TYPE_CHECKING:
     from ...protocol.cluster_image import PartitionState
     from ..log import AppendResult, PartitionLog
-
-Acknowledged = Callable[[ErrorCode], None]
-
-
-class Watcher(Protocol):
-    """A follower's fetch session, told about one partition it asked for."""
-
-    def records_arrived(self) -> None: ...
-    def high_watermark_moved(self) -> None: ...
-    def log_start_moved(self) -> None: ...
-    def role_changed(self) -> None: ...
-
-
-class Reader(Protocol):
-    """Who reads for a consumer. `wake` is called once per registration and must not raise."""
-
-    def wake(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationSettings:
-    """What the topic's configuration says about replication."""
-
-    min_in_sync: int = 1
-    lag_time_max_ms: int = 30_000
-    durable_before_acknowledged: bool = False
-    """flush.messages=1: records count as acknowledged only once this replica has flushed them."""
-    leader_throttled: ThrottledPartitions = NOT_THROTTLED
-    follower_throttled: ThrottledPartitions = NOT_THROTTLED
-
-
-class Surroundings(Protocol):
-    """What a partition needs of the broker around it."""
-
-    @property
-    def broker_id(self) -> int: ...
-    @property
-    def brokers(self) -> Mapping[int, KnownBroker]: ...
-    def monotonic_ms(self) -> int: ...
-    def wall_ms(self) -> int: ...
-    def flush(self, partition: Partition) -> None:
-        """Flush the log off the loop, then call `partition.flushed(offset)`."""
+    from .surroundings import Acknowledged, Reader, ReplicationSettings, Surroundings, Watcher
 
 
 class Partition:
@@ -77,9 +34,9 @@ class Partition:
         "_acknowledgements",
         "_around",
         "_flushed_offset",
+        "_flushes",
         "_follower_watermark",
         "_readers",
-        "_trims",
         "follower",
         "index",
         "leader",
@@ -88,6 +45,7 @@ class Partition:
         "topic",
         "topic_id",
         "traffic",
+        "trims",
         "watchers",
     )
 
@@ -110,6 +68,7 @@ class Partition:
         self.follower: FollowerState | None = None
         self.watchers: dict[int, Watcher] = {}
         self.traffic = Traffic()
+        self.trims = Trims(self)
         self._around = around
         self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self._flushed_offset = (
@@ -117,7 +76,8 @@ class Partition:
         )
         self._acknowledgements: deque[tuple[int, Acknowledged]] = deque()
         self._readers: dict[Reader, None] = {}
-        self._trims = Trims()
+        self._flushes = FlushSchedule()
+        self._flush_by_settings()
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
@@ -263,13 +223,14 @@ class Partition:
         self.log = log
         if self.settings.durable_before_acknowledged:
             self._around.flush(self)
+        self._flush_by_settings()
 
     def _leave_role(self, error: ErrorCode) -> None:
         self.leader = self.follower = None
         waiting, self._acknowledgements = self._acknowledgements, deque()
         for _, done in waiting:
             done(error)
-        self._trims.failed(error)
+        self.trims.failed(error)
 
     def _role_changed(self) -> None:
         for watcher in list(self.watchers.values()):
@@ -283,6 +244,7 @@ class Partition:
         if settings.durable_before_acknowledged and not self.settings.durable_before_acknowledged:
             self._flushed_offset = self.log.log_end_offset
         self.settings = settings
+        self._flush_by_settings()
         leader = self.leader
         if leader is not None:
             leader.min_in_sync = settings.min_in_sync
@@ -328,6 +290,8 @@ class Partition:
             around.flush(self)
         else:
             moved = leader.appended(end, end, around.monotonic_ms())
+            if end >= self._flushes.look_at:
+                self._flush_as(self._flushes.grown(log.recovery_point, end))
         for watcher in self.watchers.values():
             watcher.records_arrived()
         if moved:
@@ -364,59 +328,13 @@ class Partition:
         if leader is not None:
             if leader.advance(self._around.monotonic_ms()):
                 self._watermark_moved()
-            if self._trims:
-                self._trims.reached(leader.low_watermark(self.log.log_start_offset))
+            self.trims.look()
 
-    # Trimming
-
-    def trim(self, offset: int | None) -> int:
-        """Hide the records below `offset` (None: the high watermark) here, and have the followers hear of it;
-        the offset.
-
-        KafkaError: NOT_LEADER_OR_FOLLOWER; OFFSET_OUT_OF_RANGE above the high watermark: what is not on the
-        whole ISR yet is not deleted.
-        """
-        leader = self.leading()
-        if offset is None:
-            offset = leader.high_watermark
-        if not 0 <= offset <= leader.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"records of {self!r} can be deleted up to {leader.high_watermark}, not to {offset}",
-            )
-        if offset > self.log.log_start_offset:
-            self.log.advance_log_start_offset(offset)
-            for watcher in self.watchers.values():
-                watcher.log_start_moved()
-            self._wake_readers()
-        return offset
-
-    def low_watermark(self) -> int:
-        """The lowest log start offset of all live replicas. KafkaError: NOT_LEADER_OR_FOLLOWER."""
-        return self.leading().low_watermark(self.log.log_start_offset)
-
-    def on_low_watermark(self, offset: int, done: Trimmed) -> None:
-        """Call `done` once: with NONE when the low watermark reaches `offset` (perhaps within this call), or
-        with the error that ends this leadership."""
-        leader = self.leader
-        if leader is None:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif leader.low_watermark(self.log.log_start_offset) >= offset:
-            done(ErrorCode.NONE)
-        else:
-            self._trims.add(offset, done)
-
-    def stop_waiting(self, done: Trimmed) -> None:
-        """`done` waits for no low watermark any more."""
-        self._trims.discard(done)
-
-    def trimmed_by(self, broker_id: int, log_start_offset: int) -> None:
-        """A follower's log starts there."""
-        leader = self.leader
-        if leader is not None:
-            leader.followers[broker_id].log_start_offset = log_start_offset
-            if self._trims:
-                self._trims.reached(leader.low_watermark(self.log.log_start_offset))
+    def log_start_moved(self) -> None:
+        """The leader's log starts later now: followers and readers hear of it."""
+        for watcher in self.watchers.values():
+            watcher.log_start_moved()
+        self._wake_readers()
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
         """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
@@ -431,6 +349,7 @@ class Partition:
 
     def flushed(self, offset: int) -> None:
         """Everything below `offset` was on the disk; a cut since then has lowered the recovery point."""
+        self._flush_as(self._flushes.flushed(self.log.recovery_point, self.log.log_end_offset))
         offset = min(offset, self.log.recovery_point)
         if offset <= self._flushed_offset:
             return
@@ -442,6 +361,26 @@ class Partition:
             and leader.appended(self.log.log_end_offset, self._flushed_offset, self._around.monotonic_ms())
         ):
             self._watermark_moved()
+
+    def flush_time_over(self) -> None:
+        """flush.ms have passed since `Surroundings.flush_later` was called."""
+        self._flush_as(self._flushes.time_over(self.log.recovery_point, self.log.log_end_offset))
+
+    def _flush_by_settings(self) -> None:
+        settings, log = self.settings, self.log
+        # What is flushed before it is acknowledged needs no other reason.
+        messages, ms = (
+            (NEVER, NEVER)
+            if settings.durable_before_acknowledged
+            else (settings.flush_messages, settings.flush_ms)
+        )
+        self._flush_as(self._flushes.settings(messages, ms, log.recovery_point, log.log_end_offset))
+
+    def _flush_as(self, flush: Flush) -> None:
+        if flush is Flush.NOW:
+            self._around.flush(self)
+        elif flush is Flush.LATER:
+            self._around.flush_later(self, self.settings.flush_ms)
 
     def _watermark_moved(self) -> None:
         leader = self.leader
@@ -482,6 +421,8 @@ class Partition:
             self.log.append_as_follower(records, self._around.wall_ms())
             if self.settings.durable_before_acknowledged:
                 self._around.flush(self)
+            elif self.log.log_end_offset >= self._flushes.look_at:
+                self._flush_as(self._flushes.grown(self.log.recovery_point, self.log.log_end_offset))
         log = self.log
         watermark = follower_high_watermark(
             self._follower_watermark, leader_high_watermark, log.log_end_offset
@@ -509,6 +450,7 @@ class Partition:
         log.leader_epochs.truncate_from_end(offset)
         offset = log.log_end_offset  # A cut within a batch cuts the whole batch.
         self._flushed_offset = min(self._flushed_offset, offset)
+        self._flush_as(self._flushes.flushed(log.recovery_point, offset))
         self._follower_watermark = min(self._follower_watermark, offset)
 
     def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
@@ -520,14 +462,5 @@ class Partition:
             return False
         log.truncate_fully_and_start_at(offset)
         self._follower_watermark = self._flushed_offset = offset
+        self._flush_as(self._flushes.flushed(offset, offset))
         return True
-
-
-def monotonic_ms() -> int:
-    """Milliseconds on a clock that never goes back."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000

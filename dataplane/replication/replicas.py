@@ -22,7 +22,8 @@ from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
 from .log_removals import LogRemovals
 from .offline import OfflineReplicas, Report, tell_nobody
-from .partition import Partition, ReplicationSettings, monotonic_ms, wall_ms
+from .partition import Partition
+from .surroundings import ReplicationSettings, monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
@@ -199,6 +200,13 @@ class Replicas:
 
     def flush(self, partition: Partition) -> None:
         self._flusher.request(partition)
+
+    def flush_later(self, partition: Partition, delay_ms: int) -> None:
+        self._loop.call_later(delay_ms / 1000, self._flush_time_over, partition)
+
+    def _flush_time_over(self, partition: Partition) -> None:
+        if not self._closed and self.holds(partition):
+            partition.flush_time_over()
 
     def broker_epoch_of(self, broker_id: int) -> int:
         broker = self.image.brokers.get(broker_id)

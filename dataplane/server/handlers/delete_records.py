@@ -81,7 +81,7 @@ class DeleteRecordsHandlers:
                     ErrorCode.POLICY_VIOLATION,
                     f"records of {topic} are compacted, not deleted: cleanup.policy={policy.cleanup_policy}",
                 )
-            offset = partition.trim(None if offset == _HIGH_WATERMARK else offset)
+            offset = partition.trims.trim(None if offset == _HIGH_WATERMARK else offset)
         except KafkaError as error:
             result.error_code = error.code
             return _Trim(None, offset, result)
@@ -98,15 +98,15 @@ async def _followed(trim: _Trim, deadline: float) -> None:
         if not outcome.done():
             outcome.set_result(code)
 
-    partition.on_low_watermark(offset, done)
+    partition.trims.on_low_watermark(offset, done)
     try:
         async with asyncio.timeout_at(deadline):
             code = await outcome
     except TimeoutError:
-        partition.stop_waiting(done)
+        partition.trims.stop_waiting(done)
         code = ErrorCode.REQUEST_TIMED_OUT
     if partition.leader is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.REQUEST_TIMED_OUT else code
     else:
-        result.low_watermark = partition.low_watermark()
+        result.low_watermark = partition.trims.low_watermark()
     result.error_code = code

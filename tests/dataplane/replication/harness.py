@@ -19,7 +19,8 @@ from ottla.dataplane.replication.follower_sessions import FollowerSessions
 from ottla.dataplane.replication.in_sync import Proposal
 from ottla.dataplane.replication.isr_updates import Accepted, Outcome, settle
 from ottla.dataplane.replication.leader import Refusal
-from ottla.dataplane.replication.partition import Partition, ReplicationSettings
+from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.surroundings import ReplicationSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 TOPIC_ID = bytes(range(16))
@@ -105,6 +106,8 @@ class Node:
         self.directory = directory
         self.checkpointed_watermark = 0
         self.proposals: list[Proposal] = []
+        self.flush_wanted = False
+        self.flush_timers: list[int] = []
         self.retries: list[bytes] = []
         self._open(clean=True)
 
@@ -134,6 +137,9 @@ class Node:
 
     def flush(self, partition: Partition) -> None:
         self.flush_wanted = True
+
+    def flush_later(self, partition: Partition, delay_ms: int) -> None:
+        self.flush_timers.append(delay_ms)
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
         return self.partition

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.replication.fetcher import LinkSettings
 from ottla.dataplane.replication.isr_submission import submit_to
-from ottla.dataplane.replication.partition import Partition, ReplicationSettings, wall_ms
+from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
+from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.handlers.fetch import FetchHandlers
 from ottla.dataplane.server.handlers.offsets import OffsetHandlers
@@ -487,6 +489,17 @@ async def test_flush_messages_one_over_sockets(tmp_path: Path) -> None:
             assert (await client.produce(b"%d" % number)).error_code == 0
             flushed = [cluster[broker].partition.log.recovery_point for broker in (1, 2, 3)]
             assert min(flushed) >= number + 1, "acknowledged means flushed everywhere"
+
+
+@pytest.mark.parametrize("settings", [{"flush_messages": 3}, {"flush_ms": 50}])
+async def test_flushes_by_number_and_by_time_over_sockets(tmp_path: Path, settings: dict[str, int]) -> None:
+    async with running(tmp_path) as cluster, Client(cluster[1].port) as client:
+        partitions = [cluster[broker].partition for broker in (1, 2, 3)]
+        for partition in partitions:
+            partition.reconfigure(replace(partition.settings, **settings))
+        for number in range(6):
+            assert (await client.produce(b"%d" % number)).error_code == 0
+        await until(lambda: all(partition.log.recovery_point >= 6 for partition in partitions), "the flushes")
 
 
 async def test_a_deleted_topic_is_gone_and_its_successor_is_empty(cluster: Cluster) -> None:

@@ -20,8 +20,8 @@ from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.dataplane.replication.follower import EpochEnd
 from ottla.dataplane.replication.isr_updates import Outcome
-from ottla.dataplane.replication.partition import ReplicationSettings, wall_ms
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
+from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (

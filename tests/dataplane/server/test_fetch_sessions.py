@@ -116,7 +116,7 @@ def test_incremental_answers_tell_what_full_ones_would(
             if action == "append" and replica.leader is not None:
                 shelf.append("t", index, b"v" * 50)
             elif action == "trim" and replica.leader is not None:
-                replica.trim(min(number, replica.high_watermark))
+                replica.trims.trim(min(number, replica.high_watermark))
             elif action == "role":
                 turn(index, OWN_ID if replica.leader is None else OTHER_ID)
             elif action == "follow" and replica.leader is None:

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log_store import LogStore
-from ottla.dataplane.replication.partition import wall_ms
+from ottla.dataplane.replication.surroundings import wall_ms
 from ottla.dataplane.server.handlers.log_dirs import LogDirHandlers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.log_dirs import (
