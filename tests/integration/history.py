@@ -182,7 +182,7 @@ def read_all(bootstrap: str, topic: str, timeout_s: float = 30) -> list[Read]:
         partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
         left: dict[int, int] = {}
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+            low, high = _ends(consumer, TopicPartition(topic, partition), timeout_s)
             if high > low:
                 left[partition] = high
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
@@ -201,6 +201,21 @@ def read_all(bootstrap: str, topic: str, timeout_s: float = 30) -> list[Read]:
         return read
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """First and end offset, however often the leader changes meanwhile."""
+
+    def ask() -> tuple[int, int] | None:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION:
+                return None
+            raise
+        return low, high
+
+    return wait_for(ask, f"the ends of {partition.topic}-{partition.partition}", timeout_s)
 
 
 def make_topic(

@@ -1,4 +1,9 @@
-"""Bytes of a batch that lost records: offsets, order, producer, sequence and codec stay as they were."""
+"""Bytes of a batch that lost records: offsets, order, producer, sequence and codec stay as they were.
+
+What Apache Kafka's cleaner leaves of the same batches has the same records, offsets, timestamps and headers, but for
+one field: Kafka writes the records that stay anew, with the first one's timestamp as the base timestamp; here they are
+copied, and the base timestamp stays.
+"""
 
 from __future__ import annotations
 
