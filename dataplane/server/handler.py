@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -189,15 +190,26 @@ class Request:
 
     def reply(self, message: Message) -> None:
         """Answer with a response, encoded at the version of the request."""
+        self._tell_throttle(message)
+        self.connection.answer(self, (self._encoded(message),))
+
+    async def reply_large(self, message: Message) -> None:
+        """The same with a response that takes long to encode: a thread does, and others have their turns."""
+        self._tell_throttle(message)
+        self.connection.answer(self, (await asyncio.to_thread(self._encoded, message),))
+
+    def _tell_throttle(self, message: Message) -> None:
         if self.meter is not None:
             self.charge()
         if self.throttle_ms and hasattr(message, "throttle_time_ms"):
             message.throttle_time_ms = self.throttle_ms
+
+    def _encoded(self, message: Message) -> bytearray:
         frame = bytearray(4)
         frame += response_header(self.api_key, self.api_version, self.correlation_id)
         encode_into(message, self.api_version, frame)
         _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
-        self.connection.answer(self, (frame,))
+        return frame
 
     def reply_parts(self, parts: Sequence[Part]) -> None:
         """Answer with an encoded body in parts, which are sent without being copied or joined.

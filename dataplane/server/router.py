@@ -19,6 +19,7 @@ from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request
 from .handlers.api_versions import unsupported_version_response
+from .turns import is_large
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,11 @@ class Router:
 
     async def _run(self, handler: Handler, request: Request, message: Message) -> None:
         try:
-            request.reply(await handler.function(request, message))
+            response: Message = await handler.function(request, message)
+            if is_large(response):
+                await request.reply_large(response)
+            else:
+                request.reply(response)
         except Exception as error:
             self._fail(handler, request, message, error)
 
@@ -132,6 +137,10 @@ class Router:
                 return
         except Exception:
             log.exception("the error response to %s could not be made", handler.request_class.__name__)
+        log.warning(
+            "closing the connection of %s: %s version %d has no place for the error %s",
+            request.connection, handler.request_class.__name__, request.api_version, error.code.name,
+        )  # fmt: skip
         request.close_connection()
 
 

@@ -23,10 +23,12 @@ from ....protocol.messages.configs import (
 from ....protocol.messages.quorum_commands import ConfigOperation, ResourceType
 from ...broker_settings import BrokerSettings
 from ..handler import Request, handles
+from ..turns import in_turns, pieces
 from .broker_loggers import BrokerLoggers
 from .cluster_access import Quorum
 
 _BROKER_LOGGER = 8
+_RESOURCES_PER_COMMAND = 250
 _OPERATIONS = frozenset(ConfigOperation)
 _KEPT = frozenset(ResourceType)
 
@@ -127,7 +129,7 @@ class ConfigChangeHandlers:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
         errors: list[KafkaError | None] = []
-        for one in resources:
+        async for one in in_turns(resources):
             try:
                 if times[one.resource_type, one.resource_name] > 1:
                     raise _refusal("Each resource must appear at most once.")
@@ -144,15 +146,33 @@ class ConfigChangeHandlers:
                     self._loggers.change(one.changes)
         kept = [one for one in sound if one.resource_type != _BROKER_LOGGER]
         if kept:
-            outcome = await self._quorum.submit(
-                commands.AlterConfigs(resources=kept, validate_only=validate_only)
-            )
-            assert isinstance(outcome, commands.AlterConfigsResult)
-            failures = {
-                id(one): _failure(result) for one, result in zip(kept, outcome.resources, strict=True)
-            }
+            failures = await self._submit(kept, validate_only=validate_only)
             errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
         return errors
+
+    async def _submit(
+        self, resources: list[commands.ConfigResource], *, validate_only: bool
+    ) -> dict[int, KafkaError | None]:
+        """What the quorum says of each, by the `id` of the resource; in commands that do not hold it up for long.
+
+        An error of a whole command is one of all that would have come after it.
+        """
+        failures: dict[int, KafkaError | None] = {}
+        refused: KafkaError | None = None
+        for some in pieces(resources, _RESOURCES_PER_COMMAND):
+            if refused is None:
+                command = commands.AlterConfigs(resources=list(some), validate_only=validate_only)
+                try:
+                    outcome = await self._quorum.submit(command)
+                except KafkaError as error:
+                    refused = error
+                else:
+                    assert isinstance(outcome, commands.AlterConfigsResult)
+                    found = zip(some, outcome.resources, strict=True)
+                    failures |= {id(one): _failure(result) for one, result in found}
+            if refused is not None:
+                failures |= {id(one): refused for one in some}
+        return failures
 
     def _check(self, resource: commands.ConfigResource) -> None:
         """Raises KafkaError for what is wrong whatever the quorum keeps."""

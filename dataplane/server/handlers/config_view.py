@@ -4,7 +4,7 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....protocol.config_chain import (
@@ -56,33 +56,29 @@ class ConfigView:
         self._quorum = quorum
         self._broker = broker
 
-    def topic(self, name: str) -> list[ConfigEntry]:
-        """Every setting of a topic."""
-        return self.new_topic(self._own(ResourceType.TOPIC, name))
+    def topics(self) -> BackedSettings:
+        """Settings of topics, as long as the settings of brokers stay as they are."""
+        return BackedSettings(TOPIC_KEYS.values(), ConfigSource.DYNAMIC_TOPIC, self._layers())
 
-    def new_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """Every setting of a topic with these settings of its own."""
-        layers = [*self._broker.layers(), DEFAULTS]
-        own = (ConfigSource.DYNAMIC_TOPIC, overrides)
-        return [_backed_entry(key, own, layers) for key in TOPIC_KEYS.values()]
+    def groups(self) -> BackedSettings:
+        """Settings of groups, which need not exist."""
+        return BackedSettings(GROUP_KEYS.values(), ConfigSource.GROUP, self._layers())
 
-    def group(self, name: str) -> list[ConfigEntry]:
-        """Every setting of a group, which need not exist."""
-        layers = [*self._broker.layers(), DEFAULTS]
-        own = (ConfigSource.GROUP, self._own(ResourceType.GROUP, name))
-        return [_backed_entry(key, own, layers) for key in GROUP_KEYS.values()]
+    def own(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        """What is set for the resource itself."""
+        return self._quorum.image.configs.get((resource_type, name), {})
 
-    def client_metrics(self, name: str) -> list[ConfigEntry]:
+    def client_metrics(self, name: str) -> Sequence[ConfigEntry]:
         """Every setting of a subscription of clients' metrics, which need not exist."""
-        own = (ConfigSource.CLIENT_METRICS, self._own(ResourceType.CLIENT_METRICS, name))
+        own = (ConfigSource.CLIENT_METRICS, self.own(ResourceType.CLIENT_METRICS, name))
         return [
             _entry(key, own[1].get(key.name, key.default), links((key.name,), [own]))
             for key in CLIENT_METRICS_KEYS.values()
         ]
 
-    def broker(self) -> list[ConfigEntry]:
+    def broker(self) -> Sequence[ConfigEntry]:
         """Every setting of this broker."""
-        layers = [*self._broker.layers(), DEFAULTS]
+        layers = self._layers()
         entries = []
         for name, key in NODE_KEYS.items():
             chain = links(broker_names(name), layers)
@@ -90,23 +86,42 @@ class ConfigView:
             entries.append(_entry(key, own, chain, read_only=not is_dynamic(name)))
         return entries
 
-    def all_brokers(self) -> list[ConfigEntry]:
+    def all_brokers(self) -> Sequence[ConfigEntry]:
         """What is set for all brokers."""
-        layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._own(ResourceType.BROKER, ""))
+        layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.own(ResourceType.BROKER, ""))
         return [
             _entry(NODE_KEYS[name], value, links((name,), [layer]), read_only=not is_dynamic(name))
             for name, value in layer[1].items()
             if name in NODE_KEYS
         ]
 
-    def _own(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        return self._quorum.image.configs.get((resource_type, name), {})
+    def _layers(self) -> list[Layer]:
+        return [*self._broker.layers(), DEFAULTS]
 
 
-def _backed_entry(key: ConfigKey, own: Layer, layers: Sequence[Layer]) -> ConfigEntry:
-    """A setting that falls back to settings of brokers."""
-    chain = [*links((key.name,), [own]), *links(key.synonyms, layers)]
-    return _entry(key, in_unit_of(key, chain[0]) if chain else key.default, chain)
+class BackedSettings:
+    """Settings that fall back to settings of brokers: these are looked up once for all resources."""
+
+    def __init__(self, keys: Iterable[ConfigKey], source: ConfigSource, layers: Sequence[Layer]) -> None:
+        self._keys = tuple(keys)
+        self._source = source
+        self._behind = [links(key.synonyms, layers) for key in self._keys]
+        #: of every resource that has no setting of its own
+        self.fallen_back = tuple(
+            _entry(key, in_unit_of(key, chain[0]) if chain else key.default, chain)
+            for key, chain in zip(self._keys, self._behind, strict=True)
+        )
+
+    def of(self, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
+        """Every setting of a resource with these of its own."""
+        if not overrides:
+            return self.fallen_back
+        return [
+            _entry(key, overrides[key.name], [Link(key.name, overrides[key.name], self._source), *behind])
+            if key.name in overrides
+            else plain
+            for key, behind, plain in zip(self._keys, self._behind, self.fallen_back, strict=True)
+        ]
 
 
 def _entry(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
@@ -20,10 +21,12 @@ from ....protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ....protocol.messages.quorum_commands import ResourceType
 from ..handler import Request, handles
+from ..turns import in_turns
 from .broker_loggers import BrokerLoggers
 from .cluster_access import Quorum
-from .config_view import ConfigEntry, ConfigView
+from .config_view import BackedSettings, ConfigEntry, ConfigView
 
 
 class Described(IntEnum):
@@ -49,6 +52,39 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
     )
 
 
+class _Description:
+    """What the results of one request share: most topics have the settings of all others."""
+
+    def __init__(self, view: ConfigView, message: DescribeConfigsRequest) -> None:
+        self._view = view
+        self._message = message
+        self._shared: dict[int, DescribeConfigsResourceResult] = {}
+
+    @cached_property
+    def topics(self) -> BackedSettings:
+        """Of topics."""
+        return self._sharing(self._view.topics())
+
+    @cached_property
+    def groups(self) -> BackedSettings:
+        """Of groups."""
+        return self._sharing(self._view.groups())
+
+    def _sharing(self, settings: BackedSettings) -> BackedSettings:
+        self._shared |= {id(entry): _described(entry, self._message) for entry in settings.fallen_back}
+        return settings
+
+    def of(
+        self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
+    ) -> list[DescribeConfigsResourceResult]:
+        """The settings with these keys, None for all."""
+        wanted = None if keys is None else frozenset(keys)
+        return [self._described(entry) for entry in entries if wanted is None or entry.name in wanted]
+
+    def _described(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        return self._shared.get(id(entry)) or _described(entry, self._message)
+
+
 class ConfigHandlers:
     """Shows settings."""
 
@@ -59,35 +95,38 @@ class ConfigHandlers:
         self._loggers = BrokerLoggers()
 
     @handles(DescribeConfigsRequest, 1, 4, on_error=_describe_error)
-    def describe_configs(self, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """Each resource has its own result."""
-        results = []
+    async def describe_configs(
+        self, request: Request, message: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        """Each resource has its own result; one that is asked for again is answered once."""
+        first: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in message.resources:
+            first.setdefault((resource.resource_type, resource.resource_name), resource)
+        description = _Description(self._view, message)
+        results = []
+        async for resource in in_turns(list(first.values())):
             try:
-                entries = self._entries(resource.resource_type, resource.resource_name)
+                entries = self._entries(description, resource.resource_type, resource.resource_name)
             except KafkaError as error:
                 results.append(_undescribed(resource, error))
                 continue
-            keys = resource.configuration_keys
             results.append(
                 DescribeConfigsResult(
                     error_message="",
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[
-                        _described(entry, message) for entry in entries if keys is None or entry.name in keys
-                    ],
+                    configs=description.of(entries, resource.configuration_keys),
                 )
             )
         return DescribeConfigsResponse(results=results)
 
-    def _entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
+    def _entries(self, description: _Description, resource_type: int, name: str) -> Sequence[ConfigEntry]:
         """The settings of a resource. Raises KafkaError."""
         match resource_type:
             case Described.TOPIC:
                 if name not in self._quorum.image.topics:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                return self._view.topic(name)
+                return description.topics.of(self._view.own(ResourceType.TOPIC, name))
             case Described.BROKER:
                 if not name:
                     return self._view.all_brokers()
@@ -107,7 +146,7 @@ class ConfigHandlers:
             case Described.GROUP:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-                return self._view.group(name)
+                return description.groups.of(self._view.own(ResourceType.GROUP, name))
             case _:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 

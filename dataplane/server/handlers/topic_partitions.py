@@ -21,13 +21,22 @@ PARTITIONS_MAX = 2000
 """Partitions of one page at most: Kafka's default of max.request.partition.size.limit."""
 
 
+def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
+            for topic in message.topics
+        ]
+    )
+
+
 class TopicPartitionsHandlers:
     """Answers from the image."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(DescribeTopicPartitionsRequest, 0, 0)
+    @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error)
     def describe(
         self, request: Request, message: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:

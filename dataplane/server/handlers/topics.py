@@ -4,9 +4,12 @@ quorum.
 
 from __future__ import annotations
 
+import itertools
 import random
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
@@ -29,11 +32,17 @@ from ....protocol.messages.topics import (
 from ....protocol.schema import ZERO_UUID
 from ...quotas import ANONYMOUS, ClientQuotas
 from ..handler import Request, handles
+from ..turns import pieces
 from .cluster_access import Quorum
-from .config_view import ConfigView
+from .config_view import ConfigEntry, ConfigView
 from .topic_creation import TopicDefaults
 
+_T = TypeVar("_T")
+
 _DEFAULT = -1
+_TOPICS_PER_COMMAND = 250
+# Of one request, as in Kafka.
+_PARTITIONS_MAX = 10_000
 # From these versions on clients understand that single topics are refused for a quota (KIP-599).
 _STRICT_CREATION, _STRICT_DELETION, _STRICT_PARTITIONS = 6, 5, 3
 
@@ -128,17 +137,50 @@ class TopicHandlers:
             else:
                 results.append(_refused_creation(topic.name, over))
         if wanted:
-            command = commands.CreateTopics(
-                topics=[self._new_topic(topic) for topic in wanted],
+            results += await self._create(request, wanted, message)
+        return CreateTopicsResponse(topics=results)
+
+    async def _create(
+        self, request: Request, wanted: list[CreatableTopic], message: CreateTopicsRequest
+    ) -> list[CreatableTopicResult]:
+        if sum(max(0, self._partitions_of(topic)) for topic in wanted) > _PARTITIONS_MAX:
+            error = KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Excessively large number of partitions per request: at most {_PARTITIONS_MAX}",
+            )
+            return [_refused_creation(topic.name, error) for topic in wanted]
+        settings = _CreatedSettings(self._config_view)
+        outcomes = self._outcomes(
+            wanted,
+            lambda some: commands.CreateTopics(
+                topics=[self._new_topic(topic) for topic in some],
                 validate_only=message.validate_only,
                 seed=self._rng.getrandbits(63),
-            )
-            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-            assert isinstance(outcome, commands.CreateTopicsResult)
-            results += [
-                self._created(topic, result) for topic, result in zip(wanted, outcome.topics, strict=True)
-            ]
-        return CreateTopicsResponse(topics=results)
+            ),
+            message.timeout_ms,
+        )
+        return [_created(topic, result, settings) async for topic, result in outcomes]
+
+    async def _outcomes(
+        self, wanted: list[_T], command_for: Callable[[Sequence[_T]], commands.Command], timeout_ms: int
+    ) -> AsyncIterator[tuple[_T, Any]]:
+        """What became of each topic, by commands that are small enough not to hold up the quorum for long. A
+        KafkaError is of a whole command, and of all that would have come after it.
+        """
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        refused: KafkaError | None = None
+        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+            results: Iterable[Any] = itertools.repeat(refused, len(some))
+            if refused is None:
+                try:
+                    left_ms = int((deadline_s - time.monotonic()) * 1000)
+                    outcome: Any = await self._quorum.submit(command_for(some), timeout_ms=left_ms)
+                    results = outcome.topics
+                except KafkaError as error:
+                    refused = error
+                    results = itertools.repeat(refused, len(some))
+            for topic, result in zip(some, results, strict=True):
+                yield topic, result
 
     def _partitions_of(self, topic: CreatableTopic) -> int:
         if topic.assignments:
@@ -162,27 +204,6 @@ class TopicHandlers:
             ],
             configs=[
                 commands.NewTopicConfig(name=config.name, value=config.value) for config in topic.configs
-            ],
-        )
-
-    def _created(self, topic: CreatableTopic, result: commands.CreatedTopic) -> CreatableTopicResult:
-        if result.error_code:
-            error = KafkaError(ErrorCode(result.error_code), result.error_message)
-            return _refused_creation(topic.name, error)
-        overrides = {config.name: config.value for config in topic.configs if config.value is not None}
-        return CreatableTopicResult(
-            name=topic.name,
-            topic_id=result.topic_id,
-            num_partitions=result.num_partitions,
-            replication_factor=result.replication_factor,
-            configs=[
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in self._config_view.new_topic(overrides)
             ],
         )
 
@@ -211,18 +232,12 @@ class TopicHandlers:
             except KafkaError as error:
                 results.append(_refused_deletion(topic, error))
         if wanted:
-            command = commands.DeleteTopics(topic_ids=[topic.topic_id for topic in wanted])
-            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-            assert isinstance(outcome, commands.DeleteTopicsResult)
-            results += [
-                DeletableTopicResult(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    error_code=result.error_code,
-                    error_message=result.error_message or None,
-                )
-                for topic, result in zip(wanted, outcome.topics, strict=True)
-            ]
+            outcomes = self._outcomes(
+                wanted,
+                lambda some: commands.DeleteTopics(topic_ids=[topic.topic_id for topic in some]),
+                message.timeout_ms,
+            )
+            results += [_deleted(topic, result) async for topic, result in outcomes]
         return DeleteTopicsResponse(responses=results)
 
     @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
@@ -245,20 +260,75 @@ class TopicHandlers:
             else:
                 results.append(_refused_partitions(topic.name, over))
         if wanted:
-            command = commands.CreatePartitions(
-                topics=[_more_partitions(topic) for topic in wanted],
-                validate_only=message.validate_only,
-                seed=self._rng.getrandbits(63),
+            outcomes = self._outcomes(
+                wanted,
+                lambda some: commands.CreatePartitions(
+                    topics=[_more_partitions(topic) for topic in some],
+                    validate_only=message.validate_only,
+                    seed=self._rng.getrandbits(63),
+                ),
+                message.timeout_ms,
             )
-            outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-            assert isinstance(outcome, commands.CreatePartitionsResult)
-            results += [
-                CreatePartitionsTopicResult(
-                    name=topic.name, error_code=result.error_code, error_message=result.error_message or None
-                )
-                for topic, result in zip(wanted, outcome.topics, strict=True)
-            ]
+            results += [_enlarged(topic, result) async for topic, result in outcomes]
         return CreatePartitionsResponse(results=results)
+
+
+class _CreatedSettings:
+    """Settings of new topics as a response tells them; those that nobody gave are shared by all."""
+
+    def __init__(self, view: ConfigView) -> None:
+        self._settings = view.topics()
+        self._plain = [_created_setting(entry) for entry in self._settings.fallen_back]
+
+    def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+        """All settings of a topic."""
+        overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+        if not overrides:
+            return self._plain
+        return [_created_setting(entry) for entry in self._settings.of(overrides)]
+
+
+def _created_setting(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.is_sensitive
+    )
+
+
+def _created(
+    topic: CreatableTopic, result: commands.CreatedTopic | KafkaError, settings: _CreatedSettings
+) -> CreatableTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_creation(topic.name, result)
+    if result.error_code:
+        return _refused_creation(topic.name, KafkaError(ErrorCode(result.error_code), result.error_message))
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=result.topic_id,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=settings.of(topic),
+    )
+
+
+def _deleted(topic: DeleteTopicState, result: commands.TopicResult | KafkaError) -> DeletableTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_deletion(topic, result)
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=result.error_code,
+        error_message=result.error_message or None,
+    )
+
+
+def _enlarged(
+    topic: CreatePartitionsTopic, result: commands.TopicResult | KafkaError
+) -> CreatePartitionsTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_partitions(topic.name, result)
+    return CreatePartitionsTopicResult(
+        name=topic.name, error_code=result.error_code, error_message=result.error_message or None
+    )
 
 
 def _resolve(image: ClusterImage, topic: DeleteTopicState) -> tuple[str, bytes]:

@@ -118,15 +118,17 @@ async def test_names_are_deleted_below_version_6() -> None:
     encode(response, 3)
 
 
-def test_settings_tell_where_they_come_from() -> None:
+async def test_settings_tell_where_they_come_from() -> None:
     quorum = RecordingQuorum()
     handlers = ConfigHandlers(quorum, 1, view(quorum))
     image = quorum.image
 
-    def described(kind: int, name: str, key: str) -> tuple[str | None, list[tuple[str, str | None, int]]]:
+    async def described(
+        kind: int, name: str, key: str
+    ) -> tuple[str | None, list[tuple[str, str | None, int]]]:
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-        response = handlers.describe_configs(at_version(4), request)
+        response = await handlers.describe_configs(at_version(4), request)
         for version in range(1, 5):
             encode(response, version)
         (found,) = response.results[0].configs
@@ -136,30 +138,30 @@ def test_settings_tell_where_they_come_from() -> None:
 
     default = ("log.retention.hours", "168", ConfigSource.DEFAULT)
     in_file = ("log.retention.hours", "10", ConfigSource.STATIC_BROKER)
-    assert described(2, "orders", "retention.ms") == ("36000000", [in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("36000000", [in_file, default])
     image.apply(ConfigRecord(resource_type=4, resource_name="", config_name="log.retention.ms", value="9"))
     for_all = ("log.retention.ms", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER)
-    assert described(2, "orders", "retention.ms") == ("9", [for_all, in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("9", [for_all, in_file, default])
     image.apply(ConfigRecord(resource_type=4, resource_name="1", config_name="log.retention.ms", value="8"))
     own = ("log.retention.ms", "8", ConfigSource.DYNAMIC_BROKER)
-    assert described(4, "1", "log.retention.ms") == ("8", [own, for_all, in_file, default])
+    assert await described(4, "1", "log.retention.ms") == ("8", [own, for_all, in_file, default])
     image.apply(ConfigRecord(resource_type=2, resource_name="orders", config_name="retention.ms", value="7"))
     topics_own = ("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC)
-    assert described(2, "orders", "retention.ms") == ("7", [topics_own, own, for_all, in_file, default])
-    assert described(4, "1", "log.retention.hours") == ("10", [in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("7", [topics_own, own, for_all, in_file, default])
+    assert await described(4, "1", "log.retention.hours") == ("10", [in_file, default])
     image.apply(ConfigRecord(resource_type=16, resource_name="m", config_name="metrics", value="a,b"))
-    assert described(16, "m", "metrics") == ("a,b", [("metrics", "a,b", ConfigSource.CLIENT_METRICS)])
-    assert described(16, "m", "interval.ms") == ("300000", [])
+    assert await described(16, "m", "metrics") == ("a,b", [("metrics", "a,b", ConfigSource.CLIENT_METRICS)])
+    assert await described(16, "m", "interval.ms") == ("300000", [])
     image.apply(
         ConfigRecord(
             resource_type=32, resource_name="g", config_name="consumer.session.timeout.ms", value="50000"
         )
     )
-    value, chain = described(32, "g", "consumer.session.timeout.ms")
+    value, chain = await described(32, "g", "consumer.session.timeout.ms")
     assert (value, chain[0]) == ("50000", ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP))
 
 
-def test_unknown_resources_have_errors_of_their_own() -> None:
+async def test_unknown_resources_have_errors_of_their_own() -> None:
     quorum = RecordingQuorum()
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name)
@@ -174,7 +176,7 @@ def test_unknown_resources_have_errors_of_their_own() -> None:
             (99, "x"),
         )
     ]
-    response = ConfigHandlers(quorum, 1, view(quorum)).describe_configs(
+    response = await ConfigHandlers(quorum, 1, view(quorum)).describe_configs(
         at_version(1), DescribeConfigsRequest(resources=resources)
     )
     refused = [ErrorCode.INVALID_REQUEST] * 7
