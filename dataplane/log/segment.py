@@ -215,6 +215,24 @@ class Segment:
             descriptor.release()
         return None
 
+    def end_before(self, position: int) -> int:
+        """The offset after the last batch that ends at or before byte ``position``, where one starts or the segment
+        ends.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        """
+        found = self.offset_index.lookup_position(position - 1)
+        start, next_offset = 0 if found is None else found[1], self.base_offset
+        try:
+            for at, header in self.walk(start, next_offset):
+                if at >= position:
+                    break
+                next_offset = header.next_offset
+        except BrokenBatch as broken:
+            raise damage(self.path, broken.position, broken.reason) from broken
+        return next_offset
+
     def last_boundary(self, start: int, limit: int) -> tuple[int, int]:
         """The end of the last whole batch within bytes ``start`` to ``limit`` (``start`` if none fits), and the
         base offset of the batch that follows there, -1 at the end of the segment.

@@ -51,9 +51,14 @@ class TrimmableLog(StoredLog):
             self.truncate_fully_and_start_at(offset)
             return
         segment, position, cut = self._segments.find_cut(offset)
-        self._durable.begin_cut(cut)
+        left_end = segment.end_before(position) if self._has_gaps else cut
+        self._durable.begin_cut(min(cut, left_end))
         try:
             self._truncate(segment, position, cut)
+            if left_end < cut:
+                # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
+                segment.finish()
+                self._segments.start_segment(cut, segment.created_ms)
         except OSError as error:
             failure = disk_error("truncate", self.directory, error)
             self._fail(failure)

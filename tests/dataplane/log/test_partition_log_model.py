@@ -1,10 +1,13 @@
-"""PartitionLog against a plain list of batches, through appends, cuts, clean restarts and crashes."""
+"""PartitionLog against a plain list of batches, through appends, compactions, retention, cuts, clean restarts and
+crashes."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
@@ -12,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.protocol.record_batch import walk_batches
+from ottla.dataplane.log.descriptors import FileCache
+from ottla.dataplane.log.segment import Segment
+from ottla.protocol.record_batch import parse_header, walk_batches
 from tests.dataplane.log.batches import make_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, message_timestamp_after_max_ms=2**60)
@@ -29,6 +34,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.epoch = 0
         self.durable_recovery_point = 0
         self.log_start = 0
+        self.end = 0
         self.log: PartitionLog
 
     @initialize()
@@ -54,10 +60,6 @@ class LogAgainstAList(RuleBasedStateMachine):
     def _recovery_point_fell(self, offset: int) -> None:
         self.durable_recovery_point = offset
 
-    @property
-    def end(self) -> int:
-        return self.batches[-1][1] if self.batches else self.log.log_end_offset
-
     # Growing
 
     @rule(
@@ -74,52 +76,111 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert (result.first_offset, result.last_offset, result.size) == (end, end + count - 1, len(data))
         assert not result.duplicate
         self.batches.append((end, end + count, self.epoch, timestamp, bytes(data)))
+        self.end = end + count
 
-    @rule(counts=st.lists(st.integers(1, 3), min_size=2, max_size=4))
-    def append_replicated(self, counts: list[int]) -> None:
+    @rule(
+        counts=st.lists(st.integers(1, 3), min_size=2, max_size=4),
+        left_out=st.sampled_from([0, 0, 0, 1, 7]),
+        new_epoch=st.booleans(),
+    )
+    def append_replicated(self, counts: list[int], left_out: int, new_epoch: bool) -> None:
+        """With offsets left out, the leader's log was compacted."""
+        self.epoch += new_epoch
         offset, chunk = self.end, bytearray()
         for count in counts:
+            offset += left_out
             batch = make_batch(count, b"r" * 30, base_offset=offset, leader_epoch=self.epoch, timestamp=250)
             self.batches.append((offset, offset + count, self.epoch, 250, bytes(batch)))
             offset += count
             chunk += batch
         result = self.log.append_as_follower(memoryview(chunk), NOW)
         assert result.last_offset == offset - 1
+        self.end = offset
 
     @rule()
     def roll(self) -> None:
         self.log.roll(NOW)
+
+    # In between
+
+    @precondition(lambda self: len(self.log.segments) > 1)
+    @rule(data=st.data(), kept=st.integers(0, 2**32))
+    def compact(self, data: st.DataObject, kept: int) -> None:
+        """Some adjoining inactive segments become one, of the batches that `kept` has a bit for."""
+        inactive = self.log.segments[:-1]
+        first = data.draw(st.integers(0, len(inactive) - 1))
+        old = inactive[first : data.draw(st.integers(first + 1, len(inactive)))]
+        base, after = old[0].base_offset, self.log.segments[first + len(old)].base_offset
+        mine = [batch for batch in self.batches if base <= batch[0] < after]
+        left = [batch for number, batch in enumerate(mine) if kept >> number % 32 & 1]
+        aside = self.folder / "aside"
+        aside.mkdir()
+        fresh, size = Segment(aside, base, FileCache()), 0
+        for _, after_it, _, _, whole in left:
+            header = parse_header(whole)
+            fresh.note_batch(header, after_it - 1, size, CONFIG.index_interval_bytes)
+            size += len(whole)
+        fresh.path.write_bytes(b"".join(batch[4] for batch in left))
+        fresh.finish()
+        for path in (fresh.path, fresh.offset_index.path, fresh.time_index.path):
+            os.rename(path, self.log.directory / (path.name + ".cleaned"))
+        aside.rmdir()
+        self.log.replace_segments(old, [self.log.directory / (fresh.path.name + ".cleaned")])
+        self.batches = [batch for batch in self.batches if batch not in mine or batch in left]
 
     # Cutting
 
     @precondition(lambda self: self.batches)
     @rule(fraction=st.floats(0, 1))
     def truncate(self, fraction: float) -> None:
-        first = self.batches[0][0]
+        first = self.log.segments[0].base_offset
         offset = first + int((self.end - first) * fraction)
         self.log.truncate_to(offset)
+        within = [batch[0] for batch in self.batches if batch[0] < offset < batch[1]]
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
-        if not self.batches:
-            assert self.log.log_end_offset == first
-        self.log_start = min(self.log_start, self.log.log_end_offset)
+        self.end = min([offset, *within])
+        self.log_start = min(self.log_start, self.end)
 
     @rule(ahead=st.integers(0, 50))
     def start_anew(self, ahead: int) -> None:
         offset = self.end + ahead
         self.log.truncate_fully_and_start_at(offset)
-        self.batches, self.log_start = [], offset
+        self.batches, self.log_start, self.end = [], offset, offset
         self.durable_recovery_point = min(self.durable_recovery_point, offset)
 
     @precondition(lambda self: self.batches)
     @rule(fraction=st.floats(0, 1))
-    def retain(self, fraction: float) -> None:
+    def trim(self, fraction: float) -> None:
         offset = self.log_start + int((self.end - self.log_start) * fraction)
         self.log.advance_log_start_offset(offset)
         self.log_start = offset
+        self._forget_dropped()
+
+    @rule(
+        fraction=st.floats(0, 1),
+        retained_bytes=st.integers(-1, 6000),
+        now_ms=st.integers(0, 600),
+        age=st.booleans(),
+    )
+    def retain(self, fraction: float, retained_bytes: int, now_ms: int, age: bool) -> None:
+        watermark = self.log_start + int((self.end - self.log_start) * fraction)
+        self.log.config = replace(CONFIG, retention_bytes=retained_bytes, retention_ms=100 if age else -1)
+        while self.log.retain(watermark, now_ms):
+            pass
+        self.log.config = CONFIG
+        assert self.log.log_start_offset <= max(watermark, self.log_start)
+        if retained_bytes >= 0 and watermark == self.end:
+            biggest = max((segment.size for segment in self.log.segments), default=0)
+            assert self.log.size <= retained_bytes + biggest
+        self.log_start = max(self.log_start, self.log.segments[0].base_offset)
+        self._forget_dropped()
+
+    def _forget_dropped(self) -> None:
         kept = self.log.segments[0].base_offset
+        assert self.log.log_start_offset == self.log_start >= kept
         self.batches = [batch for batch in self.batches if batch[0] >= kept]
         while self.log.doomed:
-            self.log.doomed.pop().unlink()
+            self.log.doomed.pop().unlink(missing_ok=True)
 
     # Flushing and restarting
 
@@ -158,6 +219,8 @@ class LogAgainstAList(RuleBasedStateMachine):
         lost = 0
         while whole + lost < size:
             lost += len(self.batches.pop()[4])
+        ends = [after for first, after, _, _, _ in self.batches if first >= base]
+        self.end = ends[-1] if ends else base
         self._open(clean=False)
         self.log_start = min(self.log_start, self.log.log_end_offset)
 
@@ -183,7 +246,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert b"".join(b[4] for b in wanted).startswith(data)
         walked = list(walk_batches(data))
         if walked:
-            assert piece.first_offset == walked[0][1].base_offset
+            assert piece.first_offset in (walked[0][1].base_offset, offset)
             assert len(data) <= max_bytes or (one and len(walked) == 1)
         elif wanted and wanted[0][0] <= offset:
             assert len(wanted[0][4]) > max_bytes
@@ -197,7 +260,10 @@ class LogAgainstAList(RuleBasedStateMachine):
             data = piece.read()
             piece.release()
             found += data
-            offset = [header.next_offset for _, header in walk_batches(data)][-1]
+            ends = [header.next_offset for _, header in walk_batches(data)]
+            if not ends:
+                break  # The last offsets were left out.
+            offset = ends[-1]
         assert found == b"".join(b[4] for b in self.batches if b[1] > self.log.log_start_offset)
 
     @rule(timestamp=st.integers(0, 600))

@@ -220,3 +220,12 @@ def test_a_follower_keeps_the_gaps_of_its_leader_through_a_crash(tmp_path: Path)
     assert again.log_end_offset == 12
     assert _offsets(again)[-1] == 8
     again.close(clean=True)
+    assert again.recovery_point == 12
+    for clean in (True, False):
+        cut = _open(tmp_path / "t-0", recovery_point=12, clean=clean)
+        assert (cut.log_end_offset, _offsets(cut)) == (12, [0, 7, 8])
+        cut.close(clean=True)
+    cut = _open(tmp_path / "t-0", recovery_point=12, clean=True)
+    cut.append_as_follower(memoryview(make_batch(1, base_offset=12, leader_epoch=2)), NOW)
+    assert _offsets(cut) == [0, 7, 8, 12]
+    cut.close(clean=True)
