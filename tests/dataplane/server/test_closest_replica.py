@@ -80,11 +80,11 @@ def test_the_leader_names_a_follower_in_the_consumers_rack() -> None:
     async def body(shelf: Shelf) -> None:
         lead_with_follower(shelf, 2)
         near = Consumer(shelf, rack="b")
-        near.send([wanted(ID, (0, 0))], max_wait_ms=20_000)
+        near.send([wanted(ID, (0, 0))], max_wait_ms=60_000)
         part = parts_of(near.take())[ID, 0]
         assert (part.preferred_read_replica, part.records, part.high_watermark) == (OTHER_ID, b"", 2)
         # At the high watermark too, and at once.
-        near.send([wanted(ID, (0, 2))], max_wait_ms=20_000)
+        near.send([wanted(ID, (0, 2))], max_wait_ms=60_000)
         assert parts_of(near.take())[ID, 0].preferred_read_replica == OTHER_ID
 
         def reads_here(consumer: Consumer, offset: int = 0) -> bool:
@@ -140,7 +140,7 @@ def test_what_a_follower_answers() -> None:
         assert (uncommitted.error_code, uncommitted.records, uncommitted.high_watermark) == (0, b"", 2)
         assert part(4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         # A parked fetch wakes when the leader says that it is committed.
-        consumer.send([wanted(ID, (0, 2))], max_wait_ms=20_000)
+        consumer.send([wanted(ID, (0, 2))], max_wait_ms=60_000)
         assert not consumer.wire.answers
         replica.append_fetched(None, 3, 0)
         assert offsets(parts_of(await consumer.answered())[ID, 0]) == [2]

@@ -171,7 +171,7 @@ def test_an_idle_session_costs_nothing_and_wakes_when_something_moves() -> None:
         opened = consumer.fetch([wanted(ID, *((i, 0) for i in range(PARTITIONS)))], session_epoch=0)
         assert len(parts_of(opened)) == PARTITIONS
         assert opened.session_id
-        again = {"session_id": opened.session_id, "max_wait_ms": 20_000}
+        again = {"session_id": opened.session_id, "max_wait_ms": 60_000}
         assert not parts_of(consumer.fetch(session_epoch=1, session_id=opened.session_id))
         (session,) = shelf.handlers.sessions
         assert not session.active
@@ -181,6 +181,20 @@ def test_an_idle_session_costs_nothing_and_wakes_when_something_moves() -> None:
         assert [partition.key for partition in session.active] == [(ID, 3)]
         answer = parts_of(await consumer.answered())
         assert {key[1]: offsets(part) for key, part in answer.items()} == {3: [0]}
+
+        def polled(epoch: int, *positions: tuple[int, int]) -> dict[tuple[bytes | str, int], PartitionData]:
+            named = [wanted(ID, *positions)] if positions else []
+            return parts_of(consumer.fetch(named, session_id=opened.session_id, session_epoch=epoch))
+
+        assert not polled(3, (3, 1))
+        assert not session.active
+        replica = shelf.replica("t", 3)
+        replica.trims.trim(1)
+        assert [(key[1], part.log_start_offset) for key, part in polled(4).items()] == [(3, 1)]
+        assert not polled(5)
+        shelf.tell(shelf.state(ID, 3, leader=OTHER_ID, epoch=1, isr=[OTHER_ID]))
+        replica.append_fetched(None, 1, 1)
+        assert not polled(6), "a follower that has nothing new tells nothing"
 
     run(body)
 
@@ -216,7 +230,7 @@ def test_the_rules_of_epochs_and_ids() -> None:
             session_id=third,
             session_epoch=1,
             forgotten_topics_data=[ForgottenTopic(topic_id=ID, partitions=[0])],
-            max_wait_ms=20_000,
+            max_wait_ms=60_000,
         )
         assert (empty.error_code, empty.session_id, len(shelf.handlers.sessions)) == (0, 0, 0)
         assert not shelf.replica("t")._readers, "nothing is watched any more"
@@ -253,12 +267,12 @@ def test_a_second_request_of_a_session_supersedes_the_parked_one() -> None:
     async def body(shelf: Shelf) -> None:
         first, second = Consumer(shelf), Consumer(shelf)
         session_id = first.fetch([wanted(ID, (0, 0))], session_epoch=0).session_id
-        first.send(session_id=session_id, session_epoch=1, max_wait_ms=20_000)
-        second.send(session_id=session_id, session_epoch=2, max_wait_ms=20_000)
+        first.send(session_id=session_id, session_epoch=1, max_wait_ms=60_000)
+        second.send(session_id=session_id, session_epoch=2, max_wait_ms=60_000)
         assert first.take().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         shelf.append("t")
         assert parts_of(await second.answered())
-        second.send([wanted(ID, (0, 1))], session_id=session_id, session_epoch=3, max_wait_ms=20_000)
+        second.send([wanted(ID, (0, 1))], session_id=session_id, session_epoch=3, max_wait_ms=60_000)
         second.wire.close()
         shelf.append("t")
         answer = first.fetch(session_id=session_id, session_epoch=4)
