@@ -6,13 +6,10 @@ a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told b
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..protocol.cluster_image import NO_LEADER, ClusterImage
 from ..protocol.exposition import Family, Kind, Metric
-
-if TYPE_CHECKING:
-    from .node import QuorumNode
+from .raft.node import RaftNode
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 
@@ -38,9 +35,8 @@ METADATA_OFFSET = _gauge("ottla_quorum_metadata_offset", "Metadata records so fa
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def quorum_families(node: "QuorumNode") -> Iterator[Family]:
+def quorum_families(raft: RaftNode, image: ClusterImage) -> Iterator[Family]:
     """All metrics of a node, as it stands now."""
-    image, raft = node.machine.image, node.raft
     yield Family(ACTIVE, [((), int(raft.is_leader))])
     yield Family(TERM, [((), raft.term)])
     yield Family(LEADER, [((), -1 if raft.leader_id is None else raft.leader_id)])

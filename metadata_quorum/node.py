@@ -119,7 +119,7 @@ class QuorumNode:
 
     def families(self) -> Iterator[Family]:
         """Its metrics; none before `start`."""
-        return quorum_families(self) if self._started else iter(())
+        return quorum_families(self.raft, self.machine.image) if self._started else iter(())
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""
