@@ -6,14 +6,14 @@ written stays to be written, together with whatever comes next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .classic.group import Group
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
 from .classic.states import GroupState
 from .consumer import classic_members
-from .consumer.group import ConsumerGroup, RecordKind
+from .consumer.group import Change, ConsumerGroup, RecordKind
 from .consumer.member import JOIN_EPOCH, Heartbeat, HeartbeatReply
 from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
@@ -86,6 +86,9 @@ class ConsumerGroups:
 
     def join(self, group: ConsumerGroup, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
         """JoinGroup of a classic member."""
+        if not self._limits.allows_session(request.session_timeout_ms):
+            reply(JoinReply(reply, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+            return
         new_id = self._new_member_id(request.instance_id or request.client_id)
         result = classic_members.join(group, request, new_id, reply, self._now_ms())
         self._settle(
@@ -146,9 +149,12 @@ class ConsumerGroups:
                 then(ErrorCode.NONE)
             self._table.schedule(group)
             return
-        records = [consumer_record(group, change) for change in changes]
-        if must_downgrade(group, self._limits):
-            records = self._downgraded(group)
+        ends = must_downgrade(group, self._limits)
+        records = (
+            self._downgraded(group, changes)
+            if ends
+            else [consumer_record(group, change) for change in changes]
+        )
         waiting = self._waiting[group_id] = [then]
 
         def written(code: ErrorCode) -> None:
@@ -159,14 +165,14 @@ class ConsumerGroups:
             for told in waiting:
                 told(code)
 
-        self._writes.write(records, written)
+        self._writes.write(records, written, insist=ends)
         self._table.schedule(group)
 
-    def _downgraded(self, group: ConsumerGroup) -> list[KeyValue]:
-        """The members go on as a classic group; the records that make it so."""
+    def _downgraded(self, group: ConsumerGroup, changes: Sequence[Change]) -> list[KeyValue]:
+        """The members go on as a classic group; the records that make it so, after these changes."""
         classic = downgrade(group, self._limits, self._new_member_id, self._now_ms())
         group.bury()
         self._table.put(classic)
         self._table.schedule(classic)
-        changes: Mapping[tuple[RecordKind, str], None] = dict.fromkeys(group.take_changes())
-        return [*(consumer_record(group, change) for change in changes), group_record(classic)]
+        every = dict.fromkeys([*changes, *group.take_changes()])
+        return [*(consumer_record(group, change) for change in every), group_record(classic)]

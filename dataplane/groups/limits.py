@@ -64,3 +64,7 @@ class GroupLimits:
     initial_rebalance_delay_ms: int = 3_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
+
+    def allows_session(self, timeout_ms: int) -> bool:
+        """Whether a member of the classic protocol may have this session timeout."""
+        return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms

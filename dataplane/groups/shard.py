@@ -115,7 +115,7 @@ class Shard:
             if group.members:
                 self.consumer.join(group, request, reply)
                 return
-            self._writes.write(self.consumer.bury(group), lambda _outcome: None)
+            self._writes.write(self.consumer.bury(group), lambda _outcome: None, insist=True)
             group = None
         if group is None:
             if request.member_id:
@@ -252,7 +252,7 @@ class Shard:
 
     def _write_tombstones(self, gone: Iterable[tuple[str, TopicPartition]], show: Callable[[], None]) -> None:
         records = [offset_record(OffsetRecord(group_id, partition, None)) for group_id, partition in gone]
-        self._writes.write(records, lambda _outcome: None, show)
+        self._writes.write(records, lambda _outcome: None, show, insist=True)
 
     def expire(self) -> None:
         """Forget offsets that are past the retention, as `expiry` says, and then groups that have neither members
@@ -269,8 +269,9 @@ class Shard:
             if len(old) == len(offsets) and may_go(group):
                 tombstones = self._bury(group)
                 if tombstones:
-                    self._writes.write(tombstones, lambda _outcome: None)
+                    self._writes.write(tombstones, lambda _outcome: None, insist=True)
         self._forget_offsets(gone)
+        self._writes.settle_debts()
 
     def _bury(self, group: AnyGroup) -> list[KeyValue]:
         """Let go of a group without members; its tombstones."""
@@ -336,7 +337,7 @@ class Shard:
             done(ErrorCode.NONE)
             return
         # Once more when that is committed: commits on their way have shown theirs meanwhile.
-        self._writes.write(tombstones, done, forget)
+        self._writes.write(tombstones, done, forget, insist=True)
 
     # ------------------------------------------------------------ effects
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode
 from .records import KeyValue, batch_of
+
+_BATCH_BYTES = 512 * 1024
+"""Half of what the log takes by default: records that come to more go into several batches."""
+_RECORD_OVERHEAD_BYTES = 24
 
 
 class OffsetsLog(Protocol):
     """One replicated partition of `__consumer_offsets`, as its leader sees it."""
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
-        """Append one batch; `done` is called once, below the high watermark or with why not."""
+        """Append one batch; `done` is called once: below the high watermark, or with why not. An error that
+        comes before this returns says that nothing was appended."""
 
     def read_all(self) -> AsyncIterator[memoryview]:
         """Whole batches from the log start to the log end, yielding to the loop in between."""
@@ -26,6 +31,8 @@ class ShardWrites:
     def __init__(self, log: OffsetsLog, now_ms: Callable[[], int], timeout_s: float) -> None:
         """`timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._now_ms, self._timeout_s = log, now_ms, timeout_s
+        # Tombstones of what is gone from memory and that the log did not take: they precede the next write.
+        self._owed: list[KeyValue] = []
         self.closed = False
 
     def write(
@@ -33,9 +40,19 @@ class ShardWrites:
         records: Iterable[KeyValue],
         done: Callable[[ErrorCode], None],
         show: Callable[[], None] = lambda: None,
+        *,
+        insist: bool = False,
     ) -> None:
-        """Append records: `show` once they are committed, however late; `done` with outcome or timeout."""
-        late = False
+        """Append records: `show` once they are committed, however late; `done` with outcome or timeout.
+
+        `insist` for tombstones of what nobody remembers from here on: if the log refuses them, they are written
+        with whatever comes next.
+        """
+        owed, self._owed = self._owed, []
+        due = [(record, True) for record in owed] + [(record, insist) for record in records]
+        pieces = list(_pieces(due))
+        asking = 0
+        ended = late = False
 
         def time_out() -> None:
             nonlocal late
@@ -43,14 +60,52 @@ class ShardWrites:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def written(error: ErrorCode) -> None:
+            nonlocal ended
+            if ended:
+                return
+            ended = True
             timer.cancel()
-            if error is ErrorCode.NONE and not self.closed:
+            if error is not ErrorCode.NONE:
+                self._owed = [*_lasting(pieces[asking:]), *self._owed]
+            elif not self.closed:
                 show()
             if not late:
                 done(_for_clients(error))
 
+        def piece_written(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                written(error)
+
         timer = asyncio.get_running_loop().call_later(self._timeout_s, time_out)
-        self._log.append(batch_of(list(records), self._now_ms()), written)
+        while asking < len(pieces) and not ended:
+            batch = batch_of([record for record, _ in pieces[asking]], self._now_ms())
+            last = asking == len(pieces) - 1
+            self._log.append(batch, written if last else piece_written)
+            asking += 1
+
+    def settle_debts(self) -> None:
+        """Write what is owed, if anything, without waiting for another reason."""
+        if self._owed:
+            self.write((), lambda _outcome: None)
+
+
+def _pieces(due: Sequence[tuple[KeyValue, bool]]) -> Iterator[list[tuple[KeyValue, bool]]]:
+    """Cut into batches that the log takes; a record that is larger by itself has its own."""
+    piece: list[tuple[KeyValue, bool]] = []
+    size = 0
+    for each in due:
+        (key, value), _ = each
+        bytes_more = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+        if piece and size + bytes_more > _BATCH_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(each)
+        size += bytes_more
+    yield piece
+
+
+def _lasting(refused: Iterable[Iterable[tuple[KeyValue, bool]]]) -> Iterator[KeyValue]:
+    return (record for piece in refused for record, insist in piece if insist and record[1] is None)
 
 
 _CLIENT_ERRORS = {

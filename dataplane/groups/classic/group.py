@@ -240,8 +240,7 @@ class Group:
     def _refuse_join(self, request: JoinRequest) -> ErrorCode | None:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        low, high = self.limits.min_session_timeout_ms, self.limits.max_session_timeout_ms
-        if not low <= request.session_timeout_ms <= high:
+        if not self.limits.allows_session(request.session_timeout_ms):
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if not request.protocol_type or not request.protocols:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

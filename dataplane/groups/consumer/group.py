@@ -212,7 +212,11 @@ class ConsumerGroup:
                 if holder is not None and holder != beat.member_id:
                     # Classic members do not say that they will be back: their successors just come.
                     released = self.members[holder].classic is not None
-                    return self.replace_static(holder, beat.member_id, released=released), False
+                    member = self.replace_static(holder, beat.member_id, released=released)
+                    return member, known is not None
+                if known is not None and known.instance_id != beat.instance_id:
+                    self.forget(beat.member_id)
+                    known = None
             else:
                 self.check_static(beat.instance_id, beat.member_id)
         if known is not None:
@@ -267,6 +271,9 @@ class ConsumerGroup:
         assert old.instance_id is not None
         target, assigned = self.target.get(old_id, frozenset()), old.assigned
         self.forget(old_id)
+        if new_id in self.members:
+            # A client that has not had an instance id so far: it gives up its place for the other.
+            self.forget(new_id)
         old.member_id, old.epoch, old.previous_epoch = new_id, JOIN_EPOCH, -1
         old.state, old.assigned, old.revoking = MemberState.STABLE, frozenset(), frozenset()
         self.members[new_id] = old
@@ -436,6 +443,11 @@ class ConsumerGroup:
                 )
             self.owners[partition] = member.member_id
         member.assigned, member.revoking = assigned, revoking
+
+    def not_held_by_others(self, member: ConsumerMember, partitions: Partitions) -> Partitions:
+        """Those of the partitions that the member may hold."""
+        member_id = member.member_id
+        return frozenset(p for p in partitions if self.owners.get(p, member_id) == member_id)
 
     def has_free_for(self, member: ConsumerMember) -> bool:
         """Whether some of its target that it does not have is nobody's by now."""

@@ -39,6 +39,8 @@ def upgrade(
     try:
         for each in classic.members.values():
             _take_over(group, classic, each, now_ms)
+        for each in classic.members.values():
+            _keep_owned(group, group.members[each.member_id])
     except MalformedMessage as error:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade the classic group {group_id}: {error}."
@@ -68,9 +70,16 @@ def _take_over(group: ConsumerGroup, classic: Group, each: Member, now_ms: int) 
     if each.assignment:
         listed = decode_payload(ConsumerProtocolAssignment, each.assignment).assigned_partitions
         # A leader may have given one partition to two: only one of them can have it here.
-        free = frozenset(p for p in partitions_of(listed, group.topics) if p not in group.owners)
-        group.hold(member, free, frozenset())
-    group.target[each.member_id] = member.assigned
+        group.hold(member, group.not_held_by_others(member, partitions_of(listed, group.topics)), frozenset())
+
+
+def _keep_owned(group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A cooperative member keeps what it said it owns while it joins, whatever plan there is by now."""
+    assert member.classic is not None
+    listed = subscription_of(member.classic.protocols).owned_partitions
+    owned = group.not_held_by_others(member, partitions_of(listed, group.topics))
+    group.hold(member, member.assigned | owned, frozenset())
+    group.target[member.member_id] = member.assigned
 
 
 def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
@@ -86,7 +95,10 @@ def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
 def downgrade(
     group: ConsumerGroup, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
 ) -> Group:
-    """The classic group that its members make, at the generation of its epoch and about to rebalance."""
+    """The classic group that its members make, about to rebalance.
+
+    Its generation is the epoch that its members have reached: they are not fenced, but asked to join.
+    """
     members = []
     for each in group.members.values():
         side = each.classic
@@ -105,5 +117,5 @@ def downgrade(
         )
         members.append(member)
     return Group.of_members(
-        group.group_id, limits, new_member_id, group.epoch, PROTOCOL_TYPE, members, now_ms
+        group.group_id, limits, new_member_id, group.assignment_epoch, PROTOCOL_TYPE, members, now_ms
     )

@@ -217,6 +217,8 @@ def _restore_place(
 ) -> None:
     member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
     member.state = MemberState(value.state)
-    group.hold(
-        member, _partitions(value.assigned_partitions), _partitions(value.partitions_pending_revocation)
+    assigned, revoking = (
+        group.not_held_by_others(member, _partitions(listed))
+        for listed in (value.assigned_partitions, value.partitions_pending_revocation)
     )
+    group.hold(member, assigned, revoking - assigned)

@@ -25,8 +25,12 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.waiting: list[Callable[[ErrorCode], None]] = []
         self.automatic = True
+        self.refusing = False
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
+        if self.refusing:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return
         self.batches.append(bytes(batch))
         if self.automatic:
             done(ErrorCode.NONE)
