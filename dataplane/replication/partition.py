@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -251,6 +252,11 @@ class Partition:
             leader.lag_time_max_ms = settings.lag_time_max_ms
             leader.durable_offset = self.acknowledged_offset
             self._membership_changed(leader, self._around.monotonic_ms())
+
+    def tighten(self, min_in_sync: int) -> None:
+        """Take a min.insync.replicas of the topic that is higher than the one before."""
+        if min_in_sync > self.settings.min_in_sync:
+            self.reconfigure(replace(self.settings, min_in_sync=min_in_sync))
 
     def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
         if leader.advance(now_ms):

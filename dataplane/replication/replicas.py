@@ -271,6 +271,8 @@ class Replicas:
                 self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
                 self.offline.discard(lost)
+        if delta.configs:
+            self._tighten()
         follow: list[tuple[TopicState, int, PartitionState]] = []
         for topic_id, index in self._due_now(delta.partitions):
             topic = image.topics_by_id.get(topic_id)
@@ -290,6 +292,12 @@ class Replicas:
             self._broker_changed(broker_id)
         if delta.configs:
             self.reconfigure()
+
+    def _tighten(self) -> None:
+        """A higher min.insync.replicas holds for the ISRs that come with it, a lower one only after them: by the
+        quorum's records whoever left an ISR below the minimum has all that is acknowledged, and may lead (KIP-966)."""
+        for partition in self._by_key.values():
+            partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
         """Partitions to look at in this turn. New replicas beyond the first few get turns of the loop of their

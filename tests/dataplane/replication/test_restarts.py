@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import struct
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +26,7 @@ from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (
     BrokerRecord,
+    ConfigRecord,
     PartitionRecord,
     Record,
     TopicRecord,
@@ -48,13 +49,16 @@ async def _no_isr_changes(_proposals: Sequence[object]) -> Sequence[Outcome]:
 
 @contextlib.asynccontextmanager
 async def broker(
-    directory: Path, image: ClusterImage, settings: TopicSettings = SETTINGS, *, clean: bool = True
+    directory: Path,
+    image: ClusterImage,
+    settings: TopicSettings | Callable[[str], TopicSettings] = SETTINGS,
+    *,
+    clean: bool = True,
 ) -> AsyncIterator[tuple[LogStore, Replicas]]:
     """Broker 1: its logs and replicas, without a server."""
+    settings_of = settings if callable(settings) else lambda _: settings
     logs = LogStore.open([directory], "cluster", 1, wall_ms)
-    replicas = Replicas(
-        ReplicasConfig(1, "BROKER"), logs, image, lambda _: settings, _no_isr_changes, lambda: 7
-    )
+    replicas = Replicas(ReplicasConfig(1, "BROKER"), logs, image, settings_of, _no_isr_changes, lambda: 7)
     try:
         yield logs, replicas
     finally:
@@ -125,6 +129,45 @@ async def test_settings_reach_logs_that_an_earlier_process_made(tmp_path: Path) 
     async with broker(tmp_path, image, larger) as (_, replicas):
         replicas.apply(image, ImageDelta.between(ClusterImage(), image))
         assert replicas.get("t", 0).log.config.max_message_bytes == 77_000
+
+
+@pytest.mark.parametrize("leader_epoch", [0, 1], ids=["the same leadership", "a new one"])
+async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it(
+    tmp_path: Path, leader_epoch: int
+) -> None:
+    """Broker 2 left the ISR after the minimum was raised: by the quorum's rules it has all that is acknowledged."""
+    image = ClusterImage()
+    minimum = 1
+
+    def settings_of(_topic: str) -> TopicSettings:
+        return TopicSettings(LogConfig(), ReplicationSettings(min_in_sync=minimum))
+
+    async with broker(tmp_path, image, settings_of) as (_, replicas):
+        brokers = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2, fenced=False)]
+        replicas.apply(image, fold(image, *brokers, *topic(replicas=[1, 2], isr=[1, 2])))
+        produce(replicas, 1, acks=-1)
+        partition = replicas.get("t", 0)
+        outcomes: list[ErrorCode] = []
+        partition.on_high_watermark(1, outcomes.append)
+        minimum = 2
+        config = ConfigRecord(resource_type=4, config_name="min.insync.replicas", value="2")
+        shrunk = PartitionRecord(
+            topic_id=NEW_TOPIC,
+            partition=0,
+            replicas=[1, 2],
+            isr=[1],
+            elr=[2],
+            leader=1,
+            leader_epoch=leader_epoch,
+            partition_epoch=1,
+        )
+        replicas.apply(image, fold(image, config, shrunk))
+        assert partition.high_watermark == 0
+        assert ErrorCode.NONE not in outcomes
+        assert partition.settings.min_in_sync == 2
+        minimum = 1
+        replicas.apply(image, fold(image, config))
+        assert partition.high_watermark == 1
 
 
 async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tmp_path: Path) -> None:
