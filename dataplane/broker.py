@@ -108,7 +108,6 @@ class Broker:
             self.server.close()
             raise
         loop = asyncio.get_running_loop()
-        self.logs.cordoned = cordoned_folders(ClusterImage(), config)
         self.logs.on_failure = lambda error: _soon(loop, self._storage_failed, error)
         self.own_settings = BrokerSettings(config.node_id, config.properties, lambda: self.session.image)
         self.settings = TopicSettingsView(config, self.own_settings)
@@ -118,9 +117,10 @@ class Broker:
             progress=lambda: self.replicas.progress(),
             on_lost=self._lost,
         )
+        self.logs.cordoned = cordoned_folders(self.own_settings, config.log_dirs)
         self.replicas = self._replicas()
         self.moves = FolderMoves(
-            self.replicas, self.logs, lambda: move_bytes_per_second(self.session.image, config), wall_ms
+            self.replicas, self.logs, lambda: move_bytes_per_second(self.own_settings), wall_ms
         )
         self.groups = GroupCoordinator(
             config.groups,
@@ -311,7 +311,7 @@ class Broker:
                 quotas=quotas,
             ),
             ConfigHandlers(session, config.node_id, view),
-            ConfigChangeHandlers(session, self.own_settings),
+            ConfigChangeHandlers(session, self.own_settings, config.log_dirs),
             QuotaHandlers(session),
             FeatureHandlers(session),
         ):
@@ -339,7 +339,7 @@ class Broker:
             self.settings.forget()
             self.server.max_connections = self.own_settings.number("max.connections")
             self.server.max_connections_per_ip = self.own_settings.number("max.connections.per.ip")
-            self.logs.cordoned = cordoned_folders(image, self.config)
+            self.logs.cordoned = cordoned_folders(self.own_settings, self.config.log_dirs)
             self._cleaner.reconfigure(CleanerSettings.of(self.own_settings))
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)

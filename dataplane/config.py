@@ -11,6 +11,7 @@ from types import MappingProxyType
 from ..protocol.config_key import LONG_MAX
 from ..protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import MIN_SECRET_BYTES
+from .folder_settings import CORDONED, check_cordoned
 from .groups.limits import GroupLimits
 from .groups.settings import consumer_limits
 from .quotas import QuotaWindows
@@ -94,11 +95,13 @@ class BrokerConfig:
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
+        log_dirs = _log_dirs(read)
+        check_cordoned(read.text(CORDONED, ""), log_dirs)
         return cls(
             node_id=read.number("node.id"),
             cluster_id=read.required("cluster.id"),
             rack=read.text("broker.rack", "") or None,
-            log_dirs=_log_dirs(read),
+            log_dirs=log_dirs,
             listeners=listeners,
             inter_broker_listener=_inter_broker_listener(read, listeners),
             quorum=_quorum(read),

@@ -77,9 +77,15 @@ class FolderMoves:
 
         KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if the folder or the replica is offline,
         REPLICA_NOT_AVAILABLE if there is no such replica here yet (the choice is kept in mind),
-        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION if the topic's name is too long for a second folder.
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION if the topic's name is too long for a second folder,
+        INVALID_REPLICA_ASSIGNMENT if the folder is cordoned.
         """
         target = self._folder(path)
+        if target.path in self._logs.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is in cordoned.log.dirs")
+        self._move_to(target, topic, index)
+
+    def _move_to(self, target: LogDirectory, topic: str, index: int) -> None:
         target.future_name(topic, index)
         key = (topic, index)
         if key in target.failed:
@@ -115,10 +121,10 @@ class FolderMoves:
             raise
 
     def resume(self) -> None:
-        """Begin anew the moves that an earlier process had not finished."""
+        """Begin anew the moves that an earlier process had not finished, cordoned since or not."""
         for (topic, index), target in list(self._logs.wishes.items()):
             try:
-                self.alter(topic, index, str(target.path.absolute()))
+                self._move_to(target, topic, index)
             except KafkaError as error:
                 logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, ConfigError, is_dynamic
@@ -22,6 +23,7 @@ from ....protocol.messages.configs import (
 )
 from ....protocol.messages.quorum_commands import ConfigOperation, ResourceType
 from ...broker_settings import BrokerSettings
+from ...folder_settings import CORDONED, check_cordoned
 from ..handler import Request, handles
 from ..turns import in_turns, pieces
 from .broker_loggers import BrokerLoggers
@@ -67,8 +69,9 @@ def _responses(
 class ConfigChangeHandlers:
     """Refuses what is wrong in itself and passes on the rest to the quorum, which decides."""
 
-    def __init__(self, quorum: Quorum, broker: BrokerSettings) -> None:
+    def __init__(self, quorum: Quorum, broker: BrokerSettings, log_dirs: Sequence[Path] = ()) -> None:
         self._quorum = quorum
+        self._log_dirs = log_dirs
         self._broker = broker
         self._loggers = BrokerLoggers()
 
@@ -192,12 +195,38 @@ class ConfigChangeHandlers:
         match resource.resource_type:
             case ResourceType.BROKER:
                 _check_dynamic(names)
+                self._check_cordoned(resource)
             case ResourceType.GROUP:
                 self._check_group(resource)
             case ResourceType.CLIENT_METRICS:
                 _check_client_metrics(resource)
             case number if number == _BROKER_LOGGER:
                 self._check_loggers(resource)
+
+    def _check_cordoned(self, resource: commands.ConfigResource) -> None:
+        """Folders are a single broker's. Those of another are not known here: it ignores what it has not."""
+        for change in resource.changes:
+            if change.name != CORDONED or change.operation in (
+                ConfigOperation.DELETE,
+                ConfigOperation.SUBTRACT,
+            ):
+                continue
+            name, value = resource.resource_name, change.value or ""
+            if not name:
+                raise _refusal(
+                    "Cannot update these configs at default cluster level, "
+                    f"broker id must be specified: [{CORDONED}]"
+                )
+            if name != str(self._broker.broker_id):
+                continue
+            if change.operation == ConfigOperation.APPEND:
+                present = self._quorum.image.configs.get((ResourceType.BROKER, name), {}).get(CORDONED)
+                given = [item for item in value.split(",") if item not in (present or "").split(",")]
+                value = ",".join(filter(None, [present, *given]))
+            try:
+                check_cordoned(value, self._log_dirs)
+            except ConfigError as error:
+                raise _refusal(str(error)) from None
 
     def _check_group(self, resource: commands.ConfigResource) -> None:
         allowed = {

@@ -360,6 +360,8 @@ async def test_cordoned_folders_take_nothing_while_others_can(tmp_path: Path) ->
         one.logs.cordoned = frozenset({tmp_path / "a"})
         one.create(3)
         assert {one.folder(index).path for index in range(3)} == {tmp_path / "b"}
+        refused = code(lambda: one.moves.alter("t", 0, str(tmp_path / "a")))
+        assert refused is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         one.logs.cordoned = frozenset({tmp_path / "a", tmp_path / "b"})
         one.create(1, first=3)
         assert one.folder(3).path == tmp_path / "a"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import cast
+
+import pytest
 
 from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.server import Request
@@ -205,3 +208,39 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
     (command,) = quorum.commands
     assert isinstance(command, commands.AlterConfigs)
     assert [r.resource_name for r in command.resources] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "value", "complaint"),
+    [
+        ("1", 0, "/a", ""),
+        ("1", 0, " /b,/a", ""),
+        ("1", 0, "*", ""),
+        ("1", 0, "", ""),
+        ("1", 0, "/a,/nowhere", "Missing entries : /nowhere"),
+        ("1", 0, "*,/a", "must not contain other values"),
+        ("1", 0, "/a,/a", "must not be duplicated"),
+        ("1", 2, "/nowhere", "Missing entries : /nowhere"),
+        ("1", 2, "/b", ""),
+        ("1", 2, "/a", ""),
+        ("1", 2, "*", "must not contain other values"),
+        ("1", 3, "/nowhere", ""),
+        ("", 0, "/a", "Cannot update these configs at default cluster level"),
+        ("", 1, None, ""),
+        ("2", 0, "/of broker 2", ""),
+    ],
+)
+async def test_folders_to_cordon_are_those_there_are(
+    name: str, operation: int, value: str | None, complaint: str
+) -> None:
+    quorum = RecordingQuorum()
+    quorum.image.configs[4, "1"] = {"cordoned.log.dirs": "/a"}
+    change = AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=[change])
+    handlers = ConfigChangeHandlers(quorum, settings(quorum), [Path("/a"), Path("/b")])
+    response = await handlers.incremental_alter_configs(
+        at_version(1), IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    assert complaint in (response.responses[0].error_message or "")
+    assert response.responses[0].error_code == (ErrorCode.INVALID_REQUEST if complaint else 0)
+    assert len(quorum.commands) == (not complaint)

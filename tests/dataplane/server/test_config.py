@@ -38,6 +38,7 @@ def test_an_ordinary_file(tmp_path: Path) -> None:
         ({"node_id": "-1"}, "node.id"),
         ({"listeners": "127.0.0.1:9092"}, "listeners"),
         ({"num_partition": "3"}, "num.partitions"),
+        ({"cordoned_log_dirs": "/nowhere"}, "Missing entries : /nowhere"),
         ({"controller_quorum_voters": "x"}, "controller.quorum.voters"),
     ],
 )
