@@ -1,0 +1,74 @@
+"""Answers by the short cut are byte for byte those of the long way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+
+from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, parts_of, wanted
+
+ID = b"t" * 16
+RECORDS = 12
+
+
+def answer(consumer: Consumer, offset: int, **fields: int) -> bytes:
+    by_id = consumer.version >= 13
+    topic = wanted(ID if by_id else bytes(16), (0, offset), name="" if by_id else "t", **fields)
+    consumer.send([topic], max_bytes=400)
+    return consumer.wire.answers.pop()
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_the_same_bytes(tmp_path: Path, version: int) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.create("t", ID, 1)
+    for number in range(RECORDS):
+        shelf.append("t", 0, b"v" * (50 * number), count=2)
+    fields = {"current_leader_epoch": 0} if version >= 9 else {}
+    repeating = Consumer(shelf, version)
+    assert repeating.wire.shortcut is None
+    for offset in (3, 0, 4, 2 * RECORDS - 1, 7, 2 * RECORDS, 2 * RECORDS + 1, 5):
+        assert answer(repeating, offset, **fields) == answer(Consumer(shelf, version), offset, **fields)
+        assert (repeating.wire.shortcut is None) == (version == 4)
+    await shelf.close()
+
+
+async def test_what_does_not_fit_goes_the_long_way(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.create("t", ID, 1)
+    shelf.append("t")
+    consumer = Consumer(shelf)
+
+    def error(**fields: int) -> int:
+        return parts_of(consumer.fetch([wanted(ID, (0, 0), **fields)]))[ID, 0].error_code
+
+    assert error(current_leader_epoch=0) == error(current_leader_epoch=0) == 0
+    assert error(current_leader_epoch=1) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    shelf.tell(shelf.state(ID, 0, epoch=1))
+    assert error(current_leader_epoch=0) == ErrorCode.FENCED_LEADER_EPOCH
+    assert error(current_leader_epoch=1) == error(current_leader_epoch=1) == 0
+    shelf.replica("t").trims.trim(1)
+    assert error(current_leader_epoch=1) == ErrorCode.OFFSET_OUT_OF_RANGE
+    shelf.tell(shelf.state(ID, 0, leader=OTHER_ID, epoch=2, isr=[OTHER_ID, OWN_ID]))
+    assert error() == ErrorCode.OFFSET_OUT_OF_RANGE, "a follower with this log start"
+    shelf.delete(ID)
+    assert error() == ErrorCode.UNKNOWN_TOPIC_ID
+    await shelf.close()
+
+
+async def test_two_requests_in_turn_on_one_connection(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.create("t", ID, 2)
+    for index in (0, 1):
+        shelf.append("t", index, b"ab"[index : index + 1] * 10)
+    consumer = Consumer(shelf)
+    for _ in range(3):
+        for index in (0, 1):
+            part = parts_of(consumer.fetch([wanted(ID, (index, 0))]))[ID, index]
+            assert bytes(part.records or b"").count(b"ab"[index : index + 1] * 10) == 1
+    await asyncio.sleep(0)
+    await shelf.close()
