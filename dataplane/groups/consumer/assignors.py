@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 from .member import Partitions, TopicPartition
 
@@ -75,38 +76,72 @@ def _uniform_mixed(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -
     # Topics with few subscribers first: whoever has no choice is served before those who have.
     topics = sorted(subscribers, key=lambda topic_id: (len(subscribers[topic_id]), topic_id))
     for topic_id in topics:
-        for partition in _partitions((topic_id,), counts):
-            if partition not in owner:
-                chosen = min(subscribers[topic_id], key=lambda m: loads[m])
-                owner[partition] = chosen
-                loads[chosen] += 1
-    while _even_out(topics, subscribers, counts, owner, loads):
-        pass
+        free = [p for p in _partitions((topic_id,), counts) if p not in owner]
+        _hand_out(free, subscribers[topic_id], owner, loads)
+    shared = [topic_id for topic_id in topics if len(subscribers[topic_id]) > 1]
+    moved = True
+    while moved:
+        moved = False
+        for topic_id in shared:
+            moved |= _even_out(_partitions((topic_id,), counts), subscribers[topic_id], owner, loads)
     result: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
     for partition, member_id in owner.items():
         result[member_id].add(partition)
     return {member_id: frozenset(mine) for member_id, mine in result.items()}
 
 
+def _hand_out(
+    free: Sequence[TopicPartition],
+    subscribers: Sequence[str],
+    owner: dict[TopicPartition, str],
+    loads: dict[str, int],
+) -> None:
+    """Each of a topic's free partitions to the one of its subscribers that has least by then."""
+    if not free:
+        return
+    emptiest = [(loads[member_id], position) for position, member_id in enumerate(subscribers)]
+    heapify(emptiest)
+    for partition in free:
+        load, position = emptiest[0]
+        heapreplace(emptiest, (load + 1, position))
+        owner[partition] = subscribers[position]
+        loads[subscribers[position]] += 1
+
+
 def _even_out(
-    topics: Iterable[bytes],
-    subscribers: Mapping[bytes, Sequence[str]],
-    counts: Mapping[bytes, int],
+    partitions: Sequence[TopicPartition],
+    subscribers: Sequence[str],
     owner: dict[TopicPartition, str],
     loads: dict[str, int],
 ) -> bool:
-    """Move partitions from fuller to emptier members; whether any moved. The sum of squares falls each time."""
+    """Move a topic's partitions from fuller to emptier members; whether any moved.
+
+    The sum of the squares of loads falls with each move: there is an end.
+    """
+    owned: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        owned.setdefault(owner[partition], []).append(partition)
+    # Entries whose load is another by now are put right when they come to the top.
+    fullest = [(-loads[member_id], member_id) for member_id in owned]
+    emptiest = [(loads[member_id], member_id) for member_id in subscribers]
+    heapify(fullest)
+    heapify(emptiest)
     moved = False
-    for topic_id in topics:
-        if len(subscribers[topic_id]) < 2:
-            continue
-        for partition in _partitions((topic_id,), counts):
-            giver, taker = owner[partition], min(subscribers[topic_id], key=lambda m: loads[m])
-            if loads[giver] - loads[taker] > 1:
-                owner[partition] = taker
-                loads[giver] -= 1
-                loads[taker] += 1
-                moved = True
+    while fullest:
+        (most, giver), (least, taker) = fullest[0], emptiest[0]
+        if -most != loads[giver]:
+            heapreplace(fullest, (-loads[giver], giver))
+        elif least != loads[taker]:
+            heapreplace(emptiest, (loads[taker], taker))
+        elif loads[giver] - loads[taker] < 2:
+            break
+        elif not owned[giver]:
+            heappop(fullest)
+        else:
+            owner[owned[giver].pop()] = taker
+            loads[giver] -= 1
+            loads[taker] += 1
+            moved = True
     return moved
 
 

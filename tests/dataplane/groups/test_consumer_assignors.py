@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +99,16 @@ def test_static_members_are_ordered_by_their_instance() -> None:
     one = [Subscriber("x", "i1", interested), Subscriber("a", "i2", interested)]
     other = [Subscriber("b", "i1", interested), Subscriber("y", "i2", interested)]
     assert assign_range(one, {topic: 2})["x"] == assign_range(other, {topic: 2})["b"]
+
+
+def test_a_thousand_members_with_subscriptions_of_their_own_do_not_stall_the_broker() -> None:
+    topics = [bytes([n]) for n in range(10)]
+    counts = dict.fromkeys(topics, 1_000)
+    everything = frozenset((t, n) for t in topics for n in range(1_000))
+    members = [
+        Subscriber(f"m{n}", f"m{n}", frozenset(topics[n % 10 :]), everything if n == 0 else frozenset())
+        for n in range(1_000)
+    ]
+    started = time.process_time()
+    uniform(members, counts)
+    assert time.process_time() - started < 2, "a few tens of milliseconds when it is well"
