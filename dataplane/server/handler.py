@@ -15,6 +15,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
+from .turns import is_large
 
 if TYPE_CHECKING:
     from ..quotas import RequestMeter
@@ -193,10 +194,13 @@ class Request:
         self._tell_throttle(message)
         self.connection.answer(self, (self._encoded(message),))
 
-    async def reply_large(self, message: Message) -> None:
-        """The same with a response that takes long to encode: a thread does, and others have their turns."""
-        self._tell_throttle(message)
-        self.connection.answer(self, (await asyncio.to_thread(self._encoded, message),))
+    async def reply_when_encoded(self, message: Message) -> None:
+        """The same; what takes long to encode is encoded in a thread, and others have their turns."""
+        if is_large(message):
+            self._tell_throttle(message)
+            self.connection.answer(self, (await asyncio.to_thread(self._encoded, message),))
+        else:
+            self.reply(message)
 
     def _tell_throttle(self, message: Message) -> None:
         if self.meter is not None:

@@ -19,7 +19,6 @@ from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request
 from .handlers.api_versions import unsupported_version_response
-from .turns import is_large
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +97,7 @@ class Router:
 
     async def _run(self, handler: Handler, request: Request, message: Message) -> None:
         try:
-            response: Message = await handler.function(request, message)
-            if is_large(response):
-                await request.reply_large(response)
-            else:
-                request.reply(response)
+            await request.reply_when_encoded(await handler.function(request, message))
         except Exception as error:
             self._fail(handler, request, message, error)
 

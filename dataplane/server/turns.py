@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
 from ...protocol.schema import Message
@@ -16,8 +16,8 @@ ITEMS_PER_TURN = 200
 """Of what takes some microseconds each."""
 
 
-async def in_turns(items: Sequence[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
-    """The items; others have a turn after every `per_turn` of them."""
+async def in_turns(items: Iterable[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
+    """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them."""
     for position, item in enumerate(items, 1):
         yield item
         if position % per_turn == 0:

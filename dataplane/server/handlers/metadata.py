@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ....protocol.errors import ErrorCode, KafkaError
@@ -20,6 +21,7 @@ from ....protocol.messages.metadata import (
 )
 from ....protocol.schema import ZERO_UUID
 from ..handler import Request, handles
+from ..turns import ITEMS_PER_TURN, in_turns
 from .cluster_access import (
     CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
@@ -59,12 +61,16 @@ class MetadataHandlers:
         """Topics by name, by id, or all; replies later if topics are created first."""
         _check_identifiers(request.api_version, message)
         missing = self._to_create(request.api_version, message)
-        if missing:
-            task = asyncio.get_running_loop().create_task(self._create_then_reply(request, message, missing))
+        if missing or self._is_long(message):
+            task = asyncio.get_running_loop().create_task(self._reply_later(request, message, missing))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return None
-        return self._respond(request, message, {})
+        return self._respond(request, message, list(self._topics(request, message, {})))
+
+    def _is_long(self, message: MetadataRequest) -> bool:
+        topics = message.topics or self._quorum.image.topics
+        return len(topics) > ITEMS_PER_TURN
 
     def _to_create(self, version: int, message: MetadataRequest) -> list[str]:
         allowed = message.allow_auto_topic_creation and self._creator.defaults.auto_create
@@ -76,29 +82,34 @@ class MetadataHandlers:
             name for name in names if name is not None and name not in topics and is_valid_topic_name(name)
         ]
 
-    async def _create_then_reply(
-        self, request: Request, message: MetadataRequest, missing: list[str]
-    ) -> None:
+    async def _reply_later(self, request: Request, message: MetadataRequest, missing: list[str]) -> None:
         try:
-            errors = await self._creator.create(missing)
-            request.reply(self._respond(request, message, errors))
+            errors = await self._creator.create(missing) if missing else {}
+            topics = [topic async for topic in in_turns(self._topics(request, message, errors))]
+            await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
             request.close_connection()
             raise
 
-    def _respond(
+    def _topics(
         self, request: Request, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
-    ) -> MetadataResponse:
+    ) -> Iterator[MetadataResponseTopic]:
+        """Those that were asked for, each of them once."""
         image, version = self._quorum.image, request.api_version
-        endpoints = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
         view = _TopicView(image, request.listener, version, message.include_topic_authorized_operations)
         everything = message.topics is None or (version == 0 and not message.topics)
         if everything:
-            topics = [view.topic(topic) for topic in image.topics.values()]
+            yield from map(view.topic, list(image.topics.values()))
         else:
-            topics = [
-                view.find(topic.name, topic.topic_id, creation_errors) for topic in message.topics or ()
-            ]
+            asked = dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics or ())
+            for name, topic_id in asked:
+                yield view.find(name, topic_id, creation_errors)
+
+    def _respond(
+        self, request: Request, message: MetadataRequest, topics: list[MetadataResponseTopic]
+    ) -> MetadataResponse:
+        image = self._quorum.image
+        endpoints = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
             operations = CLUSTER_OPERATIONS

@@ -10,12 +10,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.quorum_commands import CreateTopics, CreateTopicsResult, NewTopic, NewTopicConfig
+from ....protocol.messages.quorum_commands import (
+    CreatedTopic,
+    CreateTopics,
+    CreateTopicsResult,
+    NewTopic,
+    NewTopicConfig,
+)
+from ..turns import pieces
 from .cluster_access import OFFSETS_TOPIC, Quorum
 
 log = logging.getLogger(__name__)
 
 
+_TOPICS_PER_COMMAND = 250
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -36,6 +44,18 @@ class TopicDefaults:
     offsets_segment_bytes: int = 104_857_600
 
 
+def _several(names: list[str]) -> str:
+    return f"topic {names[0]}" + (f" and {len(names) - 1} others" if len(names) > 1 else "")
+
+
+def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
+    error = ErrorCode(created.error_code)
+    if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        return ErrorCode.NONE
+    log.warning("topic %s could not be created: %s %s", name, error.name, created.error_message)
+    return error
+
+
 class TopicCreator:
     """Creates topics on demand; requests that come while a topic is being created share the outcome."""
 
@@ -46,38 +66,40 @@ class TopicCreator:
         self._quorum = quorum
         self._rng = rng
         self._timeout_ms = timeout_ms
-        self._creating: dict[str, asyncio.Task[ErrorCode]] = {}
+        self._creating: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
 
     async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Create the topics of these names that do not exist, and say of each how it went."""
-        tasks = {name: self._task(name) for name in names}
-        await asyncio.wait(tasks.values())
-        return {name: task.result() for name, task in tasks.items()}
+        outcomes: dict[str, ErrorCode] = {}
+        wanted = list(dict.fromkeys(names))
+        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+            self._begin([name for name in some if name not in self._creating])
+            tasks = {name: self._creating[name] for name in some}
+            await asyncio.wait(set(tasks.values()))
+            outcomes |= {name: task.result()[name] for name, task in tasks.items()}
+            if ErrorCode.REQUEST_TIMED_OUT in outcomes.values():
+                break  # The quorum is not there for the others either.
+        return dict.fromkeys(wanted, ErrorCode.REQUEST_TIMED_OUT) | outcomes
 
-    def _task(self, name: str) -> asyncio.Task[ErrorCode]:
-        task = self._creating.get(name)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._create(name))
-            self._creating[name] = task
-            task.add_done_callback(lambda _: self._creating.pop(name))
-        return task
+    def _begin(self, names: list[str]) -> None:
+        if not names:
+            return
+        task = asyncio.get_running_loop().create_task(self._create(names))
+        self._creating |= dict.fromkeys(names, task)
+        task.add_done_callback(lambda _: [self._creating.pop(name) for name in names])
 
-    async def _create(self, name: str) -> ErrorCode:
+    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+        command = CreateTopics(topics=[self._topic(name) for name in names], seed=self._rng.getrandbits(63))
         try:
-            command = CreateTopics(topics=[self._topic(name)], seed=self._rng.getrandbits(63))
             result = await self._quorum.submit(command, timeout_ms=self._timeout_ms)
-            assert isinstance(result, CreateTopicsResult)
-            outcome = result.topics[0]
-            error, message = ErrorCode(outcome.error_code), outcome.error_message
-        except KafkaError as refusal:
-            error, message = refusal.code, refusal.message
+        except KafkaError as error:
+            log.warning("%s could not be created: %s %s", _several(names), error.code.name, error.message)
+            return dict.fromkeys(names, error.code)
         except Exception:
-            log.exception("topic %s could not be created", name)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            log.warning("topic %s could not be created: %s %s", name, error.name, message)
-            return error
-        return ErrorCode.NONE
+            log.exception("%s could not be created", _several(names))
+            return dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert isinstance(result, CreateTopicsResult)
+        return {name: _outcome(name, created) for name, created in zip(names, result.topics, strict=True)}
 
     def _topic(self, name: str) -> NewTopic:
         defaults = self.defaults

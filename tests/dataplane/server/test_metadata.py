@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -86,6 +87,9 @@ class Replies:
 
     def reply(self, message: Message) -> None:
         self.replies.append(message)
+
+    async def reply_when_encoded(self, message: Message) -> None:
+        self.reply(message)
 
 
 TOPIC_ID = b"0123456789abcdef"
@@ -288,3 +292,29 @@ def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum)
     )
     answer = metadata(quorum, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12)
     assert [one.offline_replicas for one in answer.topics[0].partitions] == [[1, 3], [3]]
+
+
+async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered_once(
+    quorum: StubQuorum,
+) -> None:
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    names = [f"new-{n}" for n in range(1_000)]
+    replies = Replies(9)
+    topics = [MetadataRequestTopic(name=name) for name in [*names, *names, "orders", "orders"]]
+    assert handlers.metadata(cast(Request, replies), MetadataRequest(topics=topics)) is None
+    while not replies.replies:
+        await asyncio.sleep(0)
+    (response,) = replies.replies
+    assert isinstance(response, MetadataResponse)
+    assert [topic.name for topic in response.topics] == [*names, "orders"]
+    assert len(quorum.submitted) < 10
+
+
+@pytest.mark.parametrize("version", [10, 12, 13])
+def test_a_topic_without_name_and_id_is_refused(quorum: StubQuorum, version: int) -> None:
+    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    with pytest.raises(KafkaError) as refused:
+        handlers.metadata(
+            cast(Request, Replies(version)), MetadataRequest(topics=[MetadataRequestTopic(name=None)])
+        )
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
