@@ -8,9 +8,13 @@ DumpLogSegments needs are those of 4.1.0, which is.
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -36,6 +40,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 </dependency></dependencies></project>
 """
 
+_SERVER_SOURCE = Path(__file__).parent / "integration" / "java" / "ToolServer.java"
+_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
@@ -64,8 +70,7 @@ def jars() -> Path:
 
 def command(main_class: str, *arguments: str) -> list[str]:
     """argv that runs one of Kafka's tools, e.g. `org.apache.kafka.tools.VerifiableProducer`."""
-    flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    return ["java", *flags, "-cp", f"{jars()}/*", main_class, *arguments]
+    return ["java", *_FLAGS, "-cp", f"{jars()}/*", main_class, *arguments]
 
 
 def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
@@ -75,3 +80,62 @@ def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
+
+
+class Tools:
+    """Kafka's tools in one JVM while the block lasts: a start of each costs more than a second of CPU.
+
+    Without `javac` each has a JVM of its own after all.
+    """
+
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        if shutil.which("javac") is not None:
+            self._server = subprocess.Popen(
+                ["java", *_FLAGS, "-cp", f"{_compiled(_SERVER_SOURCE)}:{jars()}/*", _SERVER_SOURCE.stem],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.kill()
+            self._server.communicate()
+
+    def run(self, main_class: str, *arguments: str, status: int = 0) -> str:
+        """Run a tool to its end; what it printed, errors behind the rest. Fails on another exit status."""
+        argv = [main_class, *arguments]
+        if self._server is None:
+            done = subprocess.run(command(*argv), capture_output=True, text=True, timeout=90, check=False)
+            found, said = done.returncode, done.stdout + done.stderr
+        else:
+            assert self._server.stdin is not None
+            assert self._server.stdout is not None
+            self._server.stdin.write(json.dumps(argv) + "\n")
+            self._server.stdin.flush()
+            line = self._server.stdout.readline()
+            assert line, f"the JVM ended in {argv}"
+            answer = json.loads(line)
+            found, said = answer["status"], answer["out"] + answer["err"]
+        assert found == status, f"{argv} ended with {found}:\n{said[-3000:]}"
+        return str(said)
+
+
+def _compiled(source: Path) -> Path:
+    """The folder of a source's classes, compiled once."""
+    folder = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    libs = jars()
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            argv = ["javac", "-cp", f"{libs}/*", "-d", str(folder), str(source)]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            (folder / "complete").touch()
+    return folder

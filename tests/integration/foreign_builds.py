@@ -1,0 +1,86 @@
+"""Clients in other languages, built or installed once into a cache folder by what their sources hash to."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CACHE = Path("~/.cache/ottla-tests").expanduser()
+GO_OLDEST = (1, 21)
+"""Since then `go` fetches the toolchain that a module asks for."""
+
+
+def _go_version() -> tuple[int, int] | None:
+    if (go := shutil.which("go")) is None:
+        return None
+    said = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def _why_no_go() -> str:
+    version = _go_version()
+    if version is None:
+        return "go is not installed"
+    return "" if version >= GO_OLDEST else f"go {version[0]}.{version[1]} cannot fetch the toolchain it needs"
+
+
+needs_go = pytest.mark.skipif(bool(_why_no_go()), reason=_why_no_go())
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or shutil.which("npm") is None, reason="node or npm is not installed"
+)
+
+
+def franz() -> str:
+    """The program in go/, which drives franz-go."""
+    return str(_once("go", HERE / "go", _build) / "franz")
+
+
+def node_folder() -> Path:
+    """A folder with client.js and the packages it needs."""
+    return _once("node", HERE / "node", _install)
+
+
+def _once(kind: str, sources: Path, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` fills, a copy of the sources in it, when there is none for their present content."""
+    files = sorted(path for path in sources.iterdir() if path.is_file())
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    CACHE.mkdir(parents=True, exist_ok=True)
+    folder = CACHE / f"{kind}-{digest.hexdigest()[:12]}"
+    with (CACHE / f"{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for path in files:
+                shutil.copy(path, folder)
+            make(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def _build(folder: Path) -> None:
+    _run(["go", "build", "-mod=readonly", "-buildvcs=false", "-o", "franz", "."], folder)
+
+
+def _install(folder: Path) -> None:
+    _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+
+def _run(argv: list[str], folder: Path) -> None:
+    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0"}
+    done = subprocess.run(
+        argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, f"{argv}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"
