@@ -4,7 +4,8 @@
 /readyz answers 200 once every node of the process takes part in the cluster, else 503 and why not.
 
 It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, five seconds for each step,
-and at most 16 connections at once. It listens where metrics.listener says, and nowhere without it.
+and at most 16 connections at once: one more ends the one that has been silent longest. It listens where
+metrics.listener says, and nowhere without it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Endpoint:
     def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
         self._host, self._port, self._nodes = host, port, nodes
         self._server: asyncio.Server | None = None
-        self._open = 0
+        #: every connection, and whether its request is there already, the oldest first
+        self._open: dict[asyncio.StreamWriter, bool] = {}
         self._started_s = time.time()
         self._lag_s = 0.0
         self._watch: asyncio.Task[None] | None = None
@@ -101,17 +103,31 @@ class Endpoint:
     # ------------------------------------------------------------ HTTP
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        if not self._make_room():
+            writer.close()
+            return
+        self._open[writer] = False
         try:
-            if self._open <= CONNECTIONS_MAX:
-                async with asyncio.timeout(STEP_TIMEOUT_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                await self._answer(head, writer)
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._open[writer] = True
+            await self._answer(head, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             log.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
         finally:
-            self._open -= 1
+            self._open.pop(writer, None)
             writer.close()
+
+    def _make_room(self) -> bool:
+        """Whether one more may be served: who says nothing must not keep out who has something to ask."""
+        if len(self._open) < CONNECTIONS_MAX:
+            return True
+        silent = next((writer for writer, has_asked in self._open.items() if not has_asked), None)
+        if silent is None:
+            return False
+        del self._open[silent]
+        silent.transport.abort()
+        return True
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         status, kind, body = self._response(head.split(b"\r\n", 1)[0].split())
