@@ -38,6 +38,10 @@ class _Ended(Exception):
     """The move has no point any more."""
 
 
+class _Unreadable(OSError):
+    """The log that is to be copied cannot be read, for which the folder it goes to is not to blame."""
+
+
 class _Move:
     """One replica on its way into another folder."""
 
@@ -208,10 +212,15 @@ class FolderMoves:
                 await self._in_thread(move, partial(_cut, copy, step))
                 continue
             original = move.partition.log
-            piece = original.read(step.offset, _CHUNK_BYTES, original.log_end_offset, at_least_one=True)
+            try:
+                piece = original.read(step.offset, _CHUNK_BYTES, original.log_end_offset, at_least_one=True)
+            except KafkaError as error:
+                raise _Unreadable(error.message) from error
             try:
                 if piece.size > _COPIED_IN_A_TURN_MAX_BYTES:
                     await self._copy(move, copy, piece)
+                elif to_the_end and piece.size == 0:
+                    copy.leave_out_to(original.log_end_offset)
                 elif to_the_end:
                     _append(copy, piece, self._wall_ms())
                 else:
@@ -247,6 +256,8 @@ class FolderMoves:
         """Delete the old log once the new one is durable."""
 
         def make_durable() -> None:
+            if move.target.failure is not None:
+                raise move.target.failure
             if copy.failure is None:
                 copy.flush()
                 move.target.checkpoint()

@@ -36,6 +36,19 @@ class TrimmableLog(StoredLog):
         active.finish()
         self._segments.start_segment(self.log_end_offset, now_ms)
 
+    def leave_out_to(self, offset: int) -> None:
+        """Have the log end at ``offset``, with nothing between its last record and there: what it is a copy of
+        ends so.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._check_usable()
+        self._note_gaps()
+        self._segments.active.finish()
+        self._segments.start_segment(offset, self._segments.active.created_ms)
+        self.log_end_offset = offset
+
     # Cutting
 
     def truncate_to(self, offset: int) -> None:

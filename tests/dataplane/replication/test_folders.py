@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from unittest import mock
@@ -14,13 +15,14 @@ from unittest import mock
 import pytest
 
 from ottla.dataplane.folder_moves import FolderMoves
-from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.dataplane.log import LogConfig, LogDirectory, PartitionLog
 from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.replication.fetch_codec import to_send
 from ottla.dataplane.replication.fetch_values import PartitionKey
 from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.offline import OfflineReplicas
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
+from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -293,6 +295,72 @@ async def test_the_target_fails_in_the_middle(tmp_path: Path) -> None:
         one.produce(0, 1)
         await one.moves.close()
         assert one.replicas.get("t", 0).log.log_end_offset == 21
+
+
+async def test_the_old_log_stays_if_the_target_fails_before_the_new_one_is_durable(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.produce(0, 5)
+        source, target = one.folder(0), one.move(0)
+        partition = one.replicas.get("t", 0)
+        take_over = type(partition).replace_log
+
+        def fails_right_then(moved: Partition, log: PartitionLog) -> None:
+            take_over(moved, log)
+            target.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it broke"))
+
+        with mock.patch.object(type(partition), "replace_log", fails_right_then):
+            await until(lambda: target.failure, "the swap")
+            await one.moves.close()
+        assert [path.name for path in source.path.glob("t-0*")] == ["t-0"]
+    shutil.rmtree(tmp_path / "b" if source.path.name == "a" else tmp_path / "a")
+    async with broker(tmp_path, clean=False) as one:
+        one.create(2)
+        assert one.replicas.get("t", 0).log.log_end_offset == 5
+
+
+async def test_a_source_that_cannot_be_read_does_not_take_the_target_offline(tmp_path: Path) -> None:
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.produce(0, 5)
+        source, target = one.folder(0), one.other(0)
+        broken = OSError(errno.EIO, "it broke")
+        real_open = os.open
+
+        def refused(path: object, *args: object, **kwargs: object) -> int:
+            if str(path).startswith(str(source.path / "t-0")):
+                raise broken
+            return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
+
+        log = one.replicas.get("t", 0).log
+        log.roll(wall_ms())
+        one.produce(0, 1)
+        with mock.patch.object(os, "open", refused):
+            one.move(0)
+            await until(lambda: source.failure, "the failure")
+            await until(lambda: not target.futures, "the move to end")
+        assert target.failure is None
+
+
+async def test_a_log_that_ends_with_offsets_left_out_moves(tmp_path: Path) -> None:
+    """As it does where a compacted log was cut."""
+    async with broker(tmp_path) as one:
+        both = {"topic_id": TOPIC, "replicas": [1, 2], "isr": [1, 2], "leader": 2}
+        one.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(partition=0, **both))
+        log = one.replicas.get("t", 0).log
+        for offset in (0, 1, 9, 10):
+            data = batch(b"x")
+            struct.pack_into(">q4xi", data, 0, offset, 0)
+            log.append_as_follower(memoryview(data), wall_ms())
+        log.truncate_to(8)
+        target = one.move(0)
+        await until(lambda: one.folder(0) is target, "the move")
+        moved = one.replicas.get("t", 0).log
+        assert (moved.log_start_offset, moved.log_end_offset) == (0, 8)
+    async with broker(tmp_path) as one:
+        one.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(partition=0, **both))
+        moved = one.replicas.get("t", 0).log
+        assert (moved.log_start_offset, moved.log_end_offset) == (0, 8)
 
 
 async def test_a_start_takes_an_interrupted_move_up_again(tmp_path: Path) -> None:
