@@ -21,8 +21,8 @@ from ottla.dataplane.replication.fetch_codec import to_send
 from ottla.dataplane.replication.fetch_values import PartitionKey
 from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.offline import OfflineReplicas
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
 from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
 from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -350,7 +350,8 @@ async def test_a_log_that_ends_with_offsets_left_out_moves(tmp_path: Path) -> No
         log = one.replicas.get("t", 0).log
         for offset in (0, 1, 9, 10):
             data = batch(b"x")
-            struct.pack_into(">q4xi", data, 0, offset, 0)
+            struct.pack_into(">q", data, 0, offset)
+            struct.pack_into(">i", data, 12, 0)  # leader epoch
             log.append_as_follower(memoryview(data), wall_ms())
         log.truncate_to(8)
         target = one.move(0)
