@@ -19,6 +19,7 @@ from .server.request_times import RequestTimes
 if TYPE_CHECKING:
     from ..protocol.cluster_image import ClusterImage
     from .groups.coordinator import GroupCoordinator
+    from .groups.shard import Shard
     from .replication.partition import Partition
     from .replication.replicas import Replicas
 
@@ -168,32 +169,41 @@ class BrokerMetrics:
 
     def _of_groups(self) -> Iterator[Family]:
         shards = list(self._groups.shards())
-        members = [
-            ((group_id,), len(group.members)) for shard in shards for group_id, group in shard.groups.items()
-        ]
-        committed = [
-            ((group_id, topic, index), entry.offset)
+        members = (
+            ((group_id,), len(group.members))
             for shard in shards
-            for group_id in shard.offsets.groups()
-            for (topic, index), entry in shard.offsets.of_group(group_id).items()
-        ]
-        lags = [
-            (labels, max(0, end - offset))
-            for labels, offset in committed
-            if (end := self._end_of(labels[1], labels[2])) is not None
-        ]
-        sums: Counter[tuple[str, str]] = Counter()
-        for (group_id, topic, _), lag in lags:
-            sums[group_id, topic] += lag
+            for group_id, group in list(shard.groups.items())
+        )
         yield Family(GROUP_MEMBERS, members)
-        yield Family(GROUP_OFFSET, committed)
-        yield Family(GROUP_LAG, lags)
+        yield Family(GROUP_OFFSET, _committed(shards))
+        sums: Counter[tuple[str, str]] = Counter()
+        yield Family(GROUP_LAG, self._lags(shards, sums))
         yield Family(GROUP_LAG_SUM, list(sums.items()))
         yield Family(LOADING_SHARDS, [((), self._groups.loading)])
+
+    def _lags(
+        self, shards: list[Shard], sums: Counter[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str, int], int]]:
+        """Lags, which are added to the sums as they are asked for."""
+        for labels, offset in _committed(shards):
+            group_id, topic, index = labels
+            end = self._end_of(topic, index)
+            if end is not None:
+                lag = max(0, end - offset)
+                sums[group_id, topic] += lag
+                yield labels, lag
 
     def _end_of(self, topic: str, index: int) -> int | None:
         partition = self._replicas.find(topic, index)
         return None if partition is None else partition.high_watermark
+
+
+def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]]:
+    """Committed offsets; groups may come and go meanwhile."""
+    for shard in shards:
+        for group_id in list(shard.offsets.groups()):
+            for (topic, index), entry in shard.offsets.of_group(group_id).items():
+                yield (group_id, topic, index), entry.offset
 
 
 def _traffic(held: list[Partition]) -> Iterator[Family]:

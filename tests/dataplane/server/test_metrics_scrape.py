@@ -1,0 +1,90 @@
+"""A scrape takes many turns of the loop: what goes meanwhile does not break it, and no turn is long."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.dataplane.groups.offsets import CommittedOffset, OffsetStore
+from ottla.dataplane.metrics import BrokerMetrics
+from ottla.dataplane.server.request_times import RequestTimes
+from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.exposition import exposition
+
+TOPICS, PARTITIONS, GROUPS = 1_000, 10, 2_000
+
+
+class Held:
+    """Replicas and groups of a broker, as far as metrics look at them."""
+
+    broker_id = 1
+    loading = 0
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self.partitions: dict[tuple[str, int], Any] = {}
+        for number in range(TOPICS):
+            state = PartitionState((1,), (1,), leader=1)
+            topic = TopicState(
+                number.to_bytes(16, "big"), f"t-{number}", dict.fromkeys(range(PARTITIONS), state)
+            )
+            self.image.topics[topic.name] = self.image.topics_by_id[topic.id] = topic
+            for index in range(PARTITIONS):
+                self.partitions[topic.name, index] = _partition(topic, index)
+        offsets = OffsetStore()
+        for number in range(GROUPS):
+            for topic_number in range(10):
+                offsets.put(f"g-{number}", (f"t-{topic_number}", 0), CommittedOffset(3, -1, "", 0))
+        groups = {f"g-{number}": SimpleNamespace(members=[1]) for number in range(GROUPS)}
+        self.shard = SimpleNamespace(groups=groups, offsets=offsets)
+
+    def __iter__(self) -> Any:
+        return iter(self.partitions.values())
+
+    def find(self, topic: str, index: int) -> Any:
+        return self.partitions.get((topic, index))
+
+    def shards(self) -> list[Any]:
+        return [self.shard]
+
+    def metrics(self) -> BrokerMetrics:
+        replicas, groups = cast(Any, self), cast(Any, self)
+        return BrokerMetrics(
+            lambda: self.image, replicas, groups, RequestTimes(), str, lambda: 1, lambda: False, dict
+        )
+
+
+def _partition(topic: TopicState, index: int) -> Any:
+    log = SimpleNamespace(log_start_offset=0, failure=None, size=5, segments=[1], log_end_offset=5)
+    traffic = SimpleNamespace(messages_in=1, bytes_in=1, bytes_out=1)
+    return SimpleNamespace(
+        topic=topic.name, topic_id=topic.id, index=index, leader=True, high_watermark=5, traffic=traffic,
+        settings=SimpleNamespace(min_in_sync=1), log=log,
+    )  # fmt: skip
+
+
+def test_no_turn_of_a_scrape_is_long() -> None:
+    turns: list[float] = []
+    began_s = time.process_time()
+    lags = 0
+    for piece in exposition(Held().metrics().families()):
+        turns.append(time.process_time() - began_s)
+        lags += piece.count("kafka_consumergroup_lag{")
+        began_s = time.process_time()
+    assert lags == GROUPS * 10
+    assert sorted(turns[1:])[-3] < 0.03
+
+
+def test_topics_and_groups_go_during_a_scrape() -> None:
+    held = Held()
+    for number, _ in enumerate(exposition(held.metrics().families())):
+        if number % 3 == 0 and held.partitions:
+            topic, _ = key = next(iter(held.partitions))
+            del held.partitions[key]
+            gone = held.image.topics.pop(topic, None)
+            if gone is not None:
+                del held.image.topics_by_id[gone.id]
+            group, _ = held.shard.groups.popitem()
+            for partition in held.shard.offsets.of_group(group):
+                held.shard.offsets.remove(group, partition)
