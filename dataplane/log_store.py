@@ -110,6 +110,9 @@ class LogStore:
                     (directory, other) if _end(directory, key) > _end(other, key) else (other, directory)
                 )
                 found[key] = best
+                one, other_one = best.logs[key], worse.logs[key]
+                # Records that were deleted from one of them must not come back with the other.
+                one.advance_log_start_offset(min(other_one.log_start_offset, one.log_end_offset))
                 kept = worse.set_aside(*key)
                 log.warning("%s-%d is in %s: the one kept as %s is not used", *key, best.path, kept)
 
@@ -140,9 +143,15 @@ class LogStore:
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
         """The log of this very topic, if there is one. A log of an older topic of the same name is set aside.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened, or its folder has just failed.
         """
-        for directory in self.usable:
+        key = (topic, index)
+        for directory in self.directories:
+            if directory.failure is not None:
+                held = key in directory.logs or key in directory.failed
+                if held and directory.topic_id(*key) in (None, topic_id):
+                    raise directory.failure
+                continue
             known = directory.topic_id(topic, index)
             if known is not None and known != topic_id:
                 self._set_aside(directory, topic, index)

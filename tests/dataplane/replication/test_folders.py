@@ -393,6 +393,45 @@ async def test_the_log_further_along_is_kept_of_two(tmp_path: Path) -> None:
         assert len(list(other.glob("t-0.*-stray"))) == 1
 
 
+@pytest.mark.parametrize("trimmed", ["a", "b"])
+async def test_what_was_deleted_from_one_of_two_logs_stays_deleted(tmp_path: Path, trimmed: str) -> None:
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.produce(0, 5)
+        one.produce(1, 5)
+        index = 0 if one.folder(0).path.name == trimmed else 1
+        source, other = one.folder(index).path, one.other(index).path
+        log = one.replicas.get("t", index).log
+        log.flush()
+        shutil.copytree(source / f"t-{index}", other / f"t-{index}")
+        log.advance_log_start_offset(3)
+    async with broker(tmp_path) as one:
+        one.create(2)
+        log = one.replicas.get("t", index).log
+        assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+
+
+async def test_a_log_in_a_folder_that_fails_right_now_is_not_made_anew(tmp_path: Path) -> None:
+    """The folder may fail in another thread before its replicas are there; the loop hears of it a turn later."""
+    async with broker(tmp_path) as one:
+        one.create(1)
+        one.produce(0, 5)
+        failed = one.folder(0).path
+    async with broker(tmp_path) as one:
+        directory = next(found for found in one.logs.directories if found.path == failed)
+        directory.on_failure = None
+        cause = OSError(errno.EIO, "it broke")
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it broke")
+        failure.__cause__ = cause
+        directory.fail(failure)
+        one.create(1)
+        assert one.replicas.find("t", 0) is None
+        one.folder_failed()
+        await one.replicas.offline.reported()
+        assert one.reports == [(TOPIC, 0)]
+        assert [path for path in tmp_path.glob("*/t-0") if path.parent != failed] == []
+
+
 async def test_going_back_cancels(tmp_path: Path) -> None:
     async with broker(tmp_path, rate=1e4) as one:
         one.create(2)
