@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import ZERO_UUID
 from .limits import GroupLimits
 from .shard import Shard
 from .surroundings import Surroundings
@@ -79,15 +80,17 @@ class GroupCoordinator:
 
     def topics_removed(self, names: Iterable[str]) -> None:
         """These topics were deleted, though others may have their names by now: offsets in them go along."""
-        for name in names:
+        gone = frozenset(names)
+        if gone:
             for shard in self.shards():
-                shard.forget_topic(name)
+                shard.forget(lambda topic, _committed: topic in gone)
 
     def _forget_removed(self, shard: Shard) -> None:
         """The same for topics that were deleted while nobody had the shard loaded."""
-        existing = self._topics()
-        for topic in {topic for topic in shard.offsets.topics() if topic not in existing}:
-            shard.forget_topic(topic)
+        existing, ids = self._topics(), self._surroundings.topics.ids
+        shard.forget(
+            lambda topic, committed: topic not in existing or not committed.is_of(ids.get(topic, ZERO_UUID))
+        )
 
     def expire(self) -> None:
         """Let go of old offsets and of groups that are left with none."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from ...protocol.schema import ZERO_UUID
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`leader_epoch` is -1 where the client sent none; times are milliseconds since 1970."""
+    """`leader_epoch` is -1 where the client sent none; times are milliseconds since 1970.
+
+    `topic_id` tells a topic from a later one of the same name; zeros where it is not known.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_time_ms: int
+    topic_id: bytes = ZERO_UUID
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it was committed for the topic with this id, as far as is known."""
+        return self.topic_id in (topic_id, ZERO_UUID)
 
 
 class OffsetStore:
@@ -44,16 +54,12 @@ class OffsetStore:
         """Everything a group has committed."""
         return dict(self._groups.get(group_id, {}))
 
-    def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) with an offset in `topic`."""
+    def select(self, which: Callable[[str, CommittedOffset], bool]) -> Iterator[tuple[str, TopicPartition]]:
+        """Every (group, partition) of which `which` says yes to the topic's name and the offset."""
         for group_id, offsets in self._groups.items():
-            for partition in offsets:
-                if partition[0] == topic:
+            for partition, committed in offsets.items():
+                if which(partition[0], committed):
                     yield group_id, partition
-
-    def topics(self) -> Iterator[str]:
-        """Names of topics that offsets are committed for, with repetitions."""
-        return (topic for offsets in self._groups.values() for topic, _ in offsets)
 
     def groups(self) -> Iterator[str]:
         """Ids of all groups that have committed something."""

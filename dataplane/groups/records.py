@@ -29,7 +29,7 @@ from .consumer.records import READ_KINDS, ConsumerRecord, read_consumer_record
 from .limits import GroupLimits
 from .offsets import CommittedOffset, TopicPartition
 
-OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 3
+OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ def offset_record(record: OffsetRecord) -> KeyValue:
                     leader_epoch=committed.leader_epoch,
                     metadata=committed.metadata,
                     commit_timestamp=committed.commit_time_ms,
+                    topic_id=committed.topic_id,
                 ),
                 OFFSET_VALUE_VERSION,
             ),
@@ -183,7 +184,9 @@ def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> 
     if value is None:
         return OffsetRecord(named.group, partition, None)
     stored = decode(OffsetCommitValue, value, _version.unpack_from(value)[0], 2)
-    committed = CommittedOffset(stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp)
+    committed = CommittedOffset(
+        stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp, bytes(stored.topic_id)
+    )
     return OffsetRecord(named.group, partition, committed)
 
 

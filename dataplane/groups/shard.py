@@ -227,9 +227,9 @@ class Shard:
         group = self.groups.get(group_id)
         return group.check_fetch(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
-    def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: offsets in it must not be found by a later topic of the same name."""
-        self._forget_offsets(list(self.offsets.of_topic(topic)))
+    def forget(self, is_gone: Callable[[str, CommittedOffset], bool]) -> None:
+        """Topics were deleted: offsets in them must not be found by later topics of the same names."""
+        self._forget_offsets(list(self.offsets.select(is_gone)))
 
     def _forget_offsets(self, gone: list[tuple[str, TopicPartition]]) -> None:
         """At once, and in batches that the log takes; a commit that is written already goes with them."""

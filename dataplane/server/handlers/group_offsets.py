@@ -123,7 +123,7 @@ class GroupOffsetHandlers:
                     errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     accepted[key] = CommittedOffset(
-                        p.committed_offset, p.committed_leader_epoch, metadata, now
+                        p.committed_offset, p.committed_leader_epoch, metadata, now, known.id
                     )
         return accepted, errors
 
@@ -157,7 +157,7 @@ class GroupOffsetHandlers:
                     wanted[known.name if by_id and known is not None else topic.name] = (
                         topic.partition_indexes
                     )
-        for name, offsets in _committed(shard, asked.group_id, wanted):
+        for name, offsets in _committed(shard, asked.group_id, wanted, image):
             topic_id = image.topics[name].id if name in image.topics else ZERO_UUID
             if by_id and topic_id == ZERO_UUID:
                 continue
@@ -170,7 +170,7 @@ class GroupOffsetHandlers:
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
             found_by_topic = _committed(
-                self._coordinator.shard_for(message.group_id), message.group_id, wanted
+                self._coordinator.shard_for(message.group_id), message.group_id, wanted, self._image()
             )
             code = ErrorCode.NONE
         except KafkaError as error:
@@ -262,15 +262,24 @@ def _fetched(
 
 
 def _committed(
-    shard: Shard, group_id: str, wanted: dict[str, list[int]] | None
+    shard: Shard, group_id: str, wanted: dict[str, list[int]] | None, image: ClusterImage
 ) -> list[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
-    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's."""
+    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's.
+
+    What was committed for an earlier topic of the same name does not count.
+    """
+
+    def valid(name: str, found: CommittedOffset | None) -> CommittedOffset | None:
+        topic = image.topics.get(name)
+        return found if found is None or topic is None or found.is_of(topic.id) else None
+
     if wanted is not None:
         return [
-            (name, [(p, shard.offsets.get(group_id, (name, p))) for p in partitions])
+            (name, [(p, valid(name, shard.offsets.get(group_id, (name, p)))) for p in partitions])
             for name, partitions in wanted.items()
         ]
     by_topic: dict[str, list[tuple[int, CommittedOffset | None]]] = {}
     for (name, partition), committed in sorted(shard.offsets.of_group(group_id).items()):
-        by_topic.setdefault(name, []).append((partition, committed))
+        if valid(name, committed) is not None:
+            by_topic.setdefault(name, []).append((partition, committed))
     return list(by_topic.items())

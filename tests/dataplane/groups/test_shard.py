@@ -167,7 +167,7 @@ async def test_offsets_of_a_deleted_topic_are_gone_for_good() -> None:
     shard, log = await new_shard()
     commit(shard, 5, "kept")
     commit(shard, 5, "deleted")
-    shard.forget_topic("deleted")
+    shard.forget(lambda topic, _: topic == "deleted")
     assert shard.offsets.get("g", ("deleted", 0)) is None
     shard.close()
     successor, _ = await new_shard(log)

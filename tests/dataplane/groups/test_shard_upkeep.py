@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.groups.surroundings import Surroundings
+from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handlers.group_offsets import GroupOffsetHandlers
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.protocol.record import encode_batch
 
+from .test_consumer_group import Topics
 from .test_shard import LIMITS, Clock, MemoryLog, commit, join, new_shard, sync
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -144,7 +151,7 @@ async def test_tombstones_of_a_topic_fit_into_batches_that_the_log_takes() -> No
         partitions = {("t" * 200, p): CommittedOffset(1, -1, "", 0) for p in range(200)}
         shard.commit(f"{number:0200d}", "", None, -1, partitions, outcomes.append)
     before = len(log.batches)
-    shard.forget_topic("t" * 200)
+    shard.forget(lambda topic, _: topic == "t" * 200)
     assert max(map(len, log.batches[before:])) < 1_000_000
     assert not list((await reloaded(log)).offsets.groups())
 
@@ -159,7 +166,7 @@ async def test_offsets_of_topics_that_went_while_nobody_led_are_forgotten_at_the
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     (loaded,) = coordinator.shards()
-    assert set(loaded.offsets.topics()) == {"kept"}
+    assert list(loaded.offsets.of_group("g")) == [("kept", 0)]
     coordinator.close()
 
 
@@ -174,4 +181,35 @@ async def test_offsets_of_a_deleted_topic_go_though_another_has_its_name() -> No
     commit(shard, 5)
     coordinator.topics_removed(["t"])
     assert shard.offsets.get("g", ("t", 0)) is None
+    coordinator.close()
+
+
+async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the_load() -> None:
+    topics = Topics(again=1, kept=1)
+    ids = topics.catalog.ids
+    shard, log = await new_shard()
+    for name in ("again", "kept"):
+        offsets = {(name, 0): CommittedOffset(5, -1, "", 0, ids[name])}
+        shard.commit("g", "", None, -1, offsets, lambda _outcome: None)
+    topics.delete("again")
+    topics.create("again", 1)
+    surroundings = Surroundings(topics.catalog)
+    coordinator = GroupCoordinator(
+        LIMITS, Clock(), lambda: 1, lambda: topics.image.topics, surroundings=surroundings
+    )
+    coordinator.elected(0, log)
+    async with asyncio.timeout(5):
+        while not list(coordinator.shards()):
+            await asyncio.sleep(0)
+    (loaded,) = coordinator.shards()
+    assert list(loaded.offsets.of_group("g")) == [("kept", 0)]
+    # A commit that was on its way while the topic was deleted shows afterwards: nobody is told of it.
+    loaded.offsets.put("g", ("again", 0), CommittedOffset(5, -1, "", 0, bytes(15) + b"\x63"))
+    handlers = GroupOffsetHandlers(coordinator, lambda: topics.image, Clock(), 4096)
+    asked = OffsetFetchRequest(
+        group_id="g",
+        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in ("again", "kept")],
+    )
+    answer = handlers.offset_fetch(cast(Request, SimpleNamespace(api_version=7)), asked)
+    assert [t.partitions[0].committed_offset for t in answer.topics] == [-1, 5]
     coordinator.close()
