@@ -43,7 +43,14 @@ class OfflineReplicas:
         """These replicas cannot be used any more."""
         fresh = [key for key in keys if key not in self._members]
         self._members.update(fresh)
-        self._unreported.update(dict.fromkeys(fresh))
+        self._report_soon(fresh)
+
+    def again(self, key: PartitionKey) -> None:
+        """The quorum does not know of this one: not yet, or no longer, since it moved away and back meanwhile."""
+        self._report_soon([key])
+
+    def _report_soon(self, keys: Iterable[PartitionKey]) -> None:
+        self._unreported.update(dict.fromkeys(keys))
         if self._unreported and (self._reporting is None or self._reporting.done()):
             self._reporting = asyncio.create_task(self._report_all(), name="offline replicas")
 

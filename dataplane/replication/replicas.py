@@ -282,6 +282,9 @@ class Replicas:
                 if reassigned is not None:
                     self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self.offline.discard((topic_id, index))
+            elif (topic_id, index) in self.offline:
+                if self.broker_id not in state.offline_replicas:
+                    self.offline.again((topic_id, index))
             elif state.leader == self.broker_id:
                 self._lead(topic, index, state)
             else:

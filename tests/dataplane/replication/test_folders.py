@@ -10,6 +10,7 @@ import shutil
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -178,6 +179,24 @@ async def test_a_replica_that_moved_away_and_back_is_made_anew(tmp_path: Path) -
         one.push(PartitionRecord(topic_id=TOPIC, partition=0, replicas=[2], isr=[2], leader=2))
         one.push(PartitionRecord(topic_id=TOPIC, partition=0, replicas=[2, 1], isr=[2], leader=2))
         assert one.replicas.get("t", 0).follower is not None
+
+
+async def test_a_replica_that_moved_away_and_back_in_one_change_is_reported_again(tmp_path: Path) -> None:
+    """The quorum has forgotten that it is offline: unclean, it might be elected."""
+    async with broker(tmp_path) as one:
+        one.create(1)
+        one.replicas.take_offline([(TOPIC, 0)])
+        await one.replicas.offline.reported()
+        state: dict[str, Any] = {"topic_id": TOPIC, "partition": 0, "leader": 2}
+        one.push(PartitionRecord(replicas=[2, 1], isr=[2], offline_replicas=[1], **state))
+        await one.replicas.offline.reported()
+        assert one.reports == [(TOPIC, 0)]
+        one.push(
+            PartitionRecord(replicas=[2], isr=[2], **state),
+            PartitionRecord(replicas=[2, 1], isr=[2], **state),
+        )
+        await one.replicas.offline.reported()
+        assert one.reports == [(TOPIC, 0)] * 2
 
 
 async def test_what_a_missing_folder_held_is_not_made_anew(tmp_path: Path) -> None:
