@@ -117,8 +117,12 @@ class ConsumerGroupHandlers:
     def describe(
         self, _request: Request, message: described.ConsumerGroupDescribeRequest
     ) -> described.ConsumerGroupDescribeResponse:
-        """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round."""
-        return described.ConsumerGroupDescribeResponse(groups=[self._describe(g) for g in message.group_ids])
+        """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
+        Each once.
+        """
+        return described.ConsumerGroupDescribeResponse(
+            groups=[self._describe(g) for g in dict.fromkeys(message.group_ids)]
+        )
 
     def _describe(self, group_id: str) -> described.DescribedGroup:
         try:

@@ -23,14 +23,19 @@ class DescribeProducersHandlers:
 
     @handles(DescribeProducersRequest, 0, 0)
     def describe(self, request: Request, message: DescribeProducersRequest) -> DescribeProducersResponse:
-        """One answer for each partition; NOT_LEADER_OR_FOLLOWER where this broker has no replica."""
+        """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
+        has no replica.
+        """
+        asked: dict[str, dict[int, None]] = {}
+        for topic in message.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         return DescribeProducersResponse(
             topics=[
                 TopicResponse(
-                    name=topic.name,
-                    partitions=[self._partition(topic.name, index) for index in topic.partition_indexes],
+                    name=name,
+                    partitions=[self._partition(name, index) for index in indexes],
                 )
-                for topic in message.topics
+                for name, indexes in asked.items()
             ]
         )
 

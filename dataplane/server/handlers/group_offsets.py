@@ -132,7 +132,11 @@ class GroupOffsetHandlers:
         if request.api_version < 8:
             return self._fetch_one(message)
         by_id = request.api_version >= TOPIC_IDS_VERSION
-        return OffsetFetchResponse(groups=[self._fetch_group(asked, by_id=by_id) for asked in message.groups])
+        # An answer must not grow with how often a group is named.
+        groups = {asked.group_id: asked for asked in reversed(message.groups)}
+        return OffsetFetchResponse(
+            groups=[self._fetch_group(asked, by_id=by_id) for asked in reversed(groups.values())]
+        )
 
     def _fetch_group(self, asked: OffsetFetchRequestGroup, *, by_id: bool) -> OffsetFetchResponseGroup:
         """One group of a request since version 8; topics that are unknown by id have their own error."""

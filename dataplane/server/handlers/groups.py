@@ -156,7 +156,8 @@ class GroupHandlers:
 
     @handles(DescribeGroupsRequest, 0, 6)
     def describe_groups(self, request: Request, message: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._describe(g, request.api_version) for g in message.groups])
+        wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
+        return DescribeGroupsResponse(groups=[self._describe(g, request.api_version) for g in wanted])
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
