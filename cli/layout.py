@@ -48,6 +48,12 @@ PORTS_FROM_BASE = 400
 of each is 200 above.
 """
 
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_DYNAMIC_PORT = 49152
+"""Where outgoing connections begin by RFC 6335, where the system does not say."""
+LOWEST_PORT, HIGHEST_PORT = 10_000, 65_535
+PORTS_TO_CHOOSE_FROM = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -211,21 +217,32 @@ def _read(directory: Path) -> Layout | None:
 
 def _free_ports() -> Generator[int, None, None]:
     """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
-    closes.
+    closes. None of them is given to outgoing connections, which would keep a node from starting again.
     """
     held: list[socket.socket] = []
+    wanted = _ports_of_servers()
     try:
         while True:
             stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             held += [stream, datagram]
-            stream.bind((HOST, 0))
-            port: int = stream.getsockname()[1]
-            if _can_bind(datagram.bind, port):
+            port = secrets.choice(wanted)
+            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port):
                 yield port
     finally:
         for one in held:
             one.close()
+
+
+def _ports_of_servers() -> range:
+    """Unprivileged ports below those that the system takes for outgoing connections, if there are some."""
+    try:
+        first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first_outgoing = LOWEST_DYNAMIC_PORT
+    if first_outgoing < LOWEST_PORT + PORTS_TO_CHOOSE_FROM:
+        return range(LOWEST_PORT, HIGHEST_PORT + 1)
+    return range(LOWEST_PORT, first_outgoing)
 
 
 def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:

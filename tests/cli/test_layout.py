@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.layout import Layout, known_layout, open_layout, write_atomically
+from ottla.cli.layout import OUTGOING_PORTS, Layout, known_layout, open_layout, write_atomically
 
 
 def opened(
@@ -29,6 +29,15 @@ def test_three_and_three_on_ports_that_are_free(tmp_path: Path) -> None:
     for port in ports:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+
+
+@pytest.mark.skipif(not OUTGOING_PORTS.exists(), reason="this system does not say which ports it hands out")
+def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> None:
+    first = int(OUTGOING_PORTS.read_text().split()[0])
+    if first < 11_000:
+        pytest.skip("nearly all ports are for outgoing connections here")
+    members = opened(tmp_path).members
+    assert [port for one in members for port in (one.port, one.metrics_port) if port >= first] == []
 
 
 def test_the_same_folder_gives_the_same_cluster(tmp_path: Path) -> None:
