@@ -60,7 +60,9 @@ class ConsumerGroups:
             return
         if group is not present:
             self._take_place(group, present)
-        self._settle(group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)))
+        self._settle(
+            group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)), beat.member_id
+        )
 
     def _made_for(self, group_id: str, present: Group | None, beat: Heartbeat) -> ConsumerGroup:
         if beat.epoch != JOIN_EPOCH:
@@ -96,6 +98,7 @@ class ConsumerGroups:
             lambda code: reply(
                 result if code is ErrorCode.NONE else JoinReply(reply, code, request.member_id)
             ),
+            result.member_id,
         )
 
     def sync(
@@ -109,14 +112,18 @@ class ConsumerGroups:
     ) -> None:
         """SyncGroup of a classic member."""
         result = classic_members.sync(group, member_id, instance_id, generation, named, reply, self._now_ms())
-        self._settle(group, lambda code: reply(result if code is ErrorCode.NONE else SyncReply(reply, code)))
+        self._settle(
+            group,
+            lambda code: reply(result if code is ErrorCode.NONE else SyncReply(reply, code)),
+            member_id,
+        )
 
     def classic_heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Heartbeat of a classic member."""
         code = classic_members.heartbeat(group, member_id, instance_id, generation, self._now_ms())
-        self._table.schedule(group)
+        self._watch(group, member_id)
         return code
 
     def leave(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -138,8 +145,17 @@ class ConsumerGroups:
         self._table.drop(group.group_id)
         return [consumer_record(group, change) for change in group.take_changes()]
 
-    def _settle(self, group: ConsumerGroup, then: Told) -> None:
-        """Write what changed; `then` when everything up to here is committed, or with why not."""
+    def _watch(self, group: ConsumerGroup, member_id: str) -> None:
+        """One member alone may have another deadline now; the group may be large."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self._table.no_later(group, member.deadline_ms)
+
+    def _settle(self, group: ConsumerGroup, then: Told, member_id: str | None = None) -> None:
+        """Write what changed; `then` when everything up to here is committed, or with why not.
+
+        `member_id` of the member that has spoken, if any.
+        """
         group_id = group.group_id
         changes = group.take_changes()
         if not changes:
@@ -147,7 +163,10 @@ class ConsumerGroups:
                 waiting.append(then)
             else:
                 then(ErrorCode.NONE)
-            self._table.schedule(group)
+            if member_id is None:
+                self._table.schedule(group)
+            else:
+                self._watch(group, member_id)
             return
         ends = must_downgrade(group, self._limits)
         records = (

@@ -41,13 +41,19 @@ class GroupTable:
             timer.cancel()
 
     def schedule(self, group: AnyGroup) -> None:
-        """One timer per group, set no later than its next deadline; heartbeats do not touch it."""
-        group_id = group.group_id
-        if self.groups.get(group_id) is not group:
+        """One timer per group, set no later than its next deadline. This looks at every member."""
+        if self.groups.get(group.group_id) is not group:
             return
         deadline = group.next_deadline_ms
         if deadline is None:
-            self._stop(group_id)
+            self._stop(group.group_id)
+        else:
+            self.no_later(group, deadline)
+
+    def no_later(self, group: AnyGroup, deadline: int) -> None:
+        """Nothing but one deadline may be sooner now (milliseconds): its timer fires by then."""
+        group_id = group.group_id
+        if self.groups.get(group_id) is not group:
             return
         loop = asyncio.get_running_loop()
         delay_s = max(0, deadline - self._now_ms()) / 1e3

@@ -14,6 +14,8 @@ from ....protocol.errors import ErrorCode, KafkaError
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _PATTERN_BYTES_MAX = 16 * 1024
+_MATCHES_MAX = 1_000_000
+"""How many topics, and characters of patterns, are kept as found: some 60 MB at most."""
 
 
 class Pattern(Protocol):
@@ -27,7 +29,7 @@ class TopicCatalog:
     """Topics and their numbers of partitions; `version` rises whenever one of these changes.
 
     Patterns are RE2's, whose matching takes time linear in the name whatever the pattern; they match whole
-    names. What a pattern matches is kept until the catalog changes.
+    names. What the latest patterns match is kept until the catalog changes.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class TopicCatalog:
         self.names: dict[bytes, str] = {}
         self.counts: dict[bytes, int] = {}
         self._matches: dict[str, frozenset[bytes]] = {}
+        self._kept = 0
 
     def update(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> None:
         """Look at topics again that may have come, grown or gone."""
@@ -54,6 +57,7 @@ class TopicCatalog:
         if changed:
             self.version += 1
             self._matches.clear()
+            self._kept = 0
 
     def _forget(self, topic_id: bytes) -> None:
         name = self.names.pop(topic_id)
@@ -71,8 +75,15 @@ class TopicCatalog:
         if found is None:
             pattern = compile_pattern(regex)
             found = frozenset(topic_id for name, topic_id in self.ids.items() if pattern.fullmatch(name))
-            self._matches[regex] = found
+            self._keep(regex, found)
         return found
+
+    def _keep(self, regex: str, found: frozenset[bytes]) -> None:
+        self._matches[regex] = found
+        self._kept += _weight(regex, found)
+        while self._kept > _MATCHES_MAX:
+            oldest = next(iter(self._matches))
+            self._kept -= _weight(oldest, self._matches.pop(oldest))
 
     def fingerprint(self, topic_ids: Iterable[bytes]) -> int:
         """A signed 64-bit number that stands for these topics and their numbers of partitions; 0 for none."""
@@ -86,6 +97,10 @@ class TopicCatalog:
     def sizes(self, topic_ids: Iterable[bytes]) -> Mapping[bytes, int]:
         """Numbers of partitions of these topics, as far as they exist."""
         return {topic_id: self.counts[topic_id] for topic_id in topic_ids if topic_id in self.counts}
+
+
+def _weight(regex: str, found: frozenset[bytes]) -> int:
+    return len(regex) + len(found) + 1
 
 
 def compile_pattern(regex: str) -> Pattern:

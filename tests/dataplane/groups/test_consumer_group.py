@@ -428,3 +428,11 @@ TestConsumerGroupHistory = ConsumerGroupHistory.TestCase
 def test_every_state_has_its_transitions() -> None:
     assert set(TRANSITIONS) == set(ConsumerGroupState)
     assert {ConsumerGroupState.EMPTY}.union(*TRANSITIONS.values()) == set(ConsumerGroupState)
+
+
+def test_patterns_do_not_fill_the_memory() -> None:
+    topics = Topics(**{f"t{n}": 1 for n in range(2_000)})
+    for number in range(600):
+        assert len(topics.catalog.resolve((), f"t.*|{number}")) == 2_000
+    assert sum(map(len, topics.catalog._matches.values())) <= 1_000_000
+    assert len(topics.catalog.resolve((), "t.*|0")) == 2_000
