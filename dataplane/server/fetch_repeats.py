@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .fetch_sessions import SessionPartition
 
-_FIRST_WITH_LOG_START: Final = 5
+_FIRST_WITH_ZSTD: Final = 10
 _FIRST_FLEXIBLE: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _AFTER_CORRELATION: Final = 8
@@ -136,9 +136,12 @@ class FetchRepeats:
     def note(
         self, request: Request, message: FetchRequest, wanted: SessionPartition, replica: Partition
     ) -> None:
-        """A plain fetch of one partition is being answered with records: the next may be like it."""
+        """A plain fetch of one partition is being answered with records: the next may be like it.
+
+        Not below the first version in which every compression may be sent: there, each batch is looked at.
+        """
         frame, version = request.frame, request.api_version
-        if frame is None or version < _FIRST_WITH_LOG_START or wanted.part.last_fetched_epoch >= 0:
+        if frame is None or version < _FIRST_WITH_ZSTD or wanted.part.last_fetched_epoch >= 0:
             return
         known = request.connection.shortcut
         if isinstance(known, Repeat) and known.is_about(replica) and known.is_like(frame):
@@ -157,8 +160,7 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
             return None  # tagged fields
         at += 1
     at += 13 if version >= 15 else 17  # (replica id), wait, least, most, isolation level
-    if version >= 7:
-        at += 8  # session id and epoch
+    at += 8  # session id and epoch
     at += 1 if version >= _FIRST_FLEXIBLE else 4
     if version >= _FIRST_WITH_TOPIC_IDS:
         at += 16
@@ -170,10 +172,9 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
     if at + 24 > len(frame) or _INDEX.unpack_from(frame, at)[0] != part.partition:
         return None
     at += 4
-    if version >= 9:
-        if _INDEX.unpack_from(frame, at)[0] != part.current_leader_epoch:
-            return None
-        at += 4
+    if _INDEX.unpack_from(frame, at)[0] != part.current_leader_epoch:
+        return None
+    at += 4
     return at if _OFFSET.unpack_from(frame, at)[0] == part.fetch_offset else None
 
 

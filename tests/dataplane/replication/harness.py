@@ -28,11 +28,14 @@ KEY = (TOPIC_ID, 0)
 LAG_MS = 1000
 
 
-def batch(value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), count: int = 1) -> bytearray:
+def batch(
+    value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), count: int = 1, attributes: int = 0
+) -> bytearray:
     """A record batch whose records are opaque to a broker."""
     producer_id, producer_epoch, sequence = producer
     covered = (
-        struct.pack(">hiqqqhii", 0, count - 1, 1, 1, producer_id, producer_epoch, sequence, count) + value
+        struct.pack(">hiqqqhii", attributes, count - 1, 1, 1, producer_id, producer_epoch, sequence, count)
+        + value
     )
     head = struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered))
     return bytearray(head + covered)

@@ -149,8 +149,12 @@ class Shelf:
     def replica(self, name: str, index: int = 0) -> Partition:
         return self.replicas.get(name, index)
 
-    def append(self, name: str, index: int = 0, value: bytes = b"v", *, count: int = 1) -> None:
-        self.replica(name, index).append(memoryview(batch(value, count=count)), required_acks=1)
+    def append(
+        self, name: str, index: int = 0, value: bytes = b"v", *, count: int = 1, attributes: int = 0
+    ) -> None:
+        self.replica(name, index).append(
+            memoryview(batch(value, count=count, attributes=attributes)), required_acks=1
+        )
 
     async def close(self) -> None:
         self.handlers.close()
