@@ -108,6 +108,7 @@ class Node:
         self.brokers = dict(cluster.brokers)
         self.directory = directory
         self.checkpointed_watermark = 0
+        self.checkpointed_log_start = 0
         self.proposals: list[Proposal] = []
         self.flush_wanted = False
         self.flush_timers: list[int] = []
@@ -118,9 +119,10 @@ class Node:
         self.scheduler = Scheduler(self.cluster)
         self.log = PartitionLog.open(
             self.directory,
-            LogConfig(),
+            LogConfig(segment_bytes=self.cluster.segment_bytes),
             clean_shutdown=clean,
             recovery_point=recovery_point,
+            log_start_offset=self.checkpointed_log_start,
             now_ms=self.cluster.now_ms,
         )
         self.partition = Partition(
@@ -229,14 +231,18 @@ class Node:
 
     def records(self) -> list[bytes]:
         """Every record batch with its offset and epoch: equal lists are byte-identical replicas."""
-        piece = self.log.read(self.log.log_start_offset, 1 << 20, self.log.log_end_offset, at_least_one=True)
-        data = piece.read() if piece.size else b""
-        piece.release()
-        found = []
-        while data:
-            size = 12 + struct.unpack_from(">i", data, 8)[0]
-            found.append(data[:size])
-            data = data[size:]
+        found: list[bytes] = []
+        offset, end = self.log.log_start_offset, self.log.log_end_offset
+        while offset < end:
+            piece = self.log.read(offset, 1 << 20, end, at_least_one=True)
+            data = piece.read() if piece.size else b""
+            piece.release()
+            assert data, f"{self.log!r} has nothing at {offset}"
+            while data:
+                size = 12 + struct.unpack_from(">i", data, 8)[0]
+                found.append(data[:size])
+                offset = sum(struct.unpack_from(">q15xi", data)) + 1
+                data = data[size:]
         return found
 
     def values(self) -> list[bytes]:
@@ -280,8 +286,10 @@ class Cluster:
         isr: Iterable[int] | None = None,
         min_in_sync: int = 1,
         durable: bool = False,
+        segment_bytes: int = LogConfig().segment_bytes,
     ) -> None:
         ids = list(brokers)
+        self.segment_bytes = segment_bytes
         self.now_ms = 10_000
         self.epochs = itertools.count(1000)
         self.settings = ReplicationSettings(min_in_sync, LAG_MS, durable)

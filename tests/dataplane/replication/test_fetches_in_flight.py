@@ -15,7 +15,7 @@ from ottla.dataplane.replication.fetch_values import FollowerFetch, SessionAnswe
 from ottla.dataplane.replication.fetching import FetchLimits, LeaderSession
 
 from .harness import KEY, Cluster, Node, over_the_wire
-from .test_replication_random import History
+from .test_replication_random import SEGMENT_BYTES, History
 
 STEPS = 400
 SEEDS = range(25)
@@ -40,9 +40,15 @@ class InFlight(History):
         self.links: dict[tuple[int, int], Link] = {}
         self.chance = random.Random(seed)
         durable = self.chance.random() < 0.3
-        self.cluster = Cluster(directory, min_in_sync=self.chance.choice([1, 2]), durable=durable)
+        self.cluster = Cluster(
+            directory,
+            min_in_sync=self.chance.choice([1, 2]),
+            durable=durable,
+            segment_bytes=SEGMENT_BYTES,
+        )
         self.sent = []
         self.napping = []
+        self.trimmed_to = 0
         self.cluster.elect(1, tell=())
         for node in self.cluster.nodes.values():
             self.hear(node)
@@ -138,7 +144,7 @@ class InFlight(History):
         node.retries.clear()
         cluster = self.cluster
         isr = cluster.state.isr - {node.broker_id} or cluster.state.isr
-        node.checkpointed_watermark = self.chance.randint(0, node.partition.high_watermark)
+        self.checkpoint(node)
         node.crash()
         node.proposals.clear()
         if cluster.state.leader == node.broker_id or node.broker_id in isr:

@@ -1,10 +1,12 @@
 """Random histories over three replicas: elections, crashes, lost fetches and answers, late metadata, lost
-outcomes of ISR changes. After each step: committed records agree. At the end, healed: nothing acknowledged is
-lost, and the logs are byte-identical. A failing seed is printed and reproduces."""
+outcomes of ISR changes, deleted records and retention. After each step: committed records agree. At the end, healed:
+nothing acknowledged is lost, and the logs are byte-identical. A failing seed is printed and reproduces."""
 
 from __future__ import annotations
 
 import random
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from .harness import LAG_MS, Cluster, Node, Produced
 
 STEPS = 250
 SEEDS = range(40)
+SEGMENT_BYTES = 700
 
 
 class History:
@@ -24,37 +27,68 @@ class History:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.cluster = Cluster(directory, min_in_sync=self.chance.choice([1, 2]))
+        self.cluster = self.make(directory)
         self.sent: list[tuple[bytes, Produced]] = []
         self.napping: list[Node] = []
+        self.trimmed_to = 0
         self.cluster.elect(1)
+
+    def make(self, directory: Path) -> Cluster:
+        return Cluster(directory, min_in_sync=self.chance.choice([1, 2]), segment_bytes=SEGMENT_BYTES)
 
     def step(self) -> None:
         nodes = list(self.cluster.nodes.values())
         leaders = [node for node in nodes if node.partition.leader is not None]
         followers = [node for node in nodes if node.following is not None and node not in self.napping]
-        action, actors = self.chance.choices(
-            [
-                (self.produce, leaders),
-                (self.fetch, followers),
-                (self.hear, nodes),
-                (self.alter_isr, leaders),
-                (self.wait, leaders),
-                (self.elect, nodes),
-                (self.crash, nodes),
-                (self.nap, nodes),
-            ],
-            [20, 60, 12, 14, 6, 3, 1, 5],
-        )[0]
+        actions = self.actions(nodes, leaders, followers)
+        action, actors, _ = self.chance.choices(actions, [weight for _, _, weight in actions])[0]
         if actors:
             action(self.chance.choice(actors))
             self.check()
+
+    def actions(
+        self, nodes: Sequence[Node], leaders: Sequence[Node], followers: Sequence[Node]
+    ) -> list[tuple[Callable[[Node], None], Sequence[Node], float]]:
+        """What may happen, to whom, and how often."""
+        return [
+            (self.produce, leaders, 20),
+            (self.fetch, followers, 60),
+            (self.hear, nodes, 12),
+            (self.alter_isr, leaders, 14),
+            (self.wait, leaders, 6),
+            (self.elect, nodes, 3),
+            (self.crash, nodes, 1),
+            (self.nap, nodes, 5),
+            (self.delete_records, leaders, 1),
+            (self.retain, nodes, 1),
+        ]
 
     def produce(self, node: Node) -> None:
         leader = node.partition.leader
         if leader is not None and not leader.under_min_in_sync:
             value = b"%d" % len(self.sent)
-            self.sent.append((value, node.produce(value)))
+            self.sent.append((value, node.produce(value, count=self.chance.choice([1, 1, 3]))))
+
+    def delete_records(self, node: Node) -> None:
+        """Up to anywhere below the high watermark, even within a batch."""
+        partition = node.partition
+        offset = partition.trims.trim(self.chance.randint(0, partition.high_watermark))
+        self.trimmed_to = max(self.trimmed_to, offset)
+        leader = partition.leader
+        assert leader is not None
+
+        def done(outcome: ErrorCode) -> None:
+            if outcome is ErrorCode.NONE:
+                for replica in (node.broker_id, *leader.followers):
+                    assert self.cluster[replica].log.log_start_offset >= offset
+
+        partition.trims.on_low_watermark(offset, done)
+
+    def retain(self, node: Node) -> None:
+        """Retention is each replica's own affair."""
+        offset = self.chance.randint(node.log.log_start_offset, node.partition.high_watermark)
+        node.log.advance_log_start_offset(offset)
+        self.trimmed_to = max(self.trimmed_to, offset)
 
     def fetch(self, node: Node) -> None:
         session, follower = node.following, node.partition.follower
@@ -112,7 +146,7 @@ class History:
         """kill -9: the broker leaves the ISR unless it is the last member, and comes back at once."""
         cluster = self.cluster
         isr = cluster.state.isr - {node.broker_id} or cluster.state.isr
-        node.checkpointed_watermark = self.chance.randint(0, node.partition.high_watermark)
+        self.checkpoint(node)
         node.crash()
         node.proposals.clear()
         if cluster.state.leader == node.broker_id or node.broker_id in isr:
@@ -121,15 +155,28 @@ class History:
             cluster.state = replace(cluster.state, isr=isr, partition_epoch=cluster.state.partition_epoch + 1)
         node.hear()
 
+    def checkpoint(self, node: Node) -> None:
+        """What was written down before a crash may be old."""
+        node.checkpointed_watermark = self.chance.randint(0, node.partition.high_watermark)
+        node.checkpointed_log_start = self.chance.randint(
+            node.checkpointed_log_start, max(node.checkpointed_log_start, node.log.log_start_offset)
+        )
+
     def check(self) -> None:
         """Whatever two replicas know to be committed is the same on both."""
         nodes = list(self.cluster.nodes.values())
-        logs = {node.broker_id: node.records() for node in nodes}
+        logs = {node.broker_id: by_offset(node) for node in nodes}
         for node in nodes:
             node.partition.check()
             for other in nodes:
-                common = min(node.partition.high_watermark, other.partition.high_watermark)
-                assert logs[node.broker_id][:common] == logs[other.broker_id][:common]
+                known = range(
+                    max(node.log.log_start_offset, other.log.log_start_offset),
+                    min(node.partition.high_watermark, other.partition.high_watermark),
+                )
+                mine, others = logs[node.broker_id], logs[other.broker_id]
+                assert {o: mine[o] for o in mine if o in known} == {
+                    o: others[o] for o in others if o in known
+                }
 
     def heal(self) -> None:
         cluster = self.cluster
@@ -157,14 +204,26 @@ class History:
 
     def check_all_is_there(self) -> None:
         cluster = self.cluster
-        leader = cluster.state.leader
-        assert cluster.state.isr == {1, 2, 3}
-        final = [record[61:] for record in cluster[leader].records()]
+        leader = cluster[cluster.state.leader]
+        assert cluster.state.isr == set(cluster.state.replicas)
+        start, final = leader.log.log_start_offset, by_offset(leader)
+        assert start <= self.trimmed_to
         for value, produced in self.sent:
-            if produced.outcome is ErrorCode.NONE:
-                assert final[produced.offset] == value, f"acknowledged {value!r} at {produced.offset} is lost"
-        assert cluster[1].records() == cluster[2].records() == cluster[3].records()
-        assert cluster[leader].partition.high_watermark == len(final)
+            if produced.outcome is ErrorCode.NONE and produced.offset >= start:
+                assert final[produced.offset][61:] == value, f"{value!r} at {produced.offset} is lost"
+        for replica in cluster.state.replicas:
+            node = cluster[replica]
+            assert node.log.log_start_offset >= start
+            kept = by_offset(node)
+            assert kept == {
+                offset: final[offset] for offset in final if offset >= min(kept, default=offset + 1)
+            }
+            assert node.log.log_end_offset == leader.log.log_end_offset
+        assert leader.partition.high_watermark == leader.log.log_end_offset
+
+
+def by_offset(node: Node) -> dict[int, bytes]:
+    return {struct.unpack_from(">q", record)[0]: record for record in node.records()}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
