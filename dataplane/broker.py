@@ -171,6 +171,7 @@ class Broker:
         await self._cleaner.close()
         self.server.close()
         self._fetches.close()
+        self._produces.close()
         self.groups.close()
         await self.moves.close()
         await self.replicas.close()
@@ -278,6 +279,7 @@ class Broker:
             FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
             quotas,
         )
+        self._produces = ProduceHandlers(replicas, purgatory, quotas)
         view = ConfigView(session, self.own_settings)
         for handlers in (
             ApiVersionsHandlers(self.table, session),
@@ -286,7 +288,7 @@ class Broker:
             QuorumHandlers(session),
             ReassignmentHandlers(session),
             CoordinatorHandlers(session, creator),
-            ProduceHandlers(replicas, purgatory, quotas),
+            self._produces,
             self._fetches,
             OffsetHandlers(replicas),
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
@@ -335,8 +337,8 @@ class Broker:
     # ------------------------------------------------------------ what happens
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self.settings.forget(delta)
         if delta.configs:
-            self.settings.forget()
             self.server.max_connections = self.own_settings.number("max.connections")
             self.server.max_connections_per_ip = self.own_settings.number("max.connections.per.ip")
             self.logs.cordoned = cordoned_folders(self.own_settings, self.config.log_dirs)

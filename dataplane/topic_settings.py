@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster_image import ClusterImage, ImageDelta
 from ..protocol.config_chain import topic_defaults
 from ..protocol.messages.quorum_commands import ResourceType
 from .broker_settings import BrokerSettings
@@ -24,10 +24,16 @@ class TopicSettingsView:
         self._known: dict[str, TopicSettings] = {}
         self._defaults: dict[str, str] | None = None
 
-    def forget(self) -> None:
-        """Some setting has changed."""
-        self._known.clear()
-        self._defaults = None
+    def forget(self, delta: ImageDelta) -> None:
+        """What a change of the image makes wrong or useless."""
+        of_brokers = any(kind == ResourceType.BROKER for kind, _ in delta.configs)
+        if of_brokers:
+            self._defaults = None
+        if of_brokers or delta.removed_topics:
+            self._known.clear()
+        for kind, name in delta.configs:
+            if kind == ResourceType.TOPIC:
+                self._known.pop(name, None)
 
     def of(self, image: ClusterImage, topic: str) -> TopicSettings:
         """What the log and replication of a topic go by."""
@@ -52,5 +58,6 @@ class TopicSettingsView:
                 follower_throttled=throttled_partitions(texts, "follower", self._config.node_id),
                 flush_messages=log.flush_messages,
                 flush_ms=log.flush_ms,
+                stored=log.stored_compression,
             ),
         )

@@ -56,8 +56,14 @@ def _node(
 _TOPIC_TABLE = (
     _topic("cleanup.policy", _LIST, "delete", "What becomes of old segments.",
            "log.cleanup.policy", allowed=("delete", "compact")),
-    _topic("compression.type", _S, "producer", "Compression of stored batches.",
+    _topic("compression.type", _S, "producer", "Compression of stored batches; producer: as they come.",
            "compression.type", allowed=_COMPRESSION),
+    _topic("compression.gzip.level", _I, "-1", "For gzip, if that is the topic's; -1: zlib's default.",
+           "compression.gzip.level", least=-1, most=9),
+    _topic("compression.lz4.level", _I, "9", "For lz4, if that is the topic's.",
+           "compression.lz4.level", least=1, most=17),
+    _topic("compression.zstd.level", _I, "3", "For zstd, if that is the topic's.",
+           "compression.zstd.level", least=-131072, most=22),
     _topic("delete.retention.ms", _L, "86400000", "How long tombstones stay.",
            "log.cleaner.delete.retention.ms", least=0),
     _topic("file.delete.delay.ms", _L, "60000", "Wait before a file is removed.",
@@ -264,7 +270,6 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "replica.fetch.min.bytes": "a follower takes whatever there is",
     "transaction.max.timeout.ms": "transactions are not served yet",
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
-    **dict.fromkeys(("compression.type",), "batches are stored as producers sent them"),
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""

@@ -1,4 +1,5 @@
-"""Records inside a batch of format v2: what producers write and consumers read. Brokers never come here.
+"""Records inside a batch of format v2: what producers write and consumers read. Brokers come here only where a
+topic has a compression of its own.
 
 A record is a length, attributes, timestamp and offset deltas, key, value and headers, its integers as zigzag
 varints (Kafka's protocol guide, section "Record"). Small varints come from a table, as they are most of it.
@@ -17,6 +18,7 @@ from .compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompre
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer, MalformedMessage, read_varlong, zigzag
 from .record_batch import (
+    COMPRESSION_MASK,
     CONTROL_FLAG,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -83,6 +85,25 @@ def encode_batch(
     if compression:
         body = compress(compression, body, compression_level)
     return _seal(attributes, count, first_ms, last_ms, producer_id, producer_epoch, base_sequence, body)
+
+
+def recompressed(
+    batch: Buffer, codec: Compression, level: int | None = None, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytearray:
+    """The batch that `batch` is, its records compressed by `codec` and otherwise the same, with a new CRC.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE where it is damaged or expands to more than `bytes_max` bytes;
+            UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    header = parse_header(batch)
+    records = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], bytes_max)
+    body = compress(codec, records, level)
+    fields = _BODY.pack(header.attributes & ~COMPRESSION_MASK | codec, *header[6:])
+    crc = crc32c(body, crc32c(fields))
+    length = HEADER_SIZE - LOG_OVERHEAD + len(body)
+    head = _HEAD.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
+    return bytearray().join((head, fields, body))
 
 
 def encode_control_batch(

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
+
+from ...protocol.compression import Compression
 
 _LONG_MAX = 2**63 - 1
+
+
+class StoredCompression(NamedTuple):
+    """How the batches of a topic are to be compressed, whatever their producers did."""
+
+    codec: Compression
+    level: int | None
+    """By the codec's own scale; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +48,32 @@ class LogConfig:
     flush_ms: int = _LONG_MAX
     """How long a record may wait for a flush."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
 
     @property
     def stamps_at_append(self) -> bool:
         """Whether the log, not the producer, sets the timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def stored_compression(self) -> StoredCompression | None:
+        """None: batches stay as their producers compressed them."""
+        match self.compression_type:
+            case "producer":
+                return None
+            case "uncompressed":
+                return StoredCompression(Compression.NONE, None)
+            case "gzip":
+                return StoredCompression(Compression.GZIP, self.compression_gzip_level)
+            case "lz4":
+                return StoredCompression(Compression.LZ4, self.compression_lz4_level)
+            case "zstd":
+                return StoredCompression(Compression.ZSTD, self.compression_zstd_level)
+            case codec:
+                return StoredCompression(Compression[codec.upper()], None)
 
     @property
     def deletes(self) -> bool:

@@ -13,6 +13,7 @@ from .leader import KnownBroker
 from .throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:
+    from ..log.config import StoredCompression
     from .partition import Partition
 
 Acknowledged = Callable[[ErrorCode], None]
@@ -47,6 +48,8 @@ class ReplicationSettings:
     """Records that may be unflushed; acknowledgements do not wait for it unless it is 1."""
     flush_ms: int = LONG_MAX
     """How long a record may be unflushed."""
+    stored: StoredCompression | None = None
+    """What producers' batches are compressed by before they are appended; None: as they come."""
 
 
 class Surroundings(Protocol):

@@ -3,14 +3,17 @@ them).
 
 acks=0 gets no answer; an error closes the connection, so that the producer looks for the leaders again.
 acks=all waits until the high watermark has passed the batch. Transactional batches are refused: transactions
-are not served yet.
+are not served yet. Where a topic has a compression.type of its own the request is answered once `Recompression` has
+done its part.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
@@ -28,6 +31,7 @@ from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
+from ..recompression import Outcome, Recompression
 from .cluster_access import INTERNAL_TOPICS
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 
@@ -42,6 +46,9 @@ _MAGIC = 2
 _COMPRESSION = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
+
+_Uncommitted = tuple[Partition, int, PartitionProduceResponse]
+"""A batch that is appended, the offset behind it, and its answer."""
 
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_ENDPOINTS = 10
@@ -80,10 +87,21 @@ def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
 class ProduceHandlers:
     """Appends to the partitions this broker leads."""
 
-    def __init__(self, replicas: Replicas, purgatory: Purgatory, quotas: ClientQuotas | None = None) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        purgatory: Purgatory,
+        quotas: ClientQuotas | None = None,
+        recompression: Recompression | None = None,
+    ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
         self._quotas = quotas or ClientQuotas()
+        self._recompression = recompression or Recompression()
+
+    def close(self) -> None:
+        """Compress nothing more."""
+        self._recompression.close()
 
     @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
     def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
@@ -93,10 +111,12 @@ class ProduceHandlers:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         response = ProduceResponse()
-        waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        waiting: list[_Uncommitted] = []
+        deferred: list[tuple[_Place, memoryview]] = []
+        compressing = self._recompression.waiting
         failed = False
         for topic in message.topic_data:
-            answers = []
+            answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 try:
                     partition = (
@@ -104,7 +124,16 @@ class ProduceHandlers:
                         if by_id
                         else self._replicas.get(topic.name, data.index)
                     )
-                    answer, end = self._append(partition, data, acks, request.api_version)
+                    _check(partition, data, request.api_version)
+                    records = data.records
+                    assert records is not None
+                    if (partition.settings.stored is not None or compressing) and self._recompression.takes(
+                        partition, memoryview(records)
+                    ):
+                        deferred.append((_Place(partition, answers, len(answers)), memoryview(records)))
+                        answers.append(PartitionProduceResponse(index=data.index))
+                        continue
+                    answer, end = self.append(partition, data.index, memoryview(records), acks)
                     if acks == _ALL and partition.high_watermark < end:
                         waiting.append((partition, end, answer))
                 except KafkaError as error:
@@ -118,7 +147,21 @@ class ProduceHandlers:
         if quota is not None:
             size, now_ms = request.connection.frame_bytes, request.received_at * 1000
             request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
-        if acks == 0:
+        if deferred:
+            _Deferred(self, request, message, response, waiting, failed).run(deferred, self._recompression)
+            return None
+        return self.finish(request, message, response, waiting, failed)
+
+    def finish(
+        self,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[_Uncommitted],
+        failed: bool,
+    ) -> ProduceResponse | None:
+        """Everything is appended or refused: the answer, None if there is none or not yet."""
+        if message.acks == 0:
             if failed:
                 log.info("closing the connection of %s: %s", request.connection, _failures(response))
                 request.close_connection()
@@ -132,44 +175,17 @@ class ProduceHandlers:
             self.add_leaders(request, response)
         return response
 
-    def _append(
-        self, partition: Partition, data: PartitionProduceData, acks: int, version: int
+    def append(
+        self, partition: Partition, index: int, records: memoryview, acks: int
     ) -> tuple[PartitionProduceResponse, int]:
         """The answer if the append is enough, and the offset behind the batch."""
-        if partition.topic in INTERNAL_TOPICS:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
-            )
-        records = data.records
-        if not records:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
-            )
-        if len(records) >= _SMALLEST_BATCH:
-            batch_length, magic, attributes = _BATCH.unpack_from(records)
-            if magic == _MAGIC:
-                if _SMALLEST_BATCH - _LOG_OVERHEAD <= batch_length < len(records) - _LOG_OVERHEAD:
-                    raise KafkaError(
-                        ErrorCode.INVALID_RECORD,
-                        "a produce request may hold one record batch for each partition",
-                    )
-                if attributes & _COMPRESSION == _ZSTD and version < _FIRST_WITH_ZSTD:
-                    raise KafkaError(
-                        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                        f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
-                    )
-                if attributes & _TRANSACTIONAL:
-                    raise KafkaError(
-                        ErrorCode.UNSUPPORTED_VERSION,
-                        "transactional batches cannot be written: transactions are not supported yet",
-                    )
-        result = partition.append(memoryview(records), required_acks=acks)
+        result = partition.append(records, required_acks=acks)
         if not result.duplicate:
             traffic = partition.traffic
             traffic.bytes_in += result.size
             traffic.messages_in += result.last_offset + 1 - result.first_offset
         return PartitionProduceResponse(
-            index=data.index,
+            index=index,
             base_offset=result.first_offset,
             log_append_time_ms=result.append_time_ms,
             log_start_offset=partition.log.log_start_offset,
@@ -199,6 +215,109 @@ class ProduceHandlers:
         ]
 
 
+def _check(partition: Partition, data: PartitionProduceData, version: int) -> None:
+    """Raises KafkaError for what no producer may send, as far as the first batch's header tells."""
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
+    records = data.records
+    if not records:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
+        )
+    if len(records) >= _SMALLEST_BATCH:
+        batch_length, magic, attributes = _BATCH.unpack_from(records)
+        if magic == _MAGIC:
+            if _SMALLEST_BATCH - _LOG_OVERHEAD <= batch_length < len(records) - _LOG_OVERHEAD:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    "a produce request may hold one record batch for each partition",
+                )
+            if attributes & _COMPRESSION == _ZSTD and version < _FIRST_WITH_ZSTD:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
+                )
+            if attributes & _TRANSACTIONAL:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "transactional batches cannot be written: transactions are not supported yet",
+                )
+
+
+class _Place(NamedTuple):
+    """Whose batch it is that goes through `Recompression`, and where in the answer it stands."""
+
+    partition: Partition
+    answers: list[PartitionProduceResponse]
+    position: int
+
+
+class _Deferred:
+    """A request some of whose batches are compressed anew before they are appended."""
+
+    __slots__ = ("_failed", "_handlers", "_left", "_message", "_request", "_response", "_waiting")
+
+    def __init__(
+        self,
+        handlers: ProduceHandlers,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[_Uncommitted],
+        failed: bool,
+    ) -> None:
+        self._handlers = handlers
+        self._request = request
+        self._message = message
+        self._response = response
+        self._waiting = waiting
+        self._failed = failed
+        self._left = 0
+
+    def run(self, batches: Sequence[tuple[_Place, memoryview]], recompression: Recompression) -> None:
+        """Send them on their way; the request is answered when all have arrived."""
+        self._left = len(batches)
+        for place, records in batches:
+            arrived = partial(self._arrived, place)
+            try:
+                recompression.submit(place.partition, records, self._request.connection, arrived)
+            except KafkaError as error:
+                arrived(error)
+
+    def _arrived(self, place: _Place, outcome: Outcome) -> None:
+        partition, answers, position = place
+        try:
+            answers[position] = self._append(partition, answers[position].index, outcome)
+        except KafkaError as error:
+            self._failed = True
+            answers[position] = _failure(answers[position].index, error)
+        except Exception:
+            # Nobody is above who would answer; what waits behind this one goes on.
+            log.exception("a batch of %r cannot be appended", partition)
+            self._failed = True
+            unknown = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            answers[position] = _failure(answers[position].index, unknown)
+        self._left -= 1
+        if self._left == 0:
+            self._finish()
+
+    def _append(self, partition: Partition, index: int, outcome: Outcome) -> PartitionProduceResponse:
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        acks = self._message.acks
+        answer, end = self._handlers.append(partition, index, memoryview(outcome), acks)
+        if acks == _ALL and partition.high_watermark < end:
+            self._waiting.append((partition, end, answer))
+        return answer
+
+    def _finish(self) -> None:
+        response = self._handlers.finish(
+            self._request, self._message, self._response, self._waiting, self._failed
+        )
+        if response is not None:
+            self._request.reply(response)
+
+
 class _Waiting:
     """A request with acks=all whose batches are appended and not all committed yet."""
 
@@ -209,7 +328,7 @@ class _Waiting:
         handlers: ProduceHandlers,
         request: Request,
         response: ProduceResponse,
-        waiting: list[tuple[Partition, int, PartitionProduceResponse]],
+        waiting: list[_Uncommitted],
         timeout_ms: int,
     ) -> None:
         self._handlers = handlers

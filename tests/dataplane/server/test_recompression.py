@@ -1,0 +1,191 @@
+"""Topics with a compression.type of their own: what producers send is stored in it, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.log.config import StoredCompression
+from ottla.dataplane.server import HandlerTable, Server, recompression
+from ottla.dataplane.server.handlers.produce import ProduceHandlers
+from ottla.protocol.compression import Compression
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.protocol.record import Record, decode_records, encode_batch
+from ottla.protocol.record_batch import BatchHeader, check_integrity, walk_batches
+
+from .consumers import Shelf
+
+TOPIC_ID = b"t" * 16
+VERSION = 9
+TIMEOUT_S = 20
+
+
+class Bench:
+    """A broker with the topic `t`, and one connection to it."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        compressing: recompression.Recompression,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.shelf = shelf
+        self.compressing = compressing
+        self._reader, self._writer = reader, writer
+        self._sent = 0
+
+    def store_as(self, text: str, **config: int) -> None:
+        for partition in self.shelf.replicas:
+            stored = replace(LogConfig(), compression_type=text, **config).stored_compression
+            partition.reconfigure(replace(partition.settings, stored=stored))
+
+    def send(self, *batches: bytes, acks: int = 1) -> None:
+        """One request; the batches are for partitions 0, 1 and so on."""
+        data = [PartitionProduceData(index=i, records=records) for i, records in enumerate(batches)]
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=topics)
+        self._sent += 1
+        self._writer.write(encode_request(request, VERSION, self._sent, "test"))
+
+    async def answer(self) -> Sequence[PartitionProduceResponse]:
+        size = int.from_bytes(await asyncio.wait_for(self._reader.readexactly(4), TIMEOUT_S), "big")
+        frame = memoryview(await self._reader.readexactly(size))
+        (topic,) = decode_response(ProduceRequest, frame, VERSION)[1].responses
+        return list(topic.partition_responses)
+
+    def stored(self, index: int = 0) -> list[tuple[BatchHeader, list[Record]]]:
+        log = self.shelf.replica("t", index).log
+        piece = log.read(0, 1 << 30, log.log_end_offset, at_least_one=True)
+        data = piece.read()
+        piece.release()
+        found = []
+        for position, header in walk_batches(data):
+            check_integrity(data, position, header)
+            found.append((header, list(decode_records(data[position : position + header.size]))))
+        return found
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Bench]:
+    shelf = Shelf(directory)
+    shelf.create("t", TOPIC_ID, 2)
+    table = HandlerTable()
+    server = Server(table)
+    compressing = recompression.Recompression()
+    handlers = ProduceHandlers(shelf.replicas, server.purgatory, recompression=compressing)
+    table.add(handlers)
+    port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
+    server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Bench(shelf, compressing, reader, writer)
+    finally:
+        writer.close()
+        server.close()
+        handlers.close()
+        await shelf.close()
+
+
+def batch(number: int, size: int, codec: Compression, count: int = 2) -> bytes:
+    """Idempotent batches, whose sequences go on from one to the next."""
+    records = [(b"key", b"%d" % number * size, 1_000 + number + i, [("h", b"v")]) for i in range(count)]
+    return encode_batch(
+        records, compression=codec, producer_id=7, producer_epoch=1, base_sequence=number * count
+    )
+
+
+@pytest.mark.parametrize("text", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+async def test_batches_are_stored_in_the_topics_form_and_in_order(tmp_path: Path, text: str) -> None:
+    chance = random.Random(text)
+    async with running(tmp_path) as bench:
+        bench.store_as(text)
+        sent = []
+        for number in range(40):
+            # What takes long and what takes no time at all, what has to be changed and what has not.
+            sent.append(batch(number, chance.choice([1, 10, 50_000]), chance.choice(list(Compression))))
+            bench.send(sent[-1], acks=-1)
+        for number in range(40):
+            (answer,) = await bench.answer()
+            assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+        codec = Compression.NONE if text == "uncompressed" else Compression[text.upper()]
+        for number, (header, records) in enumerate(bench.stored()):
+            ((_, original),) = walk_batches(sent[number])
+            assert header.compression == codec
+            assert header[6:] == original[6:], "timestamps, producer, sequence and count are the producer's"
+            assert header.base_offset == 2 * number
+            assert [record[1:] for record in records] == [one[1:] for one in decode_records(sent[number])]
+        bench.send(sent[39])
+        assert (await bench.answer())[0].base_offset == 78, "a duplicate is known as one"
+
+
+async def test_one_that_is_refused_holds_nobody_up(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.store_as("gzip")
+        damaged = bytearray(batch(0, 10, Compression.NONE))
+        damaged[-1] ^= 1
+        bench.send(bytes(damaged), batch(0, 10, Compression.LZ4))
+        bench.send(batch(0, 10, Compression.LZ4), batch(1, 10, Compression.GZIP))
+        assert [one.error_code for one in await bench.answer()] == [ErrorCode.CORRUPT_MESSAGE, 0]
+        assert [one.base_offset for one in await bench.answer()] == [0, 2]
+        bomb = encode_batch([(None, bytes(1 << 20), 0)] * 80, compression=Compression.ZSTD)
+        assert len(bomb) < 100_000
+        bench.send(bomb)
+        bench.send(bytes(70))
+        assert (await bench.answer())[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        assert (await bench.answer())[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        incompressible = random.Random(1).randbytes(1_100_000)
+        bench.send(encode_batch([(None, b"0" * 1_100_000, 0)], compression=Compression.GZIP))
+        bench.send(encode_batch([(None, incompressible, 0)]))
+        assert (await bench.answer())[0].error_code == 0
+        assert (await bench.answer())[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+        bench.store_as("uncompressed")
+        bench.send(encode_batch([(None, b"0" * 1_100_000, 0)], compression=Compression.GZIP))
+        too_large = (await bench.answer())[0].error_code
+        assert too_large == ErrorCode.MESSAGE_TOO_LARGE, "what it has become counts as well"
+
+
+async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.store_as("gzip", compression_gzip_level=9)
+        bench.send(batch(0, 200_000, Compression.NONE))
+        while not bench.compressing.waiting:
+            await asyncio.sleep(0)
+        bench.store_as("producer")
+        bench.send(batch(1, 1, Compression.NONE))
+        assert [(await bench.answer())[0].base_offset for _ in range(2)] == [0, 2]
+        bench.send(batch(2, 1, Compression.SNAPPY))
+        await bench.answer()
+        assert [header.compression for header, _ in bench.stored()] == [1, 0, 2]
+
+
+async def test_what_waits_is_bounded(tmp_path: Path) -> None:
+    with mock.patch.object(recompression, "_HELD_BYTES_MAX", 1_000_000):
+        async with running(tmp_path) as bench:
+            bench.store_as("zstd")
+            for number in range(4):
+                bench.send(batch(number, 150_000, Compression.NONE))
+            codes = [(await bench.answer())[0].error_code for _ in range(4)]
+            assert set(codes) <= {0, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+            assert codes[:3] == [0, 0, 0]
+
+
+def test_levels() -> None:
+    config = LogConfig.from_properties({"compression.type": "zstd", "compression.zstd.level": "7"})
+    assert config.stored_compression == StoredCompression(Compression.ZSTD, 7)
+    assert LogConfig().stored_compression is None
