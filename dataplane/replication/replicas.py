@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.quorum_commands import ResourceType
 from .catch_up import CatchUpThrottles
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
@@ -271,8 +272,8 @@ class Replicas:
                 self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
                 self.offline.discard(lost)
-        if delta.configs:
-            self._tighten()
+        reconfigured = self._reconfigured(delta.configs)
+        self._tighten(reconfigured)
         follow: list[tuple[TopicState, int, PartitionState]] = []
         for topic_id, index in self._due_now(delta.partitions):
             topic = image.topics_by_id.get(topic_id)
@@ -294,12 +295,21 @@ class Replicas:
         for broker_id in delta.brokers:
             self._broker_changed(broker_id)
         if delta.configs:
-            self.reconfigure()
+            self._throttles.reconfigure()
+            self._reconfigure(reconfigured)
 
-    def _tighten(self) -> None:
+    def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
+        """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
+        if any(kind == ResourceType.BROKER for kind, _ in configs):
+            return list(self._by_key.values())
+        topics = [self.image.topics.get(name) for kind, name in configs if kind == ResourceType.TOPIC]
+        keys = [(topic.id, index) for topic in topics if topic is not None for index in topic.partitions]
+        return [self._by_key[key] for key in keys if key in self._by_key]
+
+    def _tighten(self, partitions: Iterable[Partition]) -> None:
         """A higher min.insync.replicas holds for the ISRs that come with it, a lower one only after them: by the
         quorum's records whoever left an ISR below the minimum has all that is acknowledged, and may lead (KIP-966)."""
-        for partition in self._by_key.values():
+        for partition in partitions:
             partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
@@ -443,10 +453,10 @@ class Replicas:
             ):
                 self._look_at_isr(partition)
 
-    def reconfigure(self) -> None:
-        """Take the settings of topics, and the rates of throttles, anew."""
-        self._throttles.reconfigure()
-        for partition in self._by_key.values():
+    def _reconfigure(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            if self._by_key.get((partition.topic_id, partition.index)) is not partition:
+                continue  # It has gone with the same change.
             settings = self._settings_of(partition.topic)
             partition.log.config = settings.log
             partition.reconfigure(settings.replication)
