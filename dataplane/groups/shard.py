@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .classic.group import Group
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
 from .consumer.group import ConsumerGroup
+from .consumer.offset_checks import check_commit, check_fetch
 from .consumer_shell import ConsumerGroups
 from .expiry import consumed_topics, expired, may_go
 from .group_table import AnyGroup, GroupTable
@@ -185,7 +186,8 @@ class Shard:
 
         `knows_epochs` from OffsetCommit 9 on, which consumer groups are for.
         """
-        error = self._check_commit(group_id, member_id, instance_id, generation, knows_epochs)
+        held = ((committed.topic_id, index) for (_, index), committed in offsets.items())
+        error = self._check_commit(group_id, member_id, instance_id, generation, held, knows_epochs)
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
@@ -208,11 +210,17 @@ class Shard:
         )
 
     def _check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, knows_epochs: bool
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        partitions: Iterable[tuple[bytes, int]],
+        knows_epochs: bool,
     ) -> ErrorCode:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            error = group.check_commit(member_id, generation)
+            error = check_commit(group, member_id, generation, partitions)
             member = group.members.get(member_id)
             too_old = member is not None and member.classic is None and not knows_epochs
             return ErrorCode.UNSUPPORTED_VERSION if too_old else error
@@ -225,7 +233,7 @@ class Shard:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether this member may read the group's offsets; classic groups let everybody."""
         group = self.groups.get(group_id)
-        return group.check_fetch(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
+        return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def forget(self, is_gone: Callable[[str, CommittedOffset], bool]) -> None:
         """Topics were deleted: offsets in them must not be found by later topics of the same names."""

@@ -162,13 +162,29 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
 
 @data("0", flexible="0+")
+class HeldTopicPartitions(Message):
+    """Partitions of one topic that a member holds."""
+
+    topic_id: bytes = uuid(about="Id of the topic.")
+    partitions: list[int] = array(int32, about="Partitions.")
+    assignment_epochs: list[int] | None = array(
+        int32,
+        "0+",
+        nullable="0+",
+        default=None,
+        tag=0,
+        about="The member's epoch when it was given each of them (KIP-1251); null unknown.",
+    )
+
+
+@data("0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
     """Where a member stands (key version 8)."""
 
     member_epoch: int = int32(about="Epoch of the member.")
     previous_member_epoch: int = int32(about="The one before.")
     state: int = int8(about="1 stable, 2 with partitions to give up, 3 waiting for others to do so.")
-    assigned_partitions: list[TargetTopicPartitions] = array(TargetTopicPartitions, about="What it owns.")
-    partitions_pending_revocation: list[TargetTopicPartitions] = array(
-        TargetTopicPartitions, about="What it has to give up."
+    assigned_partitions: list[HeldTopicPartitions] = array(HeldTopicPartitions, about="What it owns.")
+    partitions_pending_revocation: list[HeldTopicPartitions] = array(
+        HeldTopicPartitions, about="What it has to give up."
     )

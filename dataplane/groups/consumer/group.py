@@ -145,26 +145,6 @@ class ConsumerGroup:
             member.assigned if tell else None,
         )
 
-    def check_commit(self, member_id: str, epoch: int) -> ErrorCode:
-        """Whether this member may commit offsets; without members anybody may who claims no epoch."""
-        if epoch < 0 and not self.members:
-            return ErrorCode.NONE
-        return self._check_epoch(member_id, epoch)
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether it may read committed offsets; who names neither member nor epoch may."""
-        if not member_id and epoch < 0:
-            return ErrorCode.NONE
-        return self._check_epoch(member_id or "", epoch)
-
-    def _check_epoch(self, member_id: str, epoch: int) -> ErrorCode:
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.epoch:
-            return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-
     def check_deletable(self) -> None:
         """Raise KafkaError unless the group has no members."""
         if self.dead:
@@ -275,7 +255,7 @@ class ConsumerGroup:
             # A client that has not had an instance id so far: it gives up its place for the other.
             self.forget(new_id)
         old.member_id, old.epoch, old.previous_epoch = new_id, JOIN_EPOCH, -1
-        old.state, old.assigned, old.revoking = MemberState.STABLE, frozenset(), frozenset()
+        old.state, old.assigned, old.revoking, old.since = MemberState.STABLE, frozenset(), frozenset(), {}
         self.members[new_id] = old
         self.static_members[old.instance_id] = new_id
         self.target[new_id] = target
@@ -435,13 +415,13 @@ class ConsumerGroup:
         """What a member has from now on, and what it still has to give up."""
         before, after = member.held, assigned | revoking
         for partition in before - after:
-            del self.owners[partition]
+            del self.owners[partition], member.since[partition]
         for partition in after - before:
             if partition in self.owners:
                 raise AssertionError(
                     f"group {self.group_id}: {partition} is {self.owners[partition]}'s, not {member.member_id}'s"
                 )
-            self.owners[partition] = member.member_id
+            self.owners[partition], member.since[partition] = member.member_id, member.epoch
         member.assigned, member.revoking = assigned, revoking
 
     def not_held_by_others(self, member: ConsumerMember, partitions: Partitions) -> Partitions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 TopicPartition = tuple[bytes, int]
@@ -36,7 +36,8 @@ class ClassicSide:
 class ConsumerMember:
     """One member. Invariant: `assigned` and `revoking` are disjoint, and no other member holds any of them.
 
-    `regex` is "" without a pattern. Times are milliseconds; deadlines are None where nothing is pending.
+    `regex` is "" without a pattern. `since` has the epoch at which it was given each partition that
+    it holds. Times are milliseconds; deadlines are None where nothing is pending.
     """
 
     member_id: str
@@ -54,6 +55,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = frozenset()
     revoking: Partitions = frozenset()
+    since: dict[TopicPartition, int] = field(default_factory=dict)
     session_deadline_ms: int = 0
     revoke_deadline_ms: int | None = None
     join_deadline_ms: int | None = None

@@ -23,6 +23,7 @@ from ....protocol.messages.group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
+    HeldTopicPartitions,
     TargetTopicPartitions,
 )
 from ....protocol.schema import Message
@@ -92,8 +93,8 @@ def _value(group: ConsumerGroup, kind: RecordKind, member_id: str) -> Message | 
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=_listed(member.assigned),
-        partitions_pending_revocation=_listed(member.revoking),
+        assigned_partitions=_held(member, member.assigned),
+        partitions_pending_revocation=_held(member, member.revoking),
     )
 
 
@@ -121,7 +122,18 @@ def _listed(partitions: Partitions) -> list[TargetTopicPartitions]:
     return [TargetTopicPartitions(topic_id=t, partitions=ps) for t, ps in by_topic(partitions).items()]
 
 
-def _partitions(listed: Iterable[TargetTopicPartitions]) -> Partitions:
+def _held(member: ConsumerMember, partitions: Partitions) -> list[HeldTopicPartitions]:
+    return [
+        HeldTopicPartitions(
+            topic_id=topic_id,
+            partitions=indexes,
+            assignment_epochs=[member.since[topic_id, p] for p in indexes],
+        )
+        for topic_id, indexes in by_topic(partitions).items()
+    ]
+
+
+def _partitions(listed: Iterable[TargetTopicPartitions | HeldTopicPartitions]) -> Partitions:
     return frozenset((bytes(each.topic_id), p) for each in listed for p in each.partitions)
 
 
@@ -222,3 +234,7 @@ def _restore_place(
         for listed in (value.assigned_partitions, value.partitions_pending_revocation)
     )
     group.hold(member, assigned, revoking - assigned)
+    for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
+        for index, since in zip(each.partitions, each.assignment_epochs or (), strict=False):
+            if (bytes(each.topic_id), index) in member.since:
+                member.since[bytes(each.topic_id), index] = since

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.dataplane.groups.consumer.group import TRANSITIONS, ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, MemberState, Partitions
+from ottla.dataplane.groups.consumer.offset_checks import check_commit, check_fetch
 from ottla.dataplane.groups.consumer.records import (
     StoredConsumerGroup,
     consumer_record,
@@ -81,7 +83,7 @@ def join(member_id: str, *topics: str, instance_id: str | None = None, regex: st
     )
 
 
-def beat(reply: HeartbeatReply, owned: Partitions | None = None, **more: str) -> Heartbeat:
+def beat(reply: HeartbeatReply, owned: Partitions | None = None, **more: Any) -> Heartbeat:
     return Heartbeat(reply.member_id, reply.epoch, owned=owned, **more)
 
 
@@ -163,12 +165,12 @@ def test_epochs_that_are_not_the_members() -> None:
     assert group.heartbeat(Heartbeat("m1", 1, owned=told.assigned), 0).epoch == 2
     assert refused(group, Heartbeat("m1", 1, owned=topics.all_of("a"))) is ErrorCode.FENCED_MEMBER_EPOCH
     assert refused(group, Heartbeat("m1", 1)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert group.check_commit("m1", 1) is ErrorCode.STALE_MEMBER_EPOCH
-    assert group.check_commit("m1", 2) is ErrorCode.NONE
-    assert group.check_commit("m9", 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.check_commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.check_fetch(None, -1) is ErrorCode.NONE
-    assert group.check_fetch("m1", 7) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check_commit(group, "m1", 1, topics.all_of("a")) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check_commit(group, "m1", 2, ()) is ErrorCode.NONE
+    assert check_commit(group, "m9", 2, ()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check_commit(group, "", -1, ()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check_fetch(group, None, -1) is ErrorCode.NONE
+    assert check_fetch(group, "m1", 7) is ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_fenced_member_that_joins_again_gets_what_it_had() -> None:

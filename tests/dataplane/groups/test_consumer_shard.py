@@ -226,3 +226,27 @@ async def test_offsets_of_a_consumer_group_are_its_members_and_kept_while_it_sub
     assert not successor.groups
     shard.close()
     successor.close()
+
+
+async def test_an_older_epoch_commits_what_its_member_has_held_ever_since() -> None:
+    topics = Topics(a=2, b=2)
+    shard, log = await new_shard(topics)
+    first = told(shard, join("m", "a"))
+    assert first.assigned is not None
+    told(shard, beat(first, first.assigned, topics=("a", "b")))
+
+    def commit(where: Shard, member_id: str, epoch: int, topic: str) -> ErrorCode:
+        outcomes: list[ErrorCode] = []
+        offset = CommittedOffset(5, -1, "", 0, topics.catalog.ids[topic])
+        where.commit("g", member_id, None, epoch, {(topic, 0): offset}, outcomes.append)
+        return outcomes[0]
+
+    successor, _ = await new_shard(topics, log)
+    for each in (shard, successor):
+        assert commit(each, "m", 2, "a") is commit(each, "m", 2, "b") is ErrorCode.NONE
+        assert commit(each, "m", 1, "a") is ErrorCode.NONE
+        assert commit(each, "m", 1, "b") is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(each, "m", 0, "a") is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(each, "m", 3, "a") is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(each, "n", 1, "a") is ErrorCode.UNKNOWN_MEMBER_ID
+        each.close()
