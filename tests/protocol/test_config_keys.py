@@ -22,7 +22,10 @@ from ottla.protocol.config_keys import (
 # As Apache Kafka 4.4.0 answers DescribeConfigs for a topic without settings.
 KAFKA_TOPIC_DEFAULTS = {
     "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
     "compression.type": "producer",
+    "compression.zstd.level": "3",
     "delete.retention.ms": "86400000",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
