@@ -282,7 +282,7 @@ class Broker:
         self._produces = ProduceHandlers(replicas, purgatory, quotas)
         view = ConfigView(session, self.own_settings)
         for handlers in (
-            ApiVersionsHandlers(self.table, session),
+            ApiVersionsHandlers(self.table, session, config.node_id),
             MetadataHandlers(session, config.node_id, creator),
             TopicPartitionsHandlers(session),
             QuorumHandlers(session),

@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs and versions a broker serves (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions (18): which APIs and versions a broker serves (KIP-35, KIP-511, KIP-584, KIP-1242)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FinalizedFeatureKey(Message):
     min_version_level: int = int16("3+", about="Lowest level in force.")
 
 
-@response(18, "0-4", flexible="3+")
+@response(18, "0-5", flexible="3+")
 class ApiVersionsResponse(Message):
     """Its header is version 0 in every version, so that a client of any age can read it."""
 
@@ -63,9 +63,19 @@ class ApiVersionsResponse(Message):
     )
 
 
-@request(18, "0-4", flexible="3+", response=ApiVersionsResponse)
+@request(18, "0-5", flexible="3+", response=ApiVersionsResponse)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """The first request of most clients."""
 
     client_software_name: str = string("3+", ignorable=True, about="Name of the client library.")
     client_software_version: str = string("3+", ignorable=True, about="Version of the client library.")
+    cluster_id: str | None = string(
+        "5+",
+        nullable="5+",
+        default=None,
+        ignorable=True,
+        about="The cluster that the client takes this for; given with the node id or not at all.",
+    )
+    node_id: int = int32(
+        "5+", default=-1, ignorable=True, about="The broker that the client takes this for; -1 unknown."
+    )

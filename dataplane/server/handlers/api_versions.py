@@ -1,4 +1,4 @@
-"""ApiVersions (0-4): what the registered handlers serve, nothing else."""
+"""ApiVersions (0-5): what the registered handlers serve, nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from ....protocol.messages.api_versions import (
 from ..handler import Handler, HandlerTable, Request, handles
 from .cluster_access import Quorum
 
+_FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4
+_NO_NODE = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -28,18 +30,17 @@ def unsupported_version_response(handler: Handler) -> ApiVersionsResponse:
 class ApiVersionsHandlers:
     """Derives the answer from the handler table, so that it cannot promise what is not there."""
 
-    def __init__(self, table: HandlerTable, quorum: Quorum) -> None:
+    def __init__(self, table: HandlerTable, quorum: Quorum, node_id: int) -> None:
         self._table = table
         self._quorum = quorum
+        self._node_id = node_id
 
-    @handles(ApiVersionsRequest, 0, 4)
+    @handles(ApiVersionsRequest, 0, 5)
     def api_versions(self, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
         """All registered APIs, and the features with the levels that are finalized."""
-        if request.api_version >= 3 and not (
-            _SOFTWARE.fullmatch(message.client_software_name)
-            and _SOFTWARE.fullmatch(message.client_software_version)
-        ):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._refusal(message, request.api_version)
+        if error is not None:
+            return ApiVersionsResponse(error_code=error)
         image = self._quorum.image
         return ApiVersionsResponse(
             api_keys=[_entry(handler) for handler in self._table],
@@ -56,6 +57,20 @@ class ApiVersionsHandlers:
                 if level > 0
             ],
         )
+
+    def _refusal(self, message: ApiVersionsRequest, version: int) -> ErrorCode | None:
+        named = version < _FIRST_WITH_NAMES or (
+            _SOFTWARE.fullmatch(message.client_software_name)
+            and _SOFTWARE.fullmatch(message.client_software_version)
+        )
+        # Below version 5 both are absent.
+        if not named or (message.cluster_id is None) != (message.node_id == _NO_NODE):
+            return ErrorCode.INVALID_REQUEST
+        if message.cluster_id is not None and (
+            message.cluster_id != self._quorum.image.cluster_id or message.node_id != self._node_id
+        ):
+            return ErrorCode.REBOOTSTRAP_REQUIRED
+        return None
 
 
 def _entry(handler: Handler) -> ApiVersion:

@@ -70,7 +70,7 @@ class QuorumOfNothing:
 def serve(cleanup: ExitStack, config: ServerConfig | None = None) -> tuple[Server, int, Handlers]:
     handlers = Handlers()
     table = HandlerTable(handlers)
-    table.add(ApiVersionsHandlers(table, QuorumOfNothing()))
+    table.add(ApiVersionsHandlers(table, QuorumOfNothing(), 1))
     server = Server(table, config)
     port = server.listen("CLIENTS", "127.0.0.1", 0).port
     server.start()
@@ -93,7 +93,7 @@ async def ask(port: int, *frames: bytes) -> list[bytes]:
     return replies
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_api_versions_names_the_registered_handlers_and_no_others(
     cleanup: ExitStack, version: int
 ) -> None:
@@ -104,7 +104,7 @@ async def test_api_versions_names_the_registered_handlers_and_no_others(
     assert correlation_id == 7
     assert isinstance(response, ApiVersionsResponse)
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-    assert ranges == {10: (0, 4), 12: (0, 4), 14: (0, 5), 18: (0, 4)}
+    assert ranges == {10: (0, 4), 12: (0, 4), 14: (0, 5), 18: (0, 5)}
 
 
 async def test_an_unknown_version_of_api_versions_is_told_the_known_ones_in_version_0(
@@ -113,7 +113,28 @@ async def test_an_unknown_version_of_api_versions_is_told_the_known_ones_in_vers
     _, port, _ = serve(cleanup)
     request = frame(struct.pack(">hhih", 18, 99, 5, -1) + bytes(3))
     (reply,) = await ask(port, request)
-    assert reply == struct.pack(">ihihhh", 5, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+    assert reply == struct.pack(">ihihhh", 5, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        ("", 1, ErrorCode.NONE),
+        ("", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        ("", -1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_takes_us_for_another_broker_has_to_bootstrap_again(
+    cleanup: ExitStack, cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    _, port, _ = serve(cleanup)
+    message = ApiVersionsRequest(
+        client_software_name="tests", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    (reply,) = await ask(port, encode_request(message, 5, 7, "client"))
+    assert decode_response(ApiVersionsRequest, reply, 5)[1].error_code == error
 
 
 async def test_a_client_software_name_that_is_none_is_an_invalid_request(cleanup: ExitStack) -> None:
