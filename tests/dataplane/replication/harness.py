@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -227,6 +228,17 @@ class Node:
         self.cluster.brokers[self.broker_id] = replace(
             self.cluster.brokers[self.broker_id], broker_epoch=next(self.cluster.epochs)
         )
+        self._open(clean=False)
+
+    def leave(self) -> None:
+        """The replica was taken from this broker, or its disk: whatever may come begins with an empty log."""
+        self.partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.scheduler.turn()
+        self.log.close(clean=False)
+        shutil.rmtree(self.directory)
+        self.checkpointed_watermark = self.checkpointed_log_start = 0
+        self.proposals.clear()
+        self.retries.clear()
         self._open(clean=False)
 
     def records(self) -> list[bytes]:

@@ -31,7 +31,9 @@ class History:
         self.sent: list[tuple[bytes, Produced]] = []
         self.napping: list[Node] = []
         self.trimmed_to = 0
-        self.cluster.elect(1)
+        self.cluster.elect(1, tell=())
+        for node in self.cluster.nodes.values():
+            self.hear(node)
 
     def make(self, directory: Path) -> Cluster:
         return Cluster(directory, min_in_sync=self.chance.choice([1, 2]), segment_bytes=SEGMENT_BYTES)
@@ -74,13 +76,13 @@ class History:
         partition = node.partition
         offset = partition.trims.trim(self.chance.randint(0, partition.high_watermark))
         self.trimmed_to = max(self.trimmed_to, offset)
-        leader = partition.leader
-        assert leader is not None
 
         def done(outcome: ErrorCode) -> None:
-            if outcome is ErrorCode.NONE:
+            leader = partition.leader
+            if outcome is ErrorCode.NONE and leader is not None:
                 for replica in (node.broker_id, *leader.followers):
-                    assert self.cluster[replica].log.log_start_offset >= offset
+                    log = self.cluster[replica].log
+                    assert log.log_start_offset >= min(offset, log.log_end_offset)
 
         partition.trims.on_low_watermark(offset, done)
 
@@ -153,7 +155,7 @@ class History:
             cluster.elect(self.chance.choice(sorted(isr)), isr=isr, tell=())
         else:
             cluster.state = replace(cluster.state, isr=isr, partition_epoch=cluster.state.partition_epoch + 1)
-        node.hear()
+        self.hear(node)
 
     def checkpoint(self, node: Node) -> None:
         """What was written down before a crash may be old."""
@@ -180,7 +182,9 @@ class History:
 
     def heal(self) -> None:
         cluster = self.cluster
-        cluster.elect(self.chance.choice(sorted(cluster.state.isr)))
+        cluster.elect(self.chance.choice(sorted(cluster.state.isr)), tell=())
+        for node in cluster.nodes.values():
+            self.hear(node)
         for _ in range(40):
             self.heal_a_little()
         self.check_all_is_there()
@@ -195,7 +199,7 @@ class History:
             for proposal in node.proposals:
                 cluster.settle(node.broker_id, proposal, cluster.alter_partition(node.broker_id, proposal))
             node.proposals.clear()
-            if node.broker_id != leader:
+            if node.broker_id != leader and node.broker_id in cluster.state.replicas:
                 session = node.following
                 assert session is not None
                 session.disconnected()
