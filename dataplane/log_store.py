@@ -85,7 +85,7 @@ class LogStore:
                 )
             store = cls(directories, wall_ms, unopened)
             for directory in directories:
-                store._high_watermarks |= directory.read_high_watermarks()
+                store._high_watermarks |= directory.checkpoints.read_high_watermarks()
             store._settle_duplicates()
             store._take_up_wishes()
         except BaseException:
@@ -287,7 +287,7 @@ class LogStore:
             if directory.failure is not None:
                 continue
             try:
-                directory.write_high_watermarks(offsets)
+                directory.checkpoints.write_high_watermarks(offsets)
             except KafkaError as error:
                 log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)
@@ -303,7 +303,7 @@ class LogStore:
     def _write_log_starts(self) -> None:
         for directory in self.usable:
             try:
-                directory.write_log_starts()
+                directory.checkpoints.write_log_starts()
             except KafkaError as error:
                 log.error("cannot write the log start offsets of %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)

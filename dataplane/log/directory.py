@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,25 +15,21 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
     TopicPartition,
-    read_offsets,
     read_topic_id,
     sync_directory,
     take_clean_shutdown,
     write_clean_shutdown,
-    write_offsets,
     write_topic_id,
 )
 from .config import LogConfig
 from .descriptors import FileCache
+from .folder_checkpoints import FolderCheckpoints
+from .folder_claim import claim_folder
 from .meta_properties import MetaProperties
 from .partition_log import PartitionLog
 from .storage_errors import disk_error
 
-LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
@@ -74,9 +68,7 @@ class LogDirectory:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
-        self._checkpointing = threading.Lock()
-        # Who has rows in the checkpoint files, which know no topic ids.
-        self._checkpointed: set[TopicPartition] = set()
+        self.checkpoints = FolderCheckpoints(path, self._logs)
 
     # Opening
 
@@ -88,34 +80,8 @@ class LogDirectory:
             KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
                 INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
         """
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise disk_error("use data folder", path, error) from error
-        try:
-            cls._lock(path, fd)
-            meta = MetaProperties.read(path)
-            if meta is None:
-                meta = MetaProperties(cluster_id, node_id, new_directory_id)
-                meta.write(path)
-            meta.check(path, cluster_id, node_id)
-        except BaseException:
-            os.close(fd)
-            raise
+        fd, meta = claim_folder(path, cluster_id, node_id, new_directory_id=new_directory_id)
         return cls(path, fd, meta)
-
-    @staticmethod
-    def _lock(path: Path, fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # What a JVM's FileLock respects.
-        except BlockingIOError:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"data folder {path} is in use by another process"
-            ) from None
-        except OSError as error:
-            raise disk_error("lock", path / LOCK_FILE, error) from error
 
     def load(
         self, configs: Mapping[str, LogConfig], default: LogConfig, *, now_ms: int, threads: int = 4
@@ -128,9 +94,7 @@ class LogDirectory:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read.
         """
-        recovery_points = read_offsets(self.path / RECOVERY_POINTS)
-        log_starts = read_offsets(self.path / LOG_START_OFFSETS)
-        self._checkpointed = {*recovery_points, *log_starts, *self.read_high_watermarks()}
+        recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
         self.last_clean_broker_epoch = take_clean_shutdown(self.path)
         clean = self.last_clean_broker_epoch is not None
@@ -184,7 +148,7 @@ class LogDirectory:
 
     def _adopt(self, key: TopicPartition, log: PartitionLog, topic_id: bytes | None) -> None:
         def before_fall(offset: int) -> None:
-            self._write_recovery_points({key: offset})
+            self.checkpoints.write_recovery_points({key: offset})
 
         log.before_recovery_point_falls = before_fall
         log.on_failure = self._failed
@@ -259,8 +223,7 @@ class LogDirectory:
                     f"{existing.directory} belongs to another topic of that name",
                 )
             return existing
-        if key in self._checkpointed:
-            self._forget_checkpoints()
+        self.checkpoints.make_room_for(key)
         folder = self.path / f"{topic}-{partition}"
         log = PartitionLog.open(
             folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
@@ -288,8 +251,7 @@ class LogDirectory:
             KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
         """
         folder = self.path / self.future_name(topic, partition)
-        if (topic, partition) in self._checkpointed:
-            self._forget_checkpoints()
+        self.checkpoints.make_room_for((topic, partition))
         log = PartitionLog.open(
             folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
         )
@@ -424,47 +386,8 @@ class LogDirectory:
                     log.flush()
                 except KafkaError as error:
                     logger.error("%s is offline: %s", log.directory.name, error.message)
-        self._write_recovery_points({})
-        self.write_log_starts()
-
-    def write_log_starts(self) -> None:
-        """Replace the log start offset checkpoint. Blocking. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        with self._checkpointing:
-            starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
-            write_offsets(
-                self.path / LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0}
-            )
-
-    def _write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
-        with self._checkpointing:
-            points = {key: log.recovery_point for key, log in list(self._logs.items())}
-            self._checkpointed |= points.keys()
-            write_offsets(self.path / RECOVERY_POINTS, {**points, **lowered})
-
-    def _forget_checkpoints(self) -> None:
-        """Drop the rows of logs that are gone, before a topic of the same name takes their place: a recovery
-        point or a log start of the old one would condemn or hide what the new one holds.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self._write_recovery_points({})
-        with self._checkpointing:
-            for name in (LOG_START_OFFSETS, HIGH_WATERMARKS):
-                rows = read_offsets(self.path / name)
-                write_offsets(self.path / name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
-            self._checkpointed = set(self._logs)
-
-    def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """What was last checkpointed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        return read_offsets(self.path / HIGH_WATERMARKS)
-
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Replace the high watermark checkpoint. Blocking. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        with self._checkpointing:
-            present = {key: high_watermarks[key] for key in high_watermarks.keys() & self._logs.keys()}
-            self._checkpointed |= present.keys()
-            write_offsets(self.path / HIGH_WATERMARKS, present)
+        self.checkpoints.write_recovery_points({})
+        self.checkpoints.write_log_starts()
 
     # Closing
 
@@ -489,8 +412,8 @@ class LogDirectory:
             with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="close-logs") as pool:
                 all_closed = all(list(pool.map(close_one, logs)))
             if clean and self.failure is None:
-                self._write_recovery_points({})
-                self.write_log_starts()
+                self.checkpoints.write_recovery_points({})
+                self.checkpoints.write_log_starts()
                 if all_closed and not self.failed:
                     write_clean_shutdown(self.path, broker_epoch)
                 sync_directory(self.path)

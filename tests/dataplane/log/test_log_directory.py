@@ -35,7 +35,7 @@ def test_a_clean_stop_is_remembered_once_with_its_broker_epoch(tmp_path: Path) -
     assert directory.last_clean_broker_epoch is None
     _fill(directory, 0, 5)
     _fill(directory, 11, 3)
-    directory.write_high_watermarks({("flights", 0): 4})
+    directory.checkpoints.write_high_watermarks({("flights", 0): 4})
     directory.close(clean=True, broker_epoch=77)
     assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 77}
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nflights 0 5\nflights 11 3\n"
@@ -47,7 +47,7 @@ def test_a_clean_stop_is_remembered_once_with_its_broker_epoch(tmp_path: Path) -
         ("flights", 11): 3,
     }
     assert again.topic_id("flights", 11) == TOPIC_ID
-    assert again.read_high_watermarks() == {("flights", 0): 4}
+    assert again.checkpoints.read_high_watermarks() == {("flights", 0): 4}
     again.close(clean=False)
     crashed = _open(tmp_path)
     assert crashed.last_clean_broker_epoch is None
@@ -208,7 +208,7 @@ def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path)
     old.roll(2_000)
     old.flush()
     old.advance_log_start_offset(40)
-    directory.write_high_watermarks({("flights", 0): 50})
+    directory.checkpoints.write_high_watermarks({("flights", 0): 50})
     directory.checkpoint()
     directory.delete("flights", 0)
     log = directory.create("flights", 0, b"n" * 16, CONFIG, now_ms=0)
@@ -218,7 +218,7 @@ def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path)
     assert not crashed.failed
     reopened = crashed.logs["flights", 0]
     assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 45)
-    assert ("flights", 0) not in crashed.read_high_watermarks()
+    assert ("flights", 0) not in crashed.checkpoints.read_high_watermarks()
     crashed.close(clean=False)
 
 
