@@ -20,6 +20,8 @@ from .writes import OffsetsLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+_RELOAD_S = 5.0
+
 log = logging.getLogger(__name__)
 
 
@@ -55,6 +57,7 @@ class GroupCoordinator:
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
         self._shards: dict[int, Shard] = {}
         self._loading: set[asyncio.Task[None]] = set()
+        self._unreadable: set[Shard] = set()
 
     def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
         """This broker leads the partition now: replay it."""
@@ -71,6 +74,7 @@ class GroupCoordinator:
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
+            self._unreadable.discard(shard)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Topics may have come, grown or gone: consumer groups hear of it with their next heartbeat."""
@@ -124,8 +128,8 @@ class GroupCoordinator:
 
     @property
     def loading(self) -> int:
-        """Shards that are being replayed."""
-        return sum(not shard.loaded for shard in self._shards.values())
+        """Shards that are being replayed, without those that could not be read."""
+        return sum(not shard.loaded and shard not in self._unreadable for shard in self._shards.values())
 
     def close(self) -> None:
         """The broker stops."""
@@ -133,11 +137,16 @@ class GroupCoordinator:
             self.resigned(partition)
 
     async def _load(self, partition: int, shard: Shard) -> None:
-        try:
-            await shard.load()
-            if not shard.closed:
-                self._forget_removed(shard)
-        except Exception:
-            if not shard.closed:
-                # It stays unloaded: its groups are told to wait until the partition moves or is mended.
+        while not (shard.loaded or shard.closed):
+            try:
+                await shard.load()
+            except Exception:
+                if shard.closed:
+                    return
+                # Its groups are told to wait until it can be read, or the partition moves.
                 log.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)
+                self._unreadable.add(shard)
+                await asyncio.sleep(_RELOAD_S)
+        self._unreadable.discard(shard)
+        if not shard.closed:
+            self._forget_removed(shard)

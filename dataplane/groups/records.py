@@ -175,7 +175,7 @@ def _read_record(record: Record) -> StoredRecord | None:
         return _read_offset(key, version, value)
     if version == GROUP_KEY_VERSION:
         return _read_group(key, value)
-    return read_consumer_record(version, key, value) if version in READ_KINDS else None
+    return read_consumer_record(version, key, value, record.timestamp_ms) if version in READ_KINDS else None
 
 
 def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> OffsetRecord:

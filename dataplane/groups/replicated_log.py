@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import walk_batches
 from ..replication.partition import Partition
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 """How much is replayed before the loop has its turn."""
 
 

@@ -30,6 +30,7 @@ from .writes import OffsetsLog, ShardWrites
 
 _TOMBSTONES_BYTES = 256 * 1024
 _TOMBSTONE_BYTES = 32
+_EXPIRED_AT_ONCE = 5_000
 
 JoinTicket = Callable[[JoinReply], None]
 SyncTicket = Callable[[SyncReply], None]
@@ -264,11 +265,13 @@ class Shard:
 
     def expire(self) -> None:
         """Forget offsets that are past the retention, as `expiry` says, and then groups that have neither members
-        nor offsets."""
+        nor offsets. Where there are very many, some wait for the next time."""
         now = self._now_ms()
         gone: list[tuple[str, TopicPartition]] = []
         for group in list(self.groups.values()):
             group_id = group.group_id
+            if len(gone) >= _EXPIRED_AT_ONCE:
+                break
             if group_id in self._commits:
                 continue
             offsets = self.offsets.of_group(group_id)

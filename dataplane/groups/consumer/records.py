@@ -47,12 +47,13 @@ _VALUES: Mapping[RecordKind, type[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """One record as it was read; None is a tombstone."""
+    """One record as it was read; None is a tombstone. `written_ms` is the time of its append."""
 
     group_id: str
     kind: RecordKind
     member_id: str
     value: Message | None
+    written_ms: int = 0
 
 
 def consumer_record(group: ConsumerGroup, change: Change) -> tuple[bytes, bytes | None]:
@@ -137,7 +138,9 @@ def _partitions(listed: Iterable[TargetTopicPartitions | HeldTopicPartitions]) -
     return frozenset((bytes(each.topic_id), p) for each in listed for p in each.partitions)
 
 
-def read_consumer_record(version: int, key: bytes, value: bytes | memoryview | None) -> ConsumerRecord:
+def read_consumer_record(
+    version: int, key: bytes, value: bytes | memoryview | None, written_ms: int
+) -> ConsumerRecord:
     """A record whose key version is one of `READ_KINDS`. Raises MalformedMessage, struct.error."""
     kind = RecordKind(version)
     if kind in _OF_GROUP:
@@ -146,7 +149,7 @@ def read_consumer_record(version: int, key: bytes, value: bytes | memoryview | N
         named = decode(ConsumerGroupMemberKey, key, 0, _version.size)
         group_id, member_id = named.group_id, named.member_id
     decoded = None if value is None else decode(_VALUES[kind], value, 0, _version.size)
-    return ConsumerRecord(group_id, kind, member_id, decoded)
+    return ConsumerRecord(group_id, kind, member_id, decoded, written_ms)
 
 
 @dataclass(slots=True)
@@ -154,6 +157,7 @@ class StoredConsumerGroup:
     """What the records of one group say, later ones over earlier ones."""
 
     records: dict[Change, Message] = field(default_factory=dict)
+    epoch_ms: int = 0
 
     def replay(self, record: ConsumerRecord) -> None:
         """Take in the next record of the log."""
@@ -162,6 +166,8 @@ class StoredConsumerGroup:
             self.records.pop(change, None)
         else:
             self.records[change] = record.value
+            if record.kind is RecordKind.GROUP:
+                self.epoch_ms = record.written_ms
 
     @property
     def exists(self) -> bool:
@@ -177,7 +183,9 @@ class StoredConsumerGroup:
         now_ms: int,
     ) -> ConsumerGroup:
         """The group; sessions, and the time to give partitions up, start anew."""
-        group = ConsumerGroup(group_id, limits, topics, own_settings, emptied_ms=now_ms)
+        # A group without members is left since its epoch rose last: that was when the last of them went.
+        emptied_ms = min(self.epoch_ms, now_ms) if self.epoch_ms > 0 else now_ms
+        group = ConsumerGroup(group_id, limits, topics, own_settings, emptied_ms=emptied_ms)
         # Members first: what they hold is looked up by them.
         for (_, member_id), value in sorted(self.records.items(), key=lambda item: item[0]):
             match value:

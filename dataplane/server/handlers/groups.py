@@ -6,6 +6,7 @@ The classic protocol, which members of consumer groups may speak, too; `consumer
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -35,10 +36,12 @@ from ...groups.classic.group import Group
 from ...groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ...groups.coordinator import GroupCoordinator
 from ..handler import Request, handles
+from ..turns import in_turns
 
 REQUIRE_MEMBER_ID_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
 NOT_FOUND_VERSION = 6
+_DELETIONS_PER_TURN = 50
 
 
 class GroupHandlers:
@@ -155,9 +158,13 @@ class GroupHandlers:
     # ------------------------------------------------------------ administration
 
     @handles(DescribeGroupsRequest, 0, 6)
-    def describe_groups(self, request: Request, message: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    async def describe_groups(
+        self, request: Request, message: DescribeGroupsRequest
+    ) -> DescribeGroupsResponse:
         wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
-        return DescribeGroupsResponse(groups=[self._describe(g, request.api_version) for g in wanted])
+        return DescribeGroupsResponse(
+            groups=[self._describe(g, request.api_version) async for g in in_turns(wanted)]
+        )
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
@@ -187,6 +194,9 @@ class GroupHandlers:
 
     @handles(ListGroupsRequest, 0, 5)
     def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+        if self._coordinator.loading:
+            # A list that lacks groups would look complete.
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = {s.lower() for s in message.states_filter}
         types = {t.lower() for t in message.types_filter}
         listed = []
@@ -209,26 +219,29 @@ class GroupHandlers:
         return ListGroupsResponse(groups=listed)
 
     @handles(DeleteGroupsRequest, 0, 2)
-    def delete_groups(self, request: Request, message: DeleteGroupsRequest) -> None:
+    async def delete_groups(self, request: Request, message: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Answered once the tombstones of every group are committed."""
         results: dict[str, ErrorCode] = {}
-        names = list(dict.fromkeys(message.groups_names))
+        names = dict.fromkeys(message.groups_names)
+        all_done = asyncio.Event()
 
         def done(group_id: str, code: ErrorCode) -> None:
             results[group_id] = code
             if len(results) == len(names):
-                rows = [DeletableGroupResult(group_id=g, error_code=results[g]) for g in names]
-                request.reply(DeleteGroupsResponse(results=rows))
+                all_done.set()
 
-        if not names:
-            request.reply(DeleteGroupsResponse())
-        for group_id in names:
+        async for group_id in in_turns(names, _DELETIONS_PER_TURN):
             try:
                 shard = self._coordinator.shard_for(group_id)
             except KafkaError as error:
                 done(group_id, error.code)
             else:
                 shard.delete_group(group_id, partial(done, group_id))
+        if names:
+            await all_done.wait()
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=g, error_code=results[g]) for g in names]
+        )
 
 
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:

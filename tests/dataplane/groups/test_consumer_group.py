@@ -299,7 +299,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
     def store(self) -> None:
         for change in self.group.take_changes():
             key, value = consumer_record(self.group, change)
-            self.stored.replay(read_consumer_record(int.from_bytes(key[:2], "big"), key, value))
+            self.stored.replay(read_consumer_record(int.from_bytes(key[:2], "big"), key, value, 0))
 
     def speak(self, client: Client, said: Heartbeat, *, lost: bool = False) -> None:
         try:

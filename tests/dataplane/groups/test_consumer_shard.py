@@ -250,3 +250,25 @@ async def test_an_older_epoch_commits_what_its_member_has_held_ever_since() -> N
         assert commit(each, "m", 3, "a") is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(each, "n", 1, "a") is ErrorCode.UNKNOWN_MEMBER_ID
         each.close()
+
+
+async def test_the_retention_of_an_empty_group_goes_on_when_its_coordinator_moves() -> None:
+    topics, clock = Topics(a=1), Clock()
+    log = MemoryLog()
+    limits = GroupLimits(offsets_retention_ms=60_000)
+    shard = Shard(log, limits, clock, surroundings=Surroundings(topics.catalog))
+    await shard.load()
+    told(shard, join("m", "a"))
+    offsets = {("a", 0): CommittedOffset(5, -1, "", clock.now_ms)}
+    shard.commit("g", "m", None, 1, offsets, lambda _outcome: None)
+    clock.now_ms += 100_000
+    told(shard, Heartbeat("m", -1))
+    left_ms = clock.now_ms
+    for moved_ms in (left_ms + 30_000, left_ms + 59_999, left_ms + 60_000):
+        clock.now_ms = moved_ms
+        shard.close()
+        shard = Shard(log, limits, clock, surroundings=Surroundings(topics.catalog))
+        await shard.load()
+        shard.expire()
+        assert ("g" in shard.groups) is (moved_ms < left_ms + 60_000)
+    shard.close()

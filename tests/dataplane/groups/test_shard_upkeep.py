@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
@@ -14,7 +17,9 @@ from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.dataplane.server.handler import Request
 from ottla.dataplane.server.handlers.group_offsets import GroupOffsetHandlers
-from ottla.protocol.errors import ErrorCode
+from ottla.dataplane.server.handlers.groups import GroupHandlers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.groups import ListGroupsRequest
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.protocol.record import encode_batch
 
@@ -210,6 +215,42 @@ async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the
         group_id="g",
         topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in ("again", "kept")],
     )
-    answer = handlers.offset_fetch(cast(Request, SimpleNamespace(api_version=7)), asked)
+    answer = await handlers.offset_fetch(cast(Request, SimpleNamespace(api_version=7)), asked)
     assert [t.partitions[0].committed_offset for t in answer.topics] == [-1, 5]
+    coordinator.close()
+
+
+class HaltingLog(MemoryLog):
+    """A log that cannot be read the first time."""
+
+    failures = 1
+
+    async def read_all(self) -> AsyncIterator[memoryview]:
+        if self.failures:
+            self.failures -= 1
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        async for data in super().read_all():
+            yield data
+
+
+async def test_a_shard_that_could_not_be_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.dataplane.groups.coordinator._RELOAD_S", 0.05)
+    _, written = await new_shard()
+    log = HaltingLog()
+    commit(Shard(written, LIMITS, Clock()), 5)
+    log.batches = written.batches
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"})
+    handlers = GroupHandlers(coordinator)
+    asked = cast(Request, SimpleNamespace(api_version=5))
+    coordinator.elected(0, log)
+    answer = handlers.list_groups(asked, ListGroupsRequest())
+    assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a part of the groups is no answer"
+    async with asyncio.timeout(5):
+        while log.failures or coordinator.loading:
+            await asyncio.sleep(0)
+        assert handlers.list_groups(asked, ListGroupsRequest()).error_code == ErrorCode.NONE
+        while not list(coordinator.shards()):
+            await asyncio.sleep(0.01)
+    answer = handlers.list_groups(asked, ListGroupsRequest())
+    assert [g.group_id for g in answer.groups] == ["g"]
     coordinator.close()
