@@ -59,7 +59,8 @@ def next_step(original: Log, copy: Log) -> Step | None:
     """What brings the copy nearer to the original; None when there is nothing."""
     start, end = original.log_start_offset, original.log_end_offset
     copied = copy.log_end_offset
-    if copied < start:
+    if copied < start or (copied == start and copied != copy.log_start_offset):
+        # The second: what the copy ends with may not be a whole batch of the original, and goes in any case.
         return StartAt(start)
     if copied == copy.log_start_offset:
         # Empty: whatever lies below its start was never compared.

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import parse_header
 from .flush_schedule import NEVER, Flush, FlushSchedule
 from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
 from .leader import LeaderState
@@ -424,6 +425,9 @@ class Partition:
         Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
         waits for the flush."""
         if records is not None and len(records):
+            if leader_log_start_offset >= self.log.log_end_offset > parse_header(records).base_offset:
+                # The leader's log starts within its first batch, which can only be had as a whole.
+                self._start_anew_at(leader_log_start_offset)
             self.log.append_as_follower(records, self._around.wall_ms())
             if self.settings.durable_before_acknowledged:
                 self._around.flush(self)
@@ -466,7 +470,10 @@ class Partition:
         offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
         if offset is None:
             return False
-        log.truncate_fully_and_start_at(offset)
+        self._start_anew_at(offset)
+        return True
+
+    def _start_anew_at(self, offset: int) -> None:
+        self.log.truncate_fully_and_start_at(offset)
         self._follower_watermark = self._flushed_offset = offset
         self._flush_as(self._flushes.flushed(offset, offset))
-        return True

@@ -49,6 +49,7 @@ class InFlight(History):
         self.sent = []
         self.napping = []
         self.trimmed_to = 0
+        self.starts = {}
         self.cluster.elect(1, tell=())
         for node in self.cluster.nodes.values():
             self.hear(node)

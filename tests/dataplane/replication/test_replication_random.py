@@ -31,6 +31,7 @@ class History:
         self.sent: list[tuple[bytes, Produced]] = []
         self.napping: list[Node] = []
         self.trimmed_to = 0
+        self.starts: dict[int, int] = {}
         self.cluster.elect(1, tell=())
         for node in self.cluster.nodes.values():
             self.hear(node)
@@ -81,8 +82,8 @@ class History:
             leader = partition.leader
             if outcome is ErrorCode.NONE and leader is not None:
                 for replica in (node.broker_id, *leader.followers):
-                    log = self.cluster[replica].log
-                    assert log.log_start_offset >= min(offset, log.log_end_offset)
+                    log, before = self.cluster[replica].log, self.starts.get(replica, 0)
+                    assert max(log.log_start_offset, before) >= min(offset, log.log_end_offset)
 
         partition.trims.on_low_watermark(offset, done)
 
@@ -159,6 +160,7 @@ class History:
 
     def checkpoint(self, node: Node) -> None:
         """What was written down before a crash may be old."""
+        self.starts[node.broker_id] = max(self.starts.get(node.broker_id, 0), node.log.log_start_offset)
         node.checkpointed_watermark = self.chance.randint(0, node.partition.high_watermark)
         node.checkpointed_log_start = self.chance.randint(
             node.checkpointed_log_start, max(node.checkpointed_log_start, node.log.log_start_offset)

@@ -359,6 +359,24 @@ def test_a_new_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batc
     assert cluster[1].partition.leader.followers[2].log_end_offset == 20
 
 
+def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_path: Path) -> None:
+    """Its own batches ended elsewhere: the leader's first, which holds the log start, reaches below its end."""
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    for _ in range(4):
+        cluster[1].produce(b"lost", acks=1)
+    cluster.elect(2, isr=(2,))
+    cluster[2].produce(b"a", acks=1, count=3)
+    cluster[2].produce(b"b", acks=1, count=3)
+    cluster.now_ms += LAG_MS + 1
+    cluster[2].partition.advance()
+    cluster[2].partition.trims.trim(2)
+    cluster.sync(2, 1)
+    assert cluster[1].failures == []
+    assert_identical(cluster, 2, 1)
+    assert (cluster[1].log.log_start_offset, cluster[1].log.log_end_offset) == (2, 6)
+
+
 def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.elect(1)
