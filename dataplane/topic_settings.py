@@ -8,8 +8,7 @@ from ..protocol.messages.quorum_commands import ResourceType
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
 from .log import LogConfig
-from .replication.replicas import TopicSettings
-from .replication.surroundings import ReplicationSettings
+from .replication.surroundings import ReplicationSettings, TopicSettings
 from .replication.throttle import throttled_partitions
 
 _OF_BROKER = "producer.id.expiration.ms"

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.cluster_image import ImageDelta
@@ -21,28 +20,17 @@ from .flusher import Flusher
 from .follower_sessions import FollowerSessions
 from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
-from .log_removals import LogRemovals
 from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition
-from .surroundings import ReplicationSettings, monotonic_ms, wall_ms
+from .replica_making import LogStore, ReplicaMaking
+from .surroundings import TopicSettings, monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
-    from ..log import LogConfig, PartitionLog
 
 log = logging.getLogger(__name__)
 
-_NEW_REPLICAS_PER_TURN = 16
-
 _MISSING_LOGS_INTERVAL_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
-    """A topic's configuration, resolved against the broker's defaults."""
-
-    log: LogConfig
-    replication: ReplicationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +44,6 @@ class ReplicasConfig:
     watermark_checkpoint_interval_ms: int = 5_000
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
-
-
-class LogStore(Protocol):
-    """The logs of this broker, over all its data directories."""
-
-    def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
-        """The log there already is of this very topic, if any."""
-
-    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog: ...
-    def delete(self, topic: str, topic_id: bytes, index: int) -> None: ...
-    def high_watermark(self, topic: str, index: int) -> int:
-        """As of the last checkpoint; 0 if there is none."""
-
-    def checkpoint_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None: ...
 
 
 class Progress(NamedTuple):
@@ -109,10 +83,8 @@ class Replicas:
         self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
-        self._without_log: set[PartitionKey] = set()
         self.offline = OfflineReplicas(report_offline)
-        self._to_make: dict[PartitionKey, None] = {}
-        self._removals = LogRemovals(logs, asyncio.get_running_loop())
+        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self._look_at)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -313,30 +285,17 @@ class Replicas:
             partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
-        """Partitions to look at in this turn. New replicas beyond the first few get turns of the loop of their
-        own: a log takes about a millisecond to make, and thousands may be created at once. Until a replica is
-        there, clients are told to ask again."""
-        mine = [key for key in partitions if key not in self._by_key and self._is_assigned(key)]
-        later = mine[_NEW_REPLICAS_PER_TURN:]
-        if not later:
-            return partitions
-        if not self._to_make:
-            self._loop.call_soon(self._make_more)
-        self._to_make.update(dict.fromkeys(later))
-        return partitions.difference(later)
+        """Partitions to look at in this turn: all but new replicas beyond the first few."""
+        new = [key for key in partitions if key not in self._by_key and self._is_assigned(key)]
+        return partitions.difference(self.making.postponed(new))
 
     def _is_assigned(self, key: PartitionKey) -> bool:
         topic = self.image.topics_by_id.get(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
         return state is not None and self.broker_id in state.replicas
 
-    def _make_more(self) -> None:
-        batch = set(islice(self._to_make, _NEW_REPLICAS_PER_TURN))
-        for key in batch:
-            del self._to_make[key]
-        if self._to_make:
-            self._loop.call_soon(self._make_more)
-        self.apply(self.image, ImageDelta(partitions=batch))
+    def _look_at(self, partitions: set[PartitionKey]) -> None:
+        self.apply(self.image, ImageDelta(partitions=partitions))
 
     def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)
@@ -371,31 +330,9 @@ class Replicas:
         partition = self._by_key.get(key)
         if partition is not None or key in self.offline:
             return partition
-        self._removals.now(topic.name, index)
-        settings = self._settings_of(topic.name)
-        try:
-            partition_log = self._logs.get(topic.name, topic.id, index)
-            if partition_log is None:
-                partition_log = self._logs.create(topic.name, topic.id, index, settings.log)
-            elif partition_log.failure is not None:
-                raise partition_log.failure
-            partition_log.config = settings.log
-        except (OSError, KafkaError) as error:
-            log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
-            if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-                self._without_log.add(key)
-            else:
-                self.offline.add([key])  # It is damaged: that does not pass.
+        partition = self.making.make(topic, index)
+        if partition is None:
             return None
-        partition = Partition(
-            topic.name,
-            topic.id,
-            index,
-            partition_log,
-            self,
-            settings.replication,
-            self._logs.high_watermark(topic.name, index),
-        )
         self._by_key[key] = self._by_name[topic.name, index] = partition
         return partition
 
@@ -404,7 +341,7 @@ class Replicas:
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
         self._forget(partition, told)
-        self._removals.add(partition.topic, partition.topic_id, partition.index)
+        self.making.removals.add(partition.topic, partition.topic_id, partition.index)
 
     def failed(self, partition: Partition, error: Exception) -> None:
         """The partition's log could not take what it was given: the replica goes offline if the log did. All
@@ -421,7 +358,7 @@ class Replicas:
         """The logs of these partitions are lost until this broker starts anew; the quorum is told."""
         lost = list(keys)
         for key in lost:
-            self._without_log.discard(key)
+            self.making.lost(key)
             partition = self._by_key.pop(key, None)
             if partition is not None:
                 self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -466,7 +403,7 @@ class Replicas:
     def start(self) -> None:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
-        self._every(_MISSING_LOGS_INTERVAL_S, self.look_for_missing_logs)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -500,12 +437,6 @@ class Replicas:
             for broker_id in leader.followers.keys() - leader.in_sync.maximal:
                 self.sessions.offer(broker_id, (partition.topic_id, partition.index))
 
-    def look_for_missing_logs(self) -> None:
-        """Try once more for replicas whose log could not be made: a full disk has room again some day."""
-        if self._without_log:
-            missing, self._without_log = self._without_log, set()
-            self.apply(self.image, ImageDelta(partitions=missing))
-
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""
         self._logs.checkpoint_high_watermarks(
@@ -518,7 +449,7 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
-        self._removals.close()
+        self.making.removals.close()
         await self._isr_updates.close()
         self._fetchers.close()
         self.sessions.close()

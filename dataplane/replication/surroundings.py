@@ -13,7 +13,7 @@ from .leader import KnownBroker
 from .throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:
-    from ..log.config import StoredCompression
+    from ..log.config import LogConfig, StoredCompression
     from .partition import Partition
 
 Acknowledged = Callable[[ErrorCode], None]
@@ -50,6 +50,14 @@ class ReplicationSettings:
     """How long a record may be unflushed."""
     stored: StoredCompression | None = None
     """What producers' batches are compressed by before they are appended; None: as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic's configuration, resolved against the broker's defaults."""
+
+    log: LogConfig
+    replication: ReplicationSettings
 
 
 class Surroundings(Protocol):

@@ -23,8 +23,8 @@ from ottla.dataplane.replication.fetch_values import PartitionKey
 from ottla.dataplane.replication.isr_updates import Outcome
 from ottla.dataplane.replication.offline import OfflineReplicas
 from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
-from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, Record, TopicRecord, TopicRemovedRecord

@@ -18,8 +18,8 @@ from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.replication.fetcher import LinkSettings
 from ottla.dataplane.replication.isr_submission import submit_to
 from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
-from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.handlers.fetch import FetchHandlers
 from ottla.dataplane.server.handlers.offsets import OffsetHandlers

@@ -20,8 +20,8 @@ from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.dataplane.replication.follower import EpochEnd
 from ottla.dataplane.replication.isr_updates import Outcome
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
-from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (
@@ -281,7 +281,7 @@ async def test_a_replica_that_found_no_room_is_made_when_there_is(tmp_path: Path
             replicas.apply(image, fold(image, *topic()))
         with pytest.raises(KafkaError):
             replicas.get("t", 0)
-        replicas.look_for_missing_logs()
+        replicas.making.look_for_missing_logs()
         produce(replicas, 1, acks=-1)
         assert replicas.get("t", 0).high_watermark == 1
 

@@ -11,8 +11,8 @@ from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
 from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig, TopicSettings
-from ottla.dataplane.replication.surroundings import ReplicationSettings, wall_ms
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.server.connection import Connection, Part
 from ottla.dataplane.server.handler import HandlerTable, Request
 from ottla.dataplane.server.handlers.fetch import FetchHandlers, FetchSettings
