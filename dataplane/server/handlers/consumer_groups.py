@@ -27,6 +27,7 @@ from ...groups.consumer.member import (
 )
 from ...groups.coordinator import GroupCoordinator
 from ..handler import Request, handles
+from ..turns import in_turns
 
 CLIENT_MAKES_MEMBER_ID_VERSION = 1
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -114,14 +115,14 @@ class ConsumerGroupHandlers:
             )
 
     @handles(described.ConsumerGroupDescribeRequest, 0, 1)
-    def describe(
+    async def describe(
         self, _request: Request, message: described.ConsumerGroupDescribeRequest
     ) -> described.ConsumerGroupDescribeResponse:
         """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
         Each once.
         """
         return described.ConsumerGroupDescribeResponse(
-            groups=[self._describe(g) for g in dict.fromkeys(message.group_ids)]
+            groups=[self._describe(g) async for g in in_turns(dict.fromkeys(message.group_ids))]
         )
 
     def _describe(self, group_id: str) -> described.DescribedGroup:

@@ -10,6 +10,7 @@ from ....protocol.messages.find_coordinator import (
 )
 from ...groups.coordinator import partition_for
 from ..handler import Request, handles
+from ..turns import in_turns
 from .cluster_access import OFFSETS_TOPIC, Endpoint, Quorum, endpoint
 from .topic_creation import TopicCreator
 
@@ -48,7 +49,10 @@ class CoordinatorHandlers:
             await self._creator.create([OFFSETS_TOPIC])
         if request.api_version >= 4:
             return FindCoordinatorResponse(
-                coordinators=[self._coordinator(key, request.listener) for key in message.coordinator_keys]
+                coordinators=[
+                    self._coordinator(key, request.listener)
+                    async for key in in_turns(message.coordinator_keys)
+                ]
             )
         found = self._find(message.key, request.listener)
         if found is None:

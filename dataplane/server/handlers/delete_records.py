@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -21,10 +22,12 @@ from ....protocol.messages.delete_records import (
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
+from ..turns import in_turns, pieces
 from .cluster_access import INTERNAL_TOPICS
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
+_TRIMS_PER_TURN = 100
 
 
 class _Trim(NamedTuple):
@@ -52,18 +55,19 @@ class DeleteRecordsHandlers:
         deadline = request.received_at + max(0, message.timeout_ms) / 1000
         response = DeleteRecordsResponse()
         trims = []
-        for topic in message.topics:
-            found = [
-                self._trim(topic.name, asked.partition_index, asked.offset) for asked in topic.partitions
-            ]
-            trims += found
-            response.topics.append(
-                DeleteRecordsTopicResult(name=topic.name, partitions=[trim.result for trim in found])
-            )
+        asked = ((topic, part) for topic in message.topics for part in topic.partitions)
+        async for topic, part in in_turns(asked, _TRIMS_PER_TURN):
+            trims.append(self._trim(topic.name, part.partition_index, part.offset))
+        results = iter([trim.result for trim in trims])
+        response.topics = [
+            DeleteRecordsTopicResult(name=topic.name, partitions=list(islice(results, len(topic.partitions))))
+            for topic in message.topics
+        ]
         done = [trim for trim in trims if trim.partition is not None]
         if done:
             await self._keep_log_starts()
-            await asyncio.gather(*(_followed(trim, deadline) for trim in done))
+            for some in pieces(done, _TRIMS_PER_TURN):
+                await asyncio.gather(*(_followed(trim, deadline) for trim in some))
         return response
 
     def _trim(self, topic: str, index: int, offset: int) -> _Trim:

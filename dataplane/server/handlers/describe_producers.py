@@ -13,6 +13,7 @@ from ....protocol.messages.describe_producers import (
 from ...log.producer_state import ProducerEntry
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
+from ..turns import in_turns
 
 
 class DescribeProducersHandlers:
@@ -22,22 +23,20 @@ class DescribeProducersHandlers:
         self._replicas = replicas
 
     @handles(DescribeProducersRequest, 0, 0)
-    def describe(self, request: Request, message: DescribeProducersRequest) -> DescribeProducersResponse:
+    async def describe(
+        self, request: Request, message: DescribeProducersRequest
+    ) -> DescribeProducersResponse:
         """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
         has no replica.
         """
         asked: dict[str, dict[int, None]] = {}
         for topic in message.topics:
             asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-        return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=name,
-                    partitions=[self._partition(name, index) for index in indexes],
-                )
-                for name, indexes in asked.items()
-            ]
-        )
+        answers = {name: TopicResponse(name=name) for name in asked}
+        partitions = ((name, index) for name, indexes in asked.items() for index in indexes)
+        async for name, index in in_turns(partitions):
+            answers[name].partitions.append(self._partition(name, index))
+        return DescribeProducersResponse(topics=list(answers.values()))
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         try:

@@ -32,6 +32,7 @@ from ...groups.coordinator import GroupCoordinator
 from ...groups.offsets import CommittedOffset, TopicPartition
 from ...groups.shard import Shard
 from ..handler import Request, handles
+from ..turns import in_turns
 
 EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
@@ -128,14 +129,16 @@ class GroupOffsetHandlers:
         return accepted, errors
 
     @handles(OffsetFetchRequest, 1, 10)
-    def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
+    async def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
             return self._fetch_one(message)
         by_id = request.api_version >= TOPIC_IDS_VERSION
         # An answer must not grow with how often a group is named.
         groups = {asked.group_id: asked for asked in reversed(message.groups)}
         return OffsetFetchResponse(
-            groups=[self._fetch_group(asked, by_id=by_id) for asked in reversed(groups.values())]
+            groups=[
+                self._fetch_group(asked, by_id=by_id) async for asked in in_turns(reversed(groups.values()))
+            ]
         )
 
     def _fetch_group(self, asked: OffsetFetchRequestGroup, *, by_id: bool) -> OffsetFetchResponseGroup:

@@ -24,6 +24,7 @@ from ...replication.leader import LeaderState
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..handler import Request, handles
+from ..turns import in_turns
 
 LATEST = -1
 EARLIEST = -2
@@ -47,6 +48,9 @@ _FIRST_VERSION_WITH = {
 }
 
 
+_LOOK_UPS_PER_TURN = 100
+
+
 class _Found(NamedTuple):
     timestamp: int
     offset: int
@@ -63,28 +67,26 @@ class OffsetHandlers:
         self._replicas = replicas
 
     @handles(ListOffsetsRequest, 1, 11)
-    def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on."""
         asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
         repeated = {name for name, times in Counter(asked).items() if times > 1}
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._list(
-                            topic.name,
-                            part,
-                            request.api_version,
-                            from_consumer=message.replica_id == _CONSUMER,
-                            repeated=(topic.name, part.partition_index) in repeated,
-                        )
-                        for part in topic.partitions
-                    ],
-                )
-                for topic in message.topics
-            ]
+        answers = [ListOffsetsTopicResponse(name=topic.name) for topic in message.topics]
+        parts = (
+            (topic, part)
+            for topic in zip(message.topics, answers, strict=True)
+            for part in topic[0].partitions
         )
+        async for (topic, answer), part in in_turns(parts, _LOOK_UPS_PER_TURN):
+            found = self._list(
+                topic.name,
+                part,
+                request.api_version,
+                from_consumer=message.replica_id == _CONSUMER,
+                repeated=(topic.name, part.partition_index) in repeated,
+            )
+            answer.partitions.append(found)
+        return ListOffsetsResponse(topics=answers)
 
     def _list(
         self, topic: str, part: ListOffsetsPartition, version: int, *, from_consumer: bool, repeated: bool
