@@ -224,13 +224,22 @@ class LogDirectory:
                 )
             return existing
         self.checkpoints.make_room_for(key)
-        folder = self.path / f"{topic}-{partition}"
+        folder = self._free_folder(key)
         log = PartitionLog.open(
             folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
         )
         write_topic_id(folder, topic_id)
         self._adopt(key, log, topic_id)
         return log
+
+    def _free_folder(self, key: TopicPartition) -> Path:
+        """The folder for a log that is not here yet. What a former one left under that name, since it could not be
+        renamed then, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        folder = self.path / f"{key[0]}-{key[1]}"
+        left_by = read_topic_id(folder)
+        if left_by is not None and key not in self._logs:
+            self._renamed(folder, left_by, STRAY_SUFFIX)
+        return folder
 
     # Moves between folders
 
@@ -270,7 +279,7 @@ class LogDirectory:
         future = self.futures[key]
         end_offset, start_offset = future.log_end_offset, future.log_start_offset
         future.close(clean=True)
-        folder = self.path / f"{topic}-{partition}"
+        folder = self._free_folder(key)
         try:
             future.directory.rename(folder)
         except OSError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -220,6 +222,21 @@ def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path)
     assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 45)
     assert ("flights", 0) not in crashed.checkpoints.read_high_watermarks()
     crashed.close(clean=False)
+
+
+def test_what_could_not_be_deleted_does_not_become_the_log_of_the_next_topic(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 5)
+    with (
+        mock.patch.object(Path, "rename", side_effect=OSError(errno.ENOSPC, "no room")),
+        pytest.raises(KafkaError),
+    ):
+        directory.delete("flights", 0)
+    assert directory.get("flights", 0) is None
+    log = directory.create("flights", 0, b"n" * 16, CONFIG, now_ms=0)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert len(list(tmp_path.glob("flights-0.*-stray"))) == 1
+    directory.close(clean=True)
 
 
 def test_a_log_that_cannot_be_opened_is_known_by_its_topic(tmp_path: Path) -> None:
