@@ -16,6 +16,7 @@ itself, members that never came back with their id, and members that joined but 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,9 +30,9 @@ from .membership import (
     Member,
     StoreGroup,
     SyncReply,
-    common_protocols,
     select_protocol,
 )
+from .replies import join_reply, returned_reply, sync_reply, when_stored
 from .states import TRANSITIONS, GroupState
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -40,7 +41,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 @dataclass(slots=True)
 class Group:
-    """A group and everything that decides about it. Invariant: `leader` is a member or None."""
+    """A group and everything that decides about it.
+
+    Invariants: `leader` is a member or None; `offers` counts the members by assignor that they know, None where
+    that is to be counted anew.
+    """
 
     group_id: str
     limits: GroupLimits
@@ -55,6 +60,7 @@ class Group:
     static_members: dict[str, str] = field(default_factory=dict)
     pending_ids: dict[str, int] = field(default_factory=dict)
     unsynced: set[str] = field(default_factory=set)
+    offers: Counter[str] | None = None
     join_deadline_ms: int | None = None
     join_not_before_ms: int | None = None
     sync_deadline_ms: int | None = None
@@ -124,8 +130,8 @@ class Group:
         member = self.members[member_id]
         if self.state is GroupState.STABLE:
             self._synced(member_id)
-            self._touch(member, now_ms)
-            return [self._sync_reply(member, ticket)]
+            member.heard_of(now_ms)
+            return [sync_reply(self, member, ticket)]
         if self.state is not GroupState.COMPLETING_REBALANCE:
             return [SyncReply(ticket, ErrorCode.REBALANCE_IN_PROGRESS)]
         effects: list[Effect] = []
@@ -150,7 +156,7 @@ class Group:
                 if member.sync_ticket is not None:
                     effects.append(SyncReply(member.sync_ticket, error))
                     member.sync_ticket = None
-                    self._touch(member, now_ms)
+                    member.heard_of(now_ms)
             return effects + self._prepare_rebalance(now_ms)
         self._become(GroupState.STABLE, now_ms)
         return self._answer_syncs(now_ms)
@@ -160,7 +166,7 @@ class Group:
         error = self._check_member(member_id, instance_id, generation)
         if error is not None:
             return error
-        self._touch(self.members[member_id], now_ms)
+        self.members[member_id].heard_of(now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -190,7 +196,7 @@ class Group:
             return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        self._touch(self.members[member_id], now_ms)
+        self.members[member_id].heard_of(now_ms)
         return ErrorCode.NONE
 
     def kill(self, now_ms: int, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> list[Effect]:
@@ -206,7 +212,7 @@ class Group:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due next; None if nothing is pending."""
-        deadlines = [m.session_deadline_ms for m in self.members.values() if self._expires(m)]
+        deadlines = [m.session_deadline_ms for m in self.members.values() if m.expires]
         deadlines += self.pending_ids.values()
         deadlines += [d for d in (self._join_due_ms(), self.sync_deadline_ms) if d is not None]
         return min(deadlines, default=None)
@@ -219,11 +225,7 @@ class Group:
                 del self.pending_ids[member_id]
                 effects += self._maybe_complete_join(now_ms)
         for member in list(self.members.values()):
-            if (
-                member.member_id in self.members
-                and self._expires(member)
-                and member.session_deadline_ms <= now_ms
-            ):
+            if member.member_id in self.members and member.expires and member.session_deadline_ms <= now_ms:
                 effects += self._remove(member.member_id, now_ms)
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self.sync_deadline_ms = None
@@ -244,15 +246,24 @@ class Group:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if not request.protocol_type or not request.protocols:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        names = {name for name, _ in request.protocols}
-        others = [m for m in self.members.values() if m.member_id != request.member_id]
         if self.members and request.protocol_type != self.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if others and not names & common_protocols(others):
+        if not self._shares_assignor(request):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id not in self.members and self._is_full(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return None
+
+    def _shares_assignor(self, request: JoinRequest) -> bool:
+        """Whether one of its assignors is known to all other members, of whom there may be thousands."""
+        if self.offers is None:
+            self.offers = Counter(name for m in self.members.values() for name in m.assignors)
+        own = self.members.get(request.member_id)
+        others = len(self.members) - (own is not None)
+        known = frozenset[str]() if own is None else own.assignors
+        return not others or any(
+            self.offers[name] - (name in known) == others for name, _ in request.protocols
+        )
 
     def _is_full(self, request: JoinRequest) -> bool:
         if request.instance_id is not None and request.instance_id in self.static_members:
@@ -280,6 +291,8 @@ class Group:
         member.join_ticket = ticket
         member.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self.members[member_id] = member
+        if self.offers is not None:
+            self.offers.update(member.assignors)
         if request.instance_id is not None:
             self.static_members[request.instance_id] = member_id
         self.protocol_type = request.protocol_type
@@ -298,15 +311,17 @@ class Group:
         changed = member.protocols != request.protocols
         effects: list[Effect] = []
         if self.state is GroupState.COMPLETING_REBALANCE and not changed:
-            self._touch(member, now_ms)
-            return [self._join_reply(member, ticket)]
+            member.heard_of(now_ms)
+            return [join_reply(self, member, ticket)]
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
-            self._touch(member, now_ms)
-            return [self._join_reply(member, ticket)]
+            member.heard_of(now_ms)
+            return [join_reply(self, member, ticket)]
         if member.join_ticket is not None:
             effects.append(JoinReply(member.join_ticket, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_ticket = ticket
-        member.protocols = request.protocols
+        before, member.protocols = member.assignors, request.protocols
+        if member.assignors != before:
+            self.offers = None
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -321,7 +336,7 @@ class Group:
         new_id = self.new_member_id(request.instance_id)
         old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
         same = old.metadata_for(self.protocol) == dict(request.protocols).get(self.protocol or "", b"")
-        old.protocols = request.protocols
+        old.protocols, self.offers = request.protocols, None
         old.session_timeout_ms = request.session_timeout_ms
         old.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.members[new_id] = old
@@ -334,20 +349,9 @@ class Group:
             and select_protocol([*self.members.values()]) == self.protocol
         ):
             # KIP-345: a static member that comes back unchanged keeps its assignment without a rebalance.
-            self._touch(old, now_ms)
-            leads = self.leader == new_id
-            reply = self._join_reply(old, ticket, skip=leads and request.can_skip_assignment)
-            if leads and not request.can_skip_assignment:
-                reply = JoinReply(
-                    ticket,
-                    ErrorCode.NONE,
-                    new_id,
-                    self.generation,
-                    self.protocol_type,
-                    self.protocol,
-                    leader=old_leader or "",
-                )
-            return [*effects, StoreGroup(self.generation, partial(_when_stored, reply))]
+            old.heard_of(now_ms)
+            reply = returned_reply(self, old, ticket, old_leader, can_skip=request.can_skip_assignment)
+            return [*effects, StoreGroup(self.generation, partial(when_stored, reply))]
         old.join_ticket = ticket
         if self.state is GroupState.PREPARING_REBALANCE:
             return effects + self._maybe_complete_join(now_ms)
@@ -361,7 +365,7 @@ class Group:
             if member.sync_ticket is not None:
                 effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
                 member.sync_ticket = None
-                self._touch(member, now_ms)
+                member.heard_of(now_ms)
         self.unsynced.clear()
         self.sync_deadline_ms = None
         self._become(GroupState.PREPARING_REBALANCE, now_ms)
@@ -404,10 +408,10 @@ class Group:
         for member in self.members.values():
             member.assignment = b""
             if member.join_ticket is not None:
-                effects.append(self._join_reply(member, member.join_ticket))
+                effects.append(join_reply(self, member, member.join_ticket))
                 member.join_ticket = None
                 member.joined_once = True
-                self._touch(member, now_ms)
+                member.heard_of(now_ms)
         return effects
 
     def _complete_empty(self, now_ms: int) -> list[Effect]:
@@ -430,6 +434,7 @@ class Group:
 
     def _forget(self, member: Member) -> None:
         del self.members[member.member_id]
+        self.offers = None
         self.unsynced.discard(member.member_id)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
@@ -445,9 +450,9 @@ class Group:
         effects: list[Effect] = []
         for member in self.members.values():
             if member.sync_ticket is not None:
-                effects.append(self._sync_reply(member, member.sync_ticket))
+                effects.append(sync_reply(self, member, member.sync_ticket))
                 member.sync_ticket = None
-                self._touch(member, now_ms)
+                member.heard_of(now_ms)
         return effects
 
     # ------------------------------------------------------------ small decisions
@@ -467,37 +472,6 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             return None if owner == member_id else ErrorCode.FENCED_INSTANCE_ID
         return None if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def _touch(self, member: Member, now_ms: int) -> None:
-        member.session_deadline_ms = now_ms + member.session_timeout_ms
-
-    def _expires(self, member: Member) -> bool:
-        """Who waits for a join or a sync is alive by that, save one that has never been in a generation."""
-        if member.join_ticket is not None:
-            return not member.joined_once
-        return member.sync_ticket is None
-
-    def _join_reply(self, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
-        leads = member.member_id == self.leader
-        listed = (
-            tuple((m.member_id, m.instance_id, m.metadata_for(self.protocol)) for m in self.members.values())
-            if leads
-            else ()
-        )
-        return JoinReply(
-            ticket,
-            ErrorCode.NONE,
-            member.member_id,
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            self.leader or "",
-            listed,
-            skip,
-        )
-
-    def _sync_reply(self, member: Member, ticket: object) -> SyncReply:
-        return SyncReply(ticket, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
 
     def _become(self, state: GroupState, now_ms: int) -> None:
         if state is self.state and state in (
@@ -521,8 +495,3 @@ class Group:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members"
             )
-
-
-def _when_stored(reply: JoinReply, outcome: ErrorCode) -> JoinReply:
-    """The reply, or why its generation could not be stored; who joins without an id does so again."""
-    return reply if outcome is ErrorCode.NONE else JoinReply(reply.ticket, outcome, "")

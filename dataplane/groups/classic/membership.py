@@ -28,6 +28,22 @@ class Member:
     sync_ticket: object | None = None
     joined_once: bool = False
 
+    @property
+    def assignors(self) -> frozenset[str]:
+        """Names of the assignors it knows."""
+        return frozenset(name for name, _ in self.protocols)
+
+    @property
+    def expires(self) -> bool:
+        """Who waits for a join or a sync is alive by that, save one that has never been in a generation."""
+        if self.join_ticket is not None:
+            return not self.joined_once
+        return self.sync_ticket is None
+
+    def heard_of(self, now_ms: int) -> None:
+        """Its session starts anew."""
+        self.session_deadline_ms = now_ms + self.session_timeout_ms
+
     def metadata_for(self, protocol: str | None) -> bytes:
         """The subscription this member sent with `protocol` (empty if it does not know it)."""
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -101,7 +117,7 @@ Effect = JoinReply | SyncReply | StoreGroup
 
 def common_protocols(members: Sequence[Member]) -> set[str]:
     """Assignors that all of these members know; there is at least one member."""
-    return set.intersection(*({name for name, _ in m.protocols} for m in members))
+    return set(members[0].assignors).intersection(*(m.assignors for m in members))
 
 
 def select_protocol(members: Sequence[Member]) -> str:

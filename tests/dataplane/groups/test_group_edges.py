@@ -72,3 +72,21 @@ def test_an_instance_id_is_not_taken_over_by_way_of_a_pending_member_id() -> Non
     effects = group.join(join_request(pending, "i"), "q", 0)
     assert joins(effects)["q"].error is ErrorCode.FENCED_INSTANCE_ID
     assert group.static_members == {"i": static}
+
+
+def test_assignors_in_common_are_counted_right_whoever_comes_changes_and_goes() -> None:
+    group = new_group()
+    ids = []
+    for number, offered in enumerate((("a", "b"), ("b", "c", "b"), ("b",))):
+        group.join(join_request(protocols=offered), number, 0)
+        ids.append(list(group.members)[-1])
+    refused = joins(group.join(join_request(protocols=("a", "c")), "x", 0))["x"]
+    assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    group.leave(ids[2], None, 0)
+    group.leave(ids[0], None, 0)
+    group.join(join_request(ids[1], protocols=("c",)), "changed", 0)
+    refused = joins(group.join(join_request(protocols=("b",)), "y", 0)).get("y")
+    assert refused is not None
+    assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    group.join(join_request(protocols=("c", "a")), "z", 0)
+    assert len(group.members) == 2

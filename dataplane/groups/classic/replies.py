@@ -1,0 +1,64 @@
+"""What members of a classic group are told when they have joined or synced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode
+from .membership import JoinReply, Member, SyncReply
+
+if TYPE_CHECKING:
+    from .group import Group
+
+
+def join_reply(group: Group, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
+    """The generation, and to the leader who is in it; `skip` where it shall not assign anew."""
+    leads = member.member_id == group.leader
+    listed = (
+        tuple((m.member_id, m.instance_id, m.metadata_for(group.protocol)) for m in group.members.values())
+        if leads
+        else ()
+    )
+    return JoinReply(
+        ticket,
+        ErrorCode.NONE,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader or "",
+        listed,
+        skip,
+    )
+
+
+def returned_reply(
+    group: Group, member: Member, ticket: object, old_leader: str | None, *, can_skip: bool
+) -> JoinReply:
+    """To a static member that is back under a new id and keeps its assignment (KIP-345).
+
+    A leader that cannot be asked to skip the assignment is told that its former self leads, so that it does not
+    assign (KIP-814).
+    """
+    leads = group.leader == member.member_id
+    if not leads or can_skip:
+        return join_reply(group, member, ticket, skip=leads)
+    return JoinReply(
+        ticket,
+        ErrorCode.NONE,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        leader=old_leader or "",
+    )
+
+
+def sync_reply(group: Group, member: Member, ticket: object) -> SyncReply:
+    """The member's assignment."""
+    return SyncReply(ticket, ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)
+
+
+def when_stored(reply: JoinReply, outcome: ErrorCode) -> JoinReply:
+    """The reply, or why its generation could not be stored; who joins without an id does so again."""
+    return reply if outcome is ErrorCode.NONE else JoinReply(reply.ticket, outcome, "")
