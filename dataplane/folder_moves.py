@@ -271,6 +271,7 @@ class FolderMoves:
             logger.error("the old log of %r stays in %s: %s", move.partition, move.source.path, error.message)
         finally:
             original.close(clean=False)
+            move.source.retired.discard(move.key)
 
 
 def _append(copy: PartitionLog, piece: LogSlice, now_ms: int) -> None:

@@ -181,11 +181,12 @@ class LogStore:
             return created
 
     def _place(self, topic: str, index: int) -> LogDirectory:
-        usable = [directory for directory in self.usable if (topic, index) not in directory.futures]
+        key = (topic, index)
+        usable = [one for one in self.usable if key not in one.futures and key not in one.retired]
         if not self.usable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")
         if not usable:
-            # It passes: a topic of the same name was deleted while it moved there.
+            # It passes: a topic of the same name was deleted while it moved.
             raise OSError(errno.EBUSY, f"a log of another {topic}-{index} is still there")
         wish = self.wishes.get((topic, index))
         if wish is not None and wish in usable:

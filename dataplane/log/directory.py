@@ -61,6 +61,8 @@ class LogDirectory:
         """Why the folder is offline: one failed log is enough, since nothing on this disk is certain then."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         """Logs that grow here to take the place of those of the same partitions in other folders."""
+        self.retired: set[TopicPartition] = set()
+        """Whose former logs still have their folders here; their names are not free for others."""
         self.interrupted_moves: set[TopicPartition] = set()
         """Whose future logs an earlier process left here; they are dropped, to begin anew."""
         self._lock_fd = lock_fd
@@ -307,6 +309,7 @@ class LogDirectory:
     def retire(self, topic: str, partition: int) -> PartitionLog:
         """Use this log no longer, since one in another folder took its place; it stays until `discard`."""
         self._topic_ids.pop((topic, partition), None)
+        self.retired.add((topic, partition))
         return self._logs.pop((topic, partition))
 
     def discard(self, retired: PartitionLog) -> None:

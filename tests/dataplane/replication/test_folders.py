@@ -338,6 +338,38 @@ async def test_the_old_log_stays_if_the_target_fails_before_the_new_one_is_durab
         assert one.replicas.get("t", 0).log.log_end_offset == 5
 
 
+async def test_a_topic_made_anew_right_after_the_swap_keeps_its_log(tmp_path: Path) -> None:
+    """The old log of the one before is still about to be deleted, under the same name."""
+    async with broker(tmp_path) as one:
+        one.create(2)
+        one.produce(0, 5)
+        source, target = one.folder(0), one.move(0)
+        partition = one.replicas.get("t", 0)
+        take_over = type(partition).replace_log
+        another = b"u" * 16
+        state: dict[str, Any] = {"partition": 0, "replicas": [1], "isr": [1], "leader": 1}
+
+        def deleted_right_then(moved: Partition, log: PartitionLog) -> None:
+            take_over(moved, log)
+            one.logs.cordoned = frozenset([target.path])
+            asyncio.get_running_loop().call_soon(
+                one.push,
+                TopicRemovedRecord(topic_id=TOPIC),
+                TopicRecord(topic_id=another, name="t"),
+                PartitionRecord(topic_id=another, **state),
+            )
+
+        with mock.patch.object(type(partition), "replace_log", deleted_right_then):
+            await until(lambda: one.logs.directory_of("t", 0) is not source, "the swap")
+        await until(lambda: another in one.image.topics_by_id, "the new topic")
+        await until(lambda: not one.moves._moves, "the end of the move")
+        one.produce(0, 3)
+        made = one.folder(0).path / "t-0"
+        assert one.replicas.get("t", 0).log.log_end_offset == 3
+        assert made.exists()
+        assert one.replicas.get("t", 0).log.directory == made
+
+
 async def test_a_source_that_cannot_be_read_does_not_take_the_target_offline(tmp_path: Path) -> None:
     async with broker(tmp_path) as one:
         one.create(2)
