@@ -342,6 +342,11 @@ class Shard:
         def forget() -> None:
             for partition in offsets:
                 self.offsets.remove(group_id, partition)
+            # Made by a commit that was on its way.
+            left = self.groups.get(group_id)
+            made_since = isinstance(left, Group) and left.generation == 0 and may_go(left)
+            if made_since and not self.offsets.of_group(group_id):
+                self._table.drop(group_id)
 
         forget()
         if not tombstones:

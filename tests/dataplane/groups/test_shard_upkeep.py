@@ -117,6 +117,7 @@ async def test_a_commit_on_its_way_does_not_outlive_the_deletion_of_its_group() 
     log.settle()
     assert outcomes == [ErrorCode.NONE]
     assert shard.offsets.get("g", ("t", 0)) is None
+    assert not shard.groups
     assert (await reloaded(log)).offsets.get("g", ("t", 0)) is None
 
 
