@@ -262,8 +262,9 @@ def test_offsets_and_members_outlive_their_coordinator(tmp_path: Path) -> None:
 
 @pytest.mark.java
 @java.needs_java
-def test_java_consumers_of_the_new_protocol_share(
-    cluster: RunningCluster, admin: AdminClient, group: str
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_a_java_consumer_of_either_protocol_shares_with_one_of_the_new(
+    cluster: RunningCluster, admin: AdminClient, group: str, protocol: str
 ) -> None:
     topic = create(admin, 4)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -273,13 +274,15 @@ def test_java_consumers_of_the_new_protocol_share(
     argv = java.command(
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group-id", group),
-        *("--group-protocol", "consumer", "--reset-policy", "earliest"),
+        *("--group-protocol", protocol, "--reset-policy", "earliest"),
     )
-    reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     member = consumer(cluster, group)
+    member.subscribe([topic])
+    settle([member], lambda: len(owned(member)) == 4, "the first one has everything")
+    reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        member.subscribe([topic])
         settle([member], lambda: len(owned(member)) == 2, "both share", 60)
+        assert kind(admin, group) == "CONSUMER"
     finally:
         reader.terminate()
         out, _ = reader.communicate(timeout=30)
