@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,18 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.client_quotas import AlterClientQuotasRequest
-from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.record import encode_batch
 from ottla.protocol.schema import Field, Message, Request
 from tests.cluster import Node, RunningCluster, running_cluster, wait_until
+from tests.raw_peer import ANSWER_TIMEOUT_S, Peer
 
 pytestmark = pytest.mark.cluster
 
 SEED = int(os.environ.get("OTTLA_TEST_SEED", "20260711"))
 REQUESTS_PER_VERSION = int(os.environ.get("OTTLA_TEST_REQUESTS", "6"))
-ANSWER_TIMEOUT_S = 3.0
 MEGABYTE = 1 << 20
 TOPIC, UNTOUCHED = "orders", "untouched"
 INTEGERS = {
@@ -102,33 +99,6 @@ class Chance:
 
 def _batch() -> bytes:
     return bytes(encode_batch([(b"key", b"value", 1_700_000_000_000)]))
-
-
-class Peer:
-    """A connection that sends one request at a time."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), 5)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """The answer. Raises TimeoutError without one, ConnectionError if the peer hangs up."""
-        self._socket.settimeout(timeout_s)
-        self._socket.sendall(encode_request(message, version, 7, "line\nbreak level=error"))
-        (size,) = struct.unpack(">i", self._read(4))
-        assert isinstance(message, Request)
-        return decode_response(type(message), self._read(size), version)[1]
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            received = self._socket.recv(size - len(data))
-            if not received:
-                raise ConnectionResetError("hung up")
-            data += received
-        return bytes(data)
 
 
 @pytest.fixture(scope="module")
@@ -204,14 +174,18 @@ def test_random_requests_are_answered_and_harm_nobody(cluster: RunningCluster) -
 def exchange(broker: Node, message: Message, version: int) -> str:
     """What is wrong with the broker's reaction; empty if nothing is."""
     logged = len(broker.log())
-    peer = Peer(broker.port)
+    peer = Peer(broker.port, "line\nbreak level=error")
     try:
         peer.ask(message, version, 0.05 if waits_by_design(message) else ANSWER_TIMEOUT_S)
     except TimeoutError:
         return "" if waits_by_design(message) else "no answer"
     except ConnectionError:
         said = broker.log()[logged:]
-        return "" if waits_by_design(message) or "closing the connection" in said else f"hung up without a word {said}"
+        return (
+            ""
+            if waits_by_design(message) or "closing the connection" in said
+            else f"hung up without a word {said}"
+        )
     except Exception as error:
         return f"cannot be read: {error!r}"
     finally:

@@ -1,0 +1,40 @@
+"""A client that is nothing but a socket: any message in any version, one at a time."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.schema import Message, Request
+
+ANSWER_TIMEOUT_S = 3.0
+
+
+class Peer:
+    """A connection that sends one request at a time."""
+
+    def __init__(self, port: int, client_id: str = "test") -> None:
+        self._client_id = client_id
+        self._socket = socket.create_connection(("127.0.0.1", port), 5)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """The answer. Raises TimeoutError without one, ConnectionError if the peer hangs up."""
+        self._socket.settimeout(timeout_s)
+        self._socket.sendall(encode_request(message, version, 7, self._client_id))
+        (size,) = struct.unpack(">i", self._read(4))
+        assert isinstance(message, Request)
+        return decode_response(type(message), self._read(size), version)[1]
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            received = self._socket.recv(size - len(data))
+            if not received:
+                raise ConnectionResetError("hung up")
+            data += received
+        return bytes(data)
