@@ -50,8 +50,10 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
         assert leader is not None
         broken = cluster.broker(leader)
         checkpoint = _folder(cluster, leader, CHECKPOINT)
+        broken.pause()  # It writes the file ten times a second.
         checkpoint.unlink()
         (checkpoint / "in the way").mkdir(parents=True)
+        broken.resume()
 
         wait_until(lambda: not broken.alive, "the broker to leave")
         assert "the disk failed, this broker stops" in broken.log()
