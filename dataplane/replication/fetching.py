@@ -268,7 +268,7 @@ class LeaderSession:
         if part.error is ErrorCode.NONE:
             if part.diverging is not None:
                 log.info("%r diverges from its leader's log: %s", partition, part.diverging)
-                partition.truncate_diverging(part.diverging)
+                partition.truncate_diverging(part.diverging, part.log_start_offset)
                 self._changed[key] = None
                 return
             records = part.records

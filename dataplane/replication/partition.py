@@ -445,12 +445,16 @@ class Partition:
         if moved:
             self._wake_readers()
 
-    def truncate_diverging(self, leader_end: EpochEnd) -> None:
+    def truncate_diverging(self, leader_end: EpochEnd, leader_log_start_offset: int) -> None:
         """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
         epoch."""
         log = self.log
         offset = truncation_offset(leader_end, self.end_of_epoch(leader_end.epoch), log.log_end_offset)
-        self._truncated_to(max(offset, log.log_start_offset))
+        if offset <= leader_log_start_offset and offset < log.log_end_offset:
+            # The leader cannot tell where below its log start the logs diverged: nothing of that may stay.
+            self._start_anew_at(leader_log_start_offset)
+        else:
+            self._truncated_to(max(offset, log.log_start_offset))
 
     def _truncated_to(self, offset: int) -> None:
         log = self.log

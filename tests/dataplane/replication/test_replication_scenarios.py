@@ -377,6 +377,25 @@ def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_
     assert (cluster[1].log.log_start_offset, cluster[1].log.log_end_offset) == (2, 6)
 
 
+def test_what_diverged_below_the_leaders_log_start_does_not_stay(tmp_path: Path) -> None:
+    """The leader knows no longer where its epoch began. Were the follower's log start lost, its own would show."""
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    for _ in range(6):
+        cluster[1].produce(b"lost", acks=1)
+    cluster.elect(2, isr=(2,))
+    for value in (b"a", b"b", b"c", b"d"):
+        cluster[2].produce(value, acks=1)
+    cluster.now_ms += LAG_MS + 1
+    cluster[2].partition.advance()
+    cluster[2].partition.trims.trim(3)
+    cluster.sync(2, 1)
+    cluster[1].crash()
+    cluster[1].hear()
+    cluster.sync(2, 1)
+    assert cluster[1].values() == [b"d"]
+
+
 def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.elect(1)

@@ -217,7 +217,7 @@ async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(
             partition = replicas.get("t", 0)
             flushed = partition.log.flush()
             replicas.apply(image, fold(image, *topic(replicas=[1, 2], leader=2, leader_epoch=1)[1:]))
-            partition.truncate_diverging(EpochEnd(0, 1))
+            partition.truncate_diverging(EpochEnd(0, 1), 0)
             for offset in (1, 2):
                 other = batch(b"other")
                 struct.pack_into(">q", other, 0, offset)
