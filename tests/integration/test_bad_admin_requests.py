@@ -1,4 +1,6 @@
-"""Requests of operators that make no sense: each is refused with the code Kafka gives, and nothing has changed."""
+"""Requests of operators that make no sense: each is refused with the code Kafka gives, where that says what is wrong,
+and nothing has changed.
+"""
 
 from __future__ import annotations
 
