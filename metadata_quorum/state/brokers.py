@@ -26,7 +26,11 @@ Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
 
 
 def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
-    """A new incarnation fences the old one; after an unclean stop it leaves the ISRs and ELRs as well."""
+    """A new incarnation fences the old one; after an unclean stop it leaves the ISRs and ELRs as well.
+
+    A folder that it had before and has no more counts as an unclean stop, whatever the others say: what was in
+    there is made anew, empty.
+    """
     broker_id = command.broker_id
     if broker_id < 0:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker id {broker_id} is negative")
@@ -45,7 +49,11 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
             log_dirs=tuple(command.log_dirs),
         )
     )
-    clean = old is not None and command.previous_broker_epoch == old.broker_epoch
+    clean = (
+        old is not None
+        and command.previous_broker_epoch == old.broker_epoch
+        and set(old.log_dirs) <= set(command.log_dirs)
+    )
     _forget_offline_replicas(work, broker_id)
     _leave_partitions(work, broker_id, election.without if clean else election.after_unclean_stop, {})
     return RegisterBrokerResult(broker_epoch=epoch)

@@ -35,7 +35,7 @@ class Cluster:
     def epoch(self, broker_id: int) -> int:
         return self.machine.image.brokers[broker_id].broker_epoch
 
-    def start(self, broker_id: int, *, clean: bool = False) -> None:
+    def start(self, broker_id: int, *, clean: bool = False, folders: list[bytes] | None = None) -> None:
         self._incarnations += 1
         self.do(
             q.RegisterBroker(
@@ -43,6 +43,7 @@ class Cluster:
                 incarnation=self._incarnations.to_bytes(16, "big"),
                 previous_broker_epoch=self.epoch(broker_id) if clean else -1,
                 rack=self._racks.get(broker_id),
+                log_dirs=folders or [],
             ),
             q.RegisterBrokerResult,
         )

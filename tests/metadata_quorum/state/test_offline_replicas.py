@@ -165,3 +165,18 @@ def test_no_election_ends_with_an_offline_leader(
     ):
         assert after.leader not in offline
         assert after.offline_replicas == before.offline_replicas
+
+
+def test_a_folder_that_is_gone_counts_as_an_unclean_stop() -> None:
+    made = cluster([1, 2])
+    first, second = b"a" * 16, b"b" * 16
+    made.start(1, clean=True, folders=[first, second])
+    made.unfence(1)
+    assert propose(made, [1, 2] if state(made).leader == 2 else [2, 1]) == ErrorCode.NONE
+    for folders, stays in (([first, second], True), ([second, first, b"c" * 16], True), ([first], False)):
+        made.fence(2)
+        assert state(made).isr == (1,)
+        made.start(1, clean=True, folders=folders)
+        assert (1 in state(made).isr) == stays
+        made.unfence(2)
+        made.unfence(1)
