@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.config_chain import ConfigSource, Layer, links
 from ..protocol.config_keys import NODE_KEYS
-from ..protocol.messages.quorum_commands import ResourceType
+from ..protocol.messages.config_commands import ResourceType
 
 
 class BrokerSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..protocol.cluster_image import ClusterImage, ImageDelta
 from ..protocol.config_chain import topic_defaults
-from ..protocol.messages.quorum_commands import ResourceType
+from ..protocol.messages.config_commands import ResourceType
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
 from .log import LogConfig

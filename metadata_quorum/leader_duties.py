@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
-from ..protocol.messages.quorum_commands import (
+from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
+from ..protocol.messages.config_commands import (
     AlterConfigs,
-    BeginControlledShutdown,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
+    ResourceType,
+)
+from ..protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
     ElectLeaders,
-    FenceBroker,
-    FormCluster,
     ReplicaLogEnd,
-    ResourceType,
-    UnfenceBroker,
 )
+from ..protocol.messages.quorum_commands import FormCluster
 from .liveness import Heartbeat, ProgressTable, SessionTracker
 
 LeaderCommand = (

@@ -8,17 +8,10 @@ from ..protocol.codec import MalformedMessage, prepare
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
+from ..protocol.messages.broker_commands import FenceBroker, RegisterBroker
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
-from ..protocol.messages.quorum_commands import (
-    Command,
-    ElectionType,
-    ElectLeaders,
-    FenceBroker,
-    RegisterBroker,
-    Session,
-    decode_command,
-    encode_command,
-)
+from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
+from ..protocol.messages.quorum_commands import Command, Session, decode_command, encode_command
 from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,

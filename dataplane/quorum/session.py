@@ -8,13 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.liveness_datagrams import DatagramSeal
-from ...protocol.messages.quorum_commands import (
-    Command,
-    RegisterBroker,
-    RegisterBrokerResult,
-    decode_result,
-    encode_command,
-)
+from ...protocol.messages.broker_commands import RegisterBroker, RegisterBrokerResult
+from ...protocol.messages.quorum_commands import Command, decode_result, encode_command
 from ...protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,

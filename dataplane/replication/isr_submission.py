@@ -7,14 +7,14 @@ from typing import Protocol
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.quorum_commands import (
+from ...protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,
     AlterPartitionChange,
     AlterPartitionResult,
-    Command,
     IsrMember,
 )
+from ...protocol.messages.quorum_commands import Command
 from ...protocol.schema import Message
 from .in_sync import Proposal
 from .isr_updates import Accepted, Outcome, Submit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.quorum_commands import ResourceType
+from ...protocol.messages.config_commands import ResourceType
 from .catch_up import CatchUpThrottles
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings

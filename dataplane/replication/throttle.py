@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ...protocol.messages.quorum_commands import ResourceType
+from ...protocol.messages.config_commands import ResourceType
 
 UNLIMITED = 2**63 - 1
 """Kafka's default of both rates."""

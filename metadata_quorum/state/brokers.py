@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import BrokerState, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.metadata_records import BrokerRemovedRecord
-from ...protocol.messages.quorum_commands import (
+from ...protocol.messages.broker_commands import (
     BeginControlledShutdown,
-    CommandResult,
     ControlledShutdownResult,
     FenceBroker,
     RegisterBroker,
@@ -18,6 +16,8 @@ from ...protocol.messages.quorum_commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ...protocol.messages.metadata_records import BrokerRemovedRecord
+from ...protocol.messages.quorum_commands import CommandResult
 from . import election
 from .election import Electorate, Progress
 from .workspace import ProgressByPartition, Workspace, by_partition

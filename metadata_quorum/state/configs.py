@@ -19,8 +19,7 @@ from ...protocol.config_keys import (
 )
 from ...protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.metadata_records import ConfigRecord
-from ...protocol.messages.quorum_commands import (
+from ...protocol.messages.config_commands import (
     AlterConfigs,
     AlterConfigsResult,
     AlteredConfig,
@@ -29,6 +28,7 @@ from ...protocol.messages.quorum_commands import (
     ConfigResource,
     ResourceType,
 )
+from ...protocol.messages.metadata_records import ConfigRecord
 from ...protocol.primitives import STRING_BYTES_MAX
 from . import election
 from .refusal import message_of

@@ -10,6 +10,17 @@ from typing import Any
 from ...protocol.cluster_image import ClusterImage, ImageInconsistent
 from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.broker_commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsResult,
+    BeginControlledShutdown,
+    FenceBroker,
+    RegisterBroker,
+    RegisterBrokerResult,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from ...protocol.messages.config_commands import AlterConfigs
 from ...protocol.messages.metadata_records import (
     ClusterRecord,
     ProducerIdsRecord,
@@ -18,25 +29,12 @@ from ...protocol.messages.metadata_records import (
     encode_record,
 )
 from ...protocol.messages.offline_replica_commands import ReportOfflineReplicas
+from ...protocol.messages.partition_commands import AlterPartition, ElectLeaders
 from ...protocol.messages.quorum_commands import (
-    AllocateProducerIds,
-    AllocateProducerIdsResult,
-    AlterConfigs,
-    AlterPartition,
-    BeginControlledShutdown,
     Command,
     CommandResult,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    FenceBroker,
     FormCluster,
-    RegisterBroker,
-    RegisterBrokerResult,
     Session,
-    UnfenceBroker,
-    UnregisterBroker,
     decode_command,
     encode_result,
     result_type,
@@ -44,6 +42,7 @@ from ...protocol.messages.quorum_commands import (
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
 from ...protocol.messages.reassignment_commands import AlterPartitionReassignments
+from ...protocol.messages.topic_commands import CreatePartitions, CreateTopics, DeleteTopics
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import brokers, configs, features, offline_replicas, partitions, quotas, topics
 from .refusal import message_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.quorum_commands import (
+from ...protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,
     AlterPartitionChange,

@@ -8,8 +8,9 @@ from hashlib import blake2b
 from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.config_keys import ConfigError, check_topic_config, check_topic_configs
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import ConfigRecord, TopicRecord, TopicRemovedRecord
-from ...protocol.messages.quorum_commands import (
+from ...protocol.messages.topic_commands import (
     CreatedTopic,
     CreatePartitions,
     CreatePartitionsResult,
@@ -19,7 +20,6 @@ from ...protocol.messages.quorum_commands import (
     DeleteTopicsResult,
     MorePartitions,
     NewTopic,
-    ResourceType,
     TopicResult,
 )
 from .placement import Placement, check_replicas

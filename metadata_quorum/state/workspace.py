@@ -11,13 +11,14 @@ from ...protocol.cluster_image import (
     broker_record,
     partition_record,
 )
+from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import (
     BrokerRecord,
     BrokerRemovedRecord,
     ConfigRecord,
     Record,
 )
-from ...protocol.messages.quorum_commands import ReplicaLogEnd, ResourceType
+from ...protocol.messages.partition_commands import ReplicaLogEnd
 from .election import Electorate, LogEnd, Progress
 from .reassignment import settled
 

@@ -9,6 +9,7 @@ from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.partition_commands import ElectLeaders
 
 TOPIC = b"t" * 16
 
@@ -59,7 +60,7 @@ def test_partitions_go_back_where_too_many_are_led_by_others(
         assert commands == []
         return
     (command,) = commands
-    assert isinstance(command, q.ElectLeaders)
+    assert isinstance(command, ElectLeaders)
     assert [entry.partition for entry in command.partitions or []] == moved
 
 

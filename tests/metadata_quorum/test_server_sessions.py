@@ -10,16 +10,13 @@ import uvloop
 from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.handshake import Identity, Role
-from ottla.protocol.messages.quorum_commands import (
+from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
-    FormCluster,
     RegisterBroker,
     RegisterBrokerResult,
-    Session,
     UnregisterBroker,
-    decode_result,
-    encode_command,
 )
+from ottla.protocol.messages.quorum_commands import FormCluster, Session, decode_result, encode_command
 from ottla.protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,

@@ -9,7 +9,7 @@ import logging
 
 from ....protocol.config_chain import ConfigSource
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.quorum_commands import ConfigChange, ConfigOperation
+from ....protocol.messages.config_commands import ConfigChange, ConfigOperation
 from .config_view import ConfigEntry
 
 _ROOT = "root"

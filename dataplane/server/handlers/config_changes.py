@@ -12,7 +12,8 @@ from typing import Protocol
 from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, ConfigError, is_dynamic
 from ....protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages import quorum_commands as commands
+from ....protocol.messages import config_commands
+from ....protocol.messages.config_commands import ConfigOperation, ResourceType
 from ....protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -21,7 +22,6 @@ from ....protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     ReplaceConfigsResource,
 )
-from ....protocol.messages.quorum_commands import ConfigOperation, ResourceType
 from ...broker_settings import BrokerSettings
 from ...folder_settings import CORDONED, check_cordoned
 from ..handler import Request, handles
@@ -81,11 +81,11 @@ class ConfigChangeHandlers:
     ) -> IncrementalAlterConfigsResponse:
         """Set, delete, append to and subtract from single settings."""
         changes = [
-            commands.ConfigResource(
+            config_commands.ConfigResource(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 changes=[
-                    commands.ConfigChange(name=c.name, operation=c.config_operation, value=c.value)
+                    config_commands.ConfigChange(name=c.name, operation=c.config_operation, value=c.value)
                     for c in resource.configs
                 ],
             )
@@ -100,7 +100,7 @@ class ConfigChangeHandlers:
     async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
         """Replace all dynamic settings of a resource by the given ones."""
         changes = [
-            commands.ConfigResource(
+            config_commands.ConfigResource(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 changes=self._replacement(resource),
@@ -110,24 +110,24 @@ class ConfigChangeHandlers:
         errors = await self._alter(changes, kinds=_KEPT, validate_only=message.validate_only)
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
-    def _replacement(self, resource: ReplaceConfigsResource) -> list[commands.ConfigChange]:
+    def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
         """Set what is named, delete what is set now and not named."""
         named = {config.name for config in resource.configs}
         present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
         return [
             *(
-                commands.ConfigChange(name=c.name, operation=ConfigOperation.SET, value=c.value)
+                config_commands.ConfigChange(name=c.name, operation=ConfigOperation.SET, value=c.value)
                 for c in resource.configs
             ),
             *(
-                commands.ConfigChange(name=name, operation=ConfigOperation.DELETE)
+                config_commands.ConfigChange(name=name, operation=ConfigOperation.DELETE)
                 for name in present
                 if name not in named
             ),
         ]
 
     async def _alter(
-        self, resources: list[commands.ConfigResource], *, kinds: frozenset[int], validate_only: bool
+        self, resources: list[config_commands.ConfigResource], *, kinds: frozenset[int], validate_only: bool
     ) -> list[KafkaError | None]:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
@@ -154,7 +154,7 @@ class ConfigChangeHandlers:
         return errors
 
     async def _submit(
-        self, resources: list[commands.ConfigResource], *, validate_only: bool
+        self, resources: list[config_commands.ConfigResource], *, validate_only: bool
     ) -> dict[int, KafkaError | None]:
         """What the quorum says of each, by the `id` of the resource; in commands that do not hold it up for long.
 
@@ -164,20 +164,20 @@ class ConfigChangeHandlers:
         refused: KafkaError | None = None
         for some in pieces(resources, _RESOURCES_PER_COMMAND):
             if refused is None:
-                command = commands.AlterConfigs(resources=list(some), validate_only=validate_only)
+                command = config_commands.AlterConfigs(resources=list(some), validate_only=validate_only)
                 try:
                     outcome = await self._quorum.submit(command)
                 except KafkaError as error:
                     refused = error
                 else:
-                    assert isinstance(outcome, commands.AlterConfigsResult)
+                    assert isinstance(outcome, config_commands.AlterConfigsResult)
                     found = zip(some, outcome.resources, strict=True)
                     failures |= {id(one): _failure(result) for one, result in found}
             if refused is not None:
                 failures |= {id(one): refused for one in some}
         return failures
 
-    def _check(self, resource: commands.ConfigResource) -> None:
+    def _check(self, resource: config_commands.ConfigResource) -> None:
         """Raises KafkaError for what is wrong whatever the quorum keeps."""
         names = [change.name for change in resource.changes]
         if len(set(names)) < len(names):
@@ -203,7 +203,7 @@ class ConfigChangeHandlers:
             case number if number == _BROKER_LOGGER:
                 self._check_loggers(resource)
 
-    def _check_cordoned(self, resource: commands.ConfigResource) -> None:
+    def _check_cordoned(self, resource: config_commands.ConfigResource) -> None:
         """Folders are a single broker's. Those of another are not known here: it ignores what it has not."""
         for change in resource.changes:
             if change.name != CORDONED or change.operation in (
@@ -228,7 +228,7 @@ class ConfigChangeHandlers:
             except ConfigError as error:
                 raise _refusal(str(error)) from None
 
-    def _check_group(self, resource: commands.ConfigResource) -> None:
+    def _check_group(self, resource: config_commands.ConfigResource) -> None:
         allowed = {
             name: text
             for name in NODE_KEYS
@@ -243,7 +243,7 @@ class ConfigChangeHandlers:
                 except ConfigError as error:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    def _check_loggers(self, resource: commands.ConfigResource) -> None:
+    def _check_loggers(self, resource: config_commands.ConfigResource) -> None:
         name, own = resource.resource_name, self._broker.broker_id
         if not name.removeprefix("-").isdecimal():
             raise _refusal(f"Node id must be an integer, but it is: {name}")
@@ -258,7 +258,7 @@ def _check_dynamic(names: list[str]) -> None:
         raise _refusal(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
 
 
-def _check_client_metrics(resource: commands.ConfigResource) -> None:
+def _check_client_metrics(resource: config_commands.ConfigResource) -> None:
     for change in resource.changes:
         if change.name == "match" and change.operation in (ConfigOperation.SET, ConfigOperation.APPEND):
             try:
@@ -267,7 +267,7 @@ def _check_client_metrics(resource: commands.ConfigResource) -> None:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _failure(result: commands.AlteredConfig) -> KafkaError | None:
+def _failure(result: config_commands.AlteredConfig) -> KafkaError | None:
     return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
 
 

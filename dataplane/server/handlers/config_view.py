@@ -19,7 +19,7 @@ from ....protocol.config_chain import (
 from ....protocol.config_key import ConfigKey, ConfigType
 from ....protocol.config_keys import NODE_KEYS, TOPIC_KEYS, is_dynamic
 from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
-from ....protocol.messages.quorum_commands import ResourceType
+from ....protocol.messages.config_commands import ResourceType
 from ...broker_settings import BrokerSettings
 from .cluster_access import Quorum
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.config_commands import ResourceType
 from ....protocol.messages.config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -21,7 +22,6 @@ from ....protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ....protocol.messages.quorum_commands import ResourceType
 from ..handler import Request, handles
 from ..turns import in_turns
 from .broker_loggers import BrokerLoggers

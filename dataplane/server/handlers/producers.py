@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
 from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ....protocol.messages.quorum_commands import AllocateProducerIds, AllocateProducerIdsResult, Command
+from ....protocol.messages.quorum_commands import Command
 from ....protocol.schema import Message
 from ..handler import Request, handles
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ....protocol.cluster_image import TopicState
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages import broker_commands, partition_commands
 from ....protocol.messages import quorum_commands as commands
 from ....protocol.messages import reassignment_commands as moves
 from ....protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -135,12 +136,12 @@ class ReassignmentHandlers:
     async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elect preferred leaders, or any leader where there is none."""
         image = self._quorum.image
-        command = commands.ElectLeaders(
+        command = partition_commands.ElectLeaders(
             election_type=message.election_type,
             partitions=None
             if message.topic_partitions is None
             else [
-                commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
+                partition_commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
                 for topic in message.topic_partitions
                 if topic.topic in image.topics
                 for index in topic.partitions
@@ -148,7 +149,7 @@ class ReassignmentHandlers:
         )
         names = {topic.id: topic.name for topic in image.topics.values()}
         outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-        assert isinstance(outcome, commands.ElectLeadersResult)
+        assert isinstance(outcome, partition_commands.ElectLeadersResult)
         _check(outcome.error_code, outcome.error_message)
         results: dict[str, list[PartitionResult]] = {}
         for elected in outcome.partitions:
@@ -175,7 +176,7 @@ class ReassignmentHandlers:
         self, request: Request, message: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
         """Forget a broker. It stays in the replica lists it is in."""
-        outcome = await self._quorum.submit(commands.UnregisterBroker(broker_id=message.broker_id))
+        outcome = await self._quorum.submit(broker_commands.UnregisterBroker(broker_id=message.broker_id))
         assert isinstance(outcome, commands.CommandResult)
         _check(outcome.error_code, outcome.error_message)
         return UnregisterBrokerResponse()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.quorum_commands import (
+from ....protocol.messages.topic_commands import (
     CreatedTopic,
     CreateTopics,
     CreateTopicsResult,

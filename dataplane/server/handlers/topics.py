@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import quorum_commands as commands
+from ....protocol.messages import topic_commands
 from ....protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -152,7 +153,7 @@ class TopicHandlers:
         settings = _CreatedSettings(self._config_view)
         outcomes = self._outcomes(
             wanted,
-            lambda some: commands.CreateTopics(
+            lambda some: topic_commands.CreateTopics(
                 topics=[self._new_topic(topic) for topic in some],
                 validate_only=message.validate_only,
                 seed=self._rng.getrandbits(63),
@@ -187,10 +188,10 @@ class TopicHandlers:
             return len(topic.assignments)
         return self._defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
 
-    def _new_topic(self, topic: CreatableTopic) -> commands.NewTopic:
+    def _new_topic(self, topic: CreatableTopic) -> topic_commands.NewTopic:
         assigned = bool(topic.assignments)
         partitions, factor = topic.num_partitions, topic.replication_factor
-        return commands.NewTopic(
+        return topic_commands.NewTopic(
             name=topic.name,
             num_partitions=self._defaults.num_partitions
             if partitions == _DEFAULT and not assigned
@@ -199,11 +200,14 @@ class TopicHandlers:
             if factor == _DEFAULT and not assigned
             else factor,
             assignments=[
-                commands.PartitionAssignment(partition=given.partition_index, replicas=list(given.broker_ids))
+                topic_commands.PartitionAssignment(
+                    partition=given.partition_index, replicas=list(given.broker_ids)
+                )
                 for given in topic.assignments
             ],
             configs=[
-                commands.NewTopicConfig(name=config.name, value=config.value) for config in topic.configs
+                topic_commands.NewTopicConfig(name=config.name, value=config.value)
+                for config in topic.configs
             ],
         )
 
@@ -234,7 +238,7 @@ class TopicHandlers:
         if wanted:
             outcomes = self._outcomes(
                 wanted,
-                lambda some: commands.DeleteTopics(topic_ids=[topic.topic_id for topic in some]),
+                lambda some: topic_commands.DeleteTopics(topic_ids=[topic.topic_id for topic in some]),
                 message.timeout_ms,
             )
             results += [_deleted(topic, result) async for topic, result in outcomes]
@@ -262,7 +266,7 @@ class TopicHandlers:
         if wanted:
             outcomes = self._outcomes(
                 wanted,
-                lambda some: commands.CreatePartitions(
+                lambda some: topic_commands.CreatePartitions(
                     topics=[_more_partitions(topic) for topic in some],
                     validate_only=message.validate_only,
                     seed=self._rng.getrandbits(63),
@@ -295,7 +299,7 @@ def _created_setting(entry: ConfigEntry) -> CreatableTopicConfigs:
 
 
 def _created(
-    topic: CreatableTopic, result: commands.CreatedTopic | KafkaError, settings: _CreatedSettings
+    topic: CreatableTopic, result: topic_commands.CreatedTopic | KafkaError, settings: _CreatedSettings
 ) -> CreatableTopicResult:
     if isinstance(result, KafkaError):
         return _refused_creation(topic.name, result)
@@ -310,7 +314,9 @@ def _created(
     )
 
 
-def _deleted(topic: DeleteTopicState, result: commands.TopicResult | KafkaError) -> DeletableTopicResult:
+def _deleted(
+    topic: DeleteTopicState, result: topic_commands.TopicResult | KafkaError
+) -> DeletableTopicResult:
     if isinstance(result, KafkaError):
         return _refused_deletion(topic, result)
     return DeletableTopicResult(
@@ -322,7 +328,7 @@ def _deleted(topic: DeleteTopicState, result: commands.TopicResult | KafkaError)
 
 
 def _enlarged(
-    topic: CreatePartitionsTopic, result: commands.TopicResult | KafkaError
+    topic: CreatePartitionsTopic, result: topic_commands.TopicResult | KafkaError
 ) -> CreatePartitionsTopicResult:
     if isinstance(result, KafkaError):
         return _refused_partitions(topic.name, result)
@@ -347,8 +353,10 @@ def _resolve(image: ClusterImage, topic: DeleteTopicState) -> tuple[str, bytes]:
     return by_name.name, by_name.id
 
 
-def _more_partitions(topic: CreatePartitionsTopic) -> commands.MorePartitions:
+def _more_partitions(topic: CreatePartitionsTopic) -> topic_commands.MorePartitions:
     assignments = None
     if topic.assignments is not None:
-        assignments = [commands.Replicas(broker_ids=list(given.broker_ids)) for given in topic.assignments]
-    return commands.MorePartitions(name=topic.name, count=topic.count, assignments=assignments)
+        assignments = [
+            topic_commands.Replicas(broker_ids=list(given.broker_ids)) for given in topic.assignments
+        ]
+    return topic_commands.MorePartitions(name=topic.name, count=topic.count, assignments=assignments)

@@ -11,7 +11,7 @@ import uvloop
 from ottla.dataplane.quorum import SessionLost
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.handshake import Role
-from ottla.protocol.messages.quorum_commands import AllocateProducerIds
+from ottla.protocol.messages.broker_commands import AllocateProducerIds
 
 from .cluster import Cluster, until
 

@@ -28,6 +28,7 @@ from ottla.dataplane.server.handlers.producers import ProducerHandlers, Producer
 from ottla.dataplane.server.server import Server
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, partition_record
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -42,15 +43,9 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.messages.quorum_commands import (
-    AllocateProducerIds,
-    AllocateProducerIdsResult,
-    AlteredPartition,
-    AlterPartition,
-    AlterPartitionResult,
-)
 
 from .harness import TOPIC_ID, batch
 

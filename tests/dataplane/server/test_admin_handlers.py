@@ -20,6 +20,7 @@ from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as commands
+from ottla.protocol.messages.config_commands import AlterConfigs, AlterConfigsResult, AlteredConfig
 from ottla.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -28,6 +29,14 @@ from ottla.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata_records import ConfigRecord, TopicRecord
+from ottla.protocol.messages.topic_commands import (
+    CreatedTopic,
+    CreateTopics,
+    CreateTopicsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
+    TopicResult,
+)
 from ottla.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -49,13 +58,13 @@ class RecordingQuorum:
 
     async def submit(self, command: commands.Command, timeout_ms: int | None = None) -> Message:
         self.commands.append(command)
-        if isinstance(command, commands.CreateTopics):
-            created = [commands.CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]
-            return commands.CreateTopicsResult(topics=created)
-        if isinstance(command, commands.DeleteTopics):
-            return commands.DeleteTopicsResult(topics=[commands.TopicResult() for _ in command.topic_ids])
-        assert isinstance(command, commands.AlterConfigs)
-        return commands.AlterConfigsResult(resources=[commands.AlteredConfig() for _ in command.resources])
+        if isinstance(command, CreateTopics):
+            created = [CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]
+            return CreateTopicsResult(topics=created)
+        if isinstance(command, DeleteTopics):
+            return DeleteTopicsResult(topics=[TopicResult() for _ in command.topic_ids])
+        assert isinstance(command, AlterConfigs)
+        return AlterConfigsResult(resources=[AlteredConfig() for _ in command.resources])
 
 
 class AtVersion:
@@ -86,7 +95,7 @@ async def test_a_topic_that_is_asked_for_twice_is_refused_and_the_others_created
     response = await topics(quorum).create_topics(at_version(7), CreateTopicsRequest(topics=wanted))
     assert {(t.name, t.error_code) for t in response.topics} == {("x", ErrorCode.INVALID_REQUEST), ("y", 0)}
     (command,) = quorum.commands
-    assert isinstance(command, commands.CreateTopics)
+    assert isinstance(command, CreateTopics)
     assert [(t.name, t.num_partitions, t.replication_factor) for t in command.topics] == [("y", 4, 2)]
     for version in range(2, 8):
         encode(response, version)
@@ -111,7 +120,7 @@ async def test_topics_are_deleted_by_name_or_id_but_not_both() -> None:
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
     ]
-    assert quorum.commands == [commands.DeleteTopics(topic_ids=[TOPIC_ID])]
+    assert quorum.commands == [DeleteTopics(topic_ids=[TOPIC_ID])]
 
 
 async def test_names_are_deleted_below_version_6() -> None:
@@ -206,7 +215,7 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
     )
     assert [r.error_code for r in response.responses] == [0] + [ErrorCode.INVALID_REQUEST] * 5
     (command,) = quorum.commands
-    assert isinstance(command, commands.AlterConfigs)
+    assert isinstance(command, AlterConfigs)
     assert [r.resource_name for r in command.resources] == ["good"]
 
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
-from ottla.protocol.messages.quorum_commands import CreatedTopic, CreateTopics, CreateTopicsResult
+from ottla.protocol.messages.topic_commands import CreatedTopic, CreateTopics, CreateTopicsResult
 from ottla.protocol.schema import Message
 
 from .conftest import until

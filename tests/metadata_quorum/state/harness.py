@@ -7,6 +7,21 @@ from typing import TypeVar
 from ottla.metadata_quorum.state.controller import Applied
 from ottla.metadata_quorum.state.machine import ControllerMachine, new_machine
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import (
+    FenceBroker,
+    RegisterBroker,
+    RegisterBrokerResult,
+    UnfenceBroker,
+)
+from ottla.protocol.messages.partition_commands import ReplicaLogEnd
+from ottla.protocol.messages.topic_commands import (
+    CreatedTopic,
+    CreateTopics,
+    CreateTopicsResult,
+    NewTopic,
+    NewTopicConfig,
+    PartitionAssignment,
+)
 from ottla.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -38,51 +53,51 @@ class Cluster:
     def start(self, broker_id: int, *, clean: bool = False, folders: list[bytes] | None = None) -> None:
         self._incarnations += 1
         self.do(
-            q.RegisterBroker(
+            RegisterBroker(
                 broker_id=broker_id,
                 incarnation=self._incarnations.to_bytes(16, "big"),
                 previous_broker_epoch=self.epoch(broker_id) if clean else -1,
                 rack=self._racks.get(broker_id),
                 log_dirs=folders or [],
             ),
-            q.RegisterBrokerResult,
+            RegisterBrokerResult,
         )
 
     def unfence(self, broker_id: int) -> q.CommandResult:
         return self.do(
-            q.UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)), q.CommandResult
+            UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)), q.CommandResult
         )
 
-    def fence(self, broker_id: int, progress: list[q.ReplicaLogEnd] | None = None) -> q.CommandResult:
-        command = q.FenceBroker(
+    def fence(self, broker_id: int, progress: list[ReplicaLogEnd] | None = None) -> q.CommandResult:
+        command = FenceBroker(
             broker_id=broker_id, broker_epoch=self.epoch(broker_id), progress=progress or []
         )
         return self.do(command, q.CommandResult)
 
-    def create(self, *topics: q.NewTopic, validate_only: bool = False) -> list[q.CreatedTopic]:
-        command = q.CreateTopics(topics=list(topics), validate_only=validate_only, seed=7)
-        return self.do(command, q.CreateTopicsResult).topics
+    def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
+        command = CreateTopics(topics=list(topics), validate_only=validate_only, seed=7)
+        return self.do(command, CreateTopicsResult).topics
 
     def topic_id(self, name: str) -> bytes:
         return self.machine.image.topics[name].id
 
 
-def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> q.NewTopic:
+def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> NewTopic:
     """A topic that leaves the placement to the controller; in keys `_` stands for a dot."""
-    return q.NewTopic(
+    return NewTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
-        configs=[q.NewTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        configs=[NewTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
 
 
-def assigned(name: str, *assignments: list[int]) -> q.NewTopic:
+def assigned(name: str, *assignments: list[int]) -> NewTopic:
     """A topic whose replicas are given."""
-    return q.NewTopic(
+    return NewTopic(
         name=name,
         assignments=[
-            q.PartitionAssignment(partition=index, replicas=replicas)
+            PartitionAssignment(partition=index, replicas=replicas)
             for index, replicas in enumerate(assignments)
         ],
     )

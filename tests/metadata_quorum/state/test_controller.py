@@ -17,8 +17,38 @@ from ottla.metadata_quorum.state.controller import Applied
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsResult,
+    BeginControlledShutdown,
+    FenceBroker,
+    RegisterBroker,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from ottla.protocol.messages.config_commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
 from ottla.protocol.messages.metadata_records import decode_record, encode_record
+from ottla.protocol.messages.partition_commands import (
+    AlterPartition,
+    AlterPartitionChange,
+    ElectLeaders,
+    IsrMember,
+    ReplicaLogEnd,
+)
 from ottla.protocol.messages.quorum_session import CommandStatus
+from ottla.protocol.messages.topic_commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+    NewTopicConfig,
+)
 
 BROKERS = (1, 2, 3, 4)
 KINDS = (
@@ -131,7 +161,7 @@ class History:
         incarnation = self.turn.to_bytes(16, "big")
         if not clean:
             self.lose(broker_id)
-        command = q.RegisterBroker(
+        command = RegisterBroker(
             broker_id=broker_id,
             incarnation=incarnation,
             previous_broker_epoch=self.epoch(broker_id) if clean else -1,
@@ -149,11 +179,11 @@ class History:
         self.step_start(broker_id, number, junk, clean=False)
 
     def step_unfence(self, broker_id: int, number: int, junk: bytes) -> None:
-        self.own(q.UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)))
+        self.own(UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)))
 
-    def told(self, number: int) -> list[q.ReplicaLogEnd]:
+    def told(self, number: int) -> list[ReplicaLogEnd]:
         return [
-            q.ReplicaLogEnd(
+            ReplicaLogEnd(
                 topic_id=topic_id,
                 partition=index,
                 broker_id=broker_id,
@@ -166,50 +196,48 @@ class History:
 
     def step_fence(self, broker_id: int, number: int, junk: bytes) -> None:
         epoch = self.epoch(broker_id)
-        self.own(q.FenceBroker(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number)))
+        self.own(FenceBroker(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number)))
         for state in self.partitions().values():
             assert state.leader != broker_id
 
     def step_stop(self, broker_id: int, number: int, junk: bytes) -> None:
         epoch = self.epoch(broker_id)
-        self.own(
-            q.BeginControlledShutdown(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number))
-        )
+        self.own(BeginControlledShutdown(broker_id=broker_id, broker_epoch=epoch, progress=self.told(number)))
         for state in self.partitions().values():
             assert state.leader != broker_id
 
     def step_unregister(self, broker_id: int, number: int, junk: bytes) -> None:
-        self.own(q.UnregisterBroker(broker_id=broker_id))
+        self.own(UnregisterBroker(broker_id=broker_id))
         assert broker_id not in self.image.brokers
 
     # ---------------------------------------------------------------- topics and settings
 
     def step_create(self, broker_id: int, number: int, junk: bytes) -> None:
-        configs = [q.NewTopicConfig(name="min.insync.replicas", value=str(number))]
-        topic = q.NewTopic(
+        configs = [NewTopicConfig(name="min.insync.replicas", value=str(number))]
+        topic = NewTopic(
             name=f"t{broker_id}", num_partitions=2, replication_factor=max(number, 2), configs=configs
         )
-        self.submit(broker_id, q.CreateTopics(topics=[topic], seed=self.turn))
+        self.submit(broker_id, CreateTopics(topics=[topic], seed=self.turn))
 
     def step_delete(self, broker_id: int, number: int, junk: bytes) -> None:
-        self.submit(broker_id, q.DeleteTopics(names=[f"t{number}"]))
+        self.submit(broker_id, DeleteTopics(names=[f"t{number}"]))
         for key in self.complete.keys() - self.partitions().keys():
             del self.complete[key]
 
     def step_grow(self, broker_id: int, number: int, junk: bytes) -> None:
-        wanted = q.MorePartitions(name=f"t{number}", count=3)
-        self.submit(broker_id, q.CreatePartitions(topics=[wanted], seed=self.turn))
+        wanted = MorePartitions(name=f"t{number}", count=3)
+        self.submit(broker_id, CreatePartitions(topics=[wanted], seed=self.turn))
 
     def step_config(self, broker_id: int, number: int, junk: bytes) -> None:
         key = "unclean.leader.election.enable" if number == 4 else "min.insync.replicas"
         value = ("true" if len(junk) % 2 else "false") if number == 4 else str(1 + len(junk) % 3)
-        operation = q.ConfigOperation.DELETE if len(junk) % 5 == 4 else q.ConfigOperation.SET
+        operation = ConfigOperation.DELETE if len(junk) % 5 == 4 else ConfigOperation.SET
         resources = [
-            q.ConfigResource(resource_type=kind, resource_name=name, changes=[change])
+            ConfigResource(resource_type=kind, resource_name=name, changes=[change])
             for kind, name in ((2, f"t{number}"), (4, ""))
-            for change in [q.ConfigChange(name=key, operation=operation, value=value)]
+            for change in [ConfigChange(name=key, operation=operation, value=value)]
         ]
-        self.submit(broker_id, q.AlterConfigs(resources=resources[:1] if len(junk) % 4 else resources[1:]))
+        self.submit(broker_id, AlterConfigs(resources=resources[:1] if len(junk) % 4 else resources[1:]))
 
     # ---------------------------------------------------------------- replication
 
@@ -231,16 +259,16 @@ class History:
                 continue
             members = {*(state.replicas if expand else state.isr)} - ({number} - {broker_id})
             changes.append(
-                q.AlterPartitionChange(
+                AlterPartitionChange(
                     topic_id=topic_id,
                     partition=index,
                     leader_epoch=state.leader_epoch,
                     partition_epoch=state.partition_epoch,
-                    new_isr=[q.IsrMember(broker_id=member) for member in sorted(members)],
+                    new_isr=[IsrMember(broker_id=member) for member in sorted(members)],
                 )
             )
         epoch = self.epoch(broker_id)
-        self.submit(broker_id, q.AlterPartition(broker_id=broker_id, broker_epoch=epoch, partitions=changes))
+        self.submit(broker_id, AlterPartition(broker_id=broker_id, broker_epoch=epoch, partitions=changes))
         for key, state in self.partitions().items():
             if state.leader == broker_id:
                 self.complete[key] |= set(state.isr)
@@ -250,16 +278,16 @@ class History:
         self.step_shrink(broker_id, number, junk, expand=True)
 
     def step_elect(self, broker_id: int, number: int, junk: bytes) -> None:
-        self.own(q.ElectLeaders(election_type=number % 2, progress=self.told(number)))
+        self.own(ElectLeaders(election_type=number % 2, progress=self.told(number)))
 
     # ---------------------------------------------------------------- sessions
 
     def step_ids(self, broker_id: int, number: int, junk: bytes) -> None:
-        ask = q.AllocateProducerIds(broker_id=broker_id, broker_epoch=self.epoch(broker_id))
+        ask = AllocateProducerIds(broker_id=broker_id, broker_epoch=self.epoch(broker_id))
         applied = self.submit(broker_id, ask)
         if applied is not None:
             block = q.decode_result(ask, applied.result)
-            assert isinstance(block, q.AllocateProducerIdsResult)
+            assert isinstance(block, AllocateProducerIdsResult)
             self.blocks.append(block.first)
             assert self.blocks == [1000 * n for n in range(len(self.blocks))]
 
@@ -272,7 +300,7 @@ class History:
     def step_gap(self, broker_id: int, number: int, junk: bytes) -> None:
         session = (broker_id, self.epoch(broker_id))
         sequence = len(self.submitted.get(session, [])) + 1 + number
-        applied = self.apply(q.encode_command((*session, sequence), q.UnregisterBroker(broker_id=broker_id)))
+        applied = self.apply(q.encode_command((*session, sequence), UnregisterBroker(broker_id=broker_id)))
         expected = CommandStatus.OUT_OF_ORDER if session[1] >= 0 else CommandStatus.STALE_SESSION
         assert (applied.status, applied.records) == (expected, ())
 

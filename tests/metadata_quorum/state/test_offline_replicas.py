@@ -13,6 +13,16 @@ from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.offline_replica_commands import OfflineReplica, ReportOfflineReplicas
+from ottla.protocol.messages.partition_commands import (
+    AlterPartition,
+    AlterPartitionChange,
+    AlterPartitionResult,
+    ElectionPartition,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    IsrMember,
+)
 
 from .harness import Cluster, assigned, topic
 
@@ -45,15 +55,15 @@ def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None)
 
 def propose(of: Cluster, isr: list[int]) -> int:
     now = state(of)
-    change = q.AlterPartitionChange(
+    change = AlterPartitionChange(
         topic_id=of.topic_id("t"),
         partition=0,
         leader_epoch=now.leader_epoch,
         partition_epoch=now.partition_epoch,
-        new_isr=[q.IsrMember(broker_id=member, broker_epoch=of.epoch(member)) for member in isr],
+        new_isr=[IsrMember(broker_id=member, broker_epoch=of.epoch(member)) for member in isr],
     )
-    command = q.AlterPartition(broker_id=now.leader, broker_epoch=of.epoch(now.leader), partitions=[change])
-    return of.do(command, q.AlterPartitionResult).partitions[0].error_code
+    command = AlterPartition(broker_id=now.leader, broker_epoch=of.epoch(now.leader), partitions=[change])
+    return of.do(command, AlterPartitionResult).partitions[0].error_code
 
 
 def test_a_lost_leader_is_replaced_and_only_there() -> None:
@@ -102,11 +112,11 @@ def test_an_offline_replica_is_not_elected_not_even_uncleanly() -> None:
 def test_the_preferred_leader_stays_away_while_it_is_offline() -> None:
     made = cluster([1, 2])
     report(made, 1, 0)
-    elect = q.ElectLeaders(
-        election_type=q.ElectionType.PREFERRED,
-        partitions=[q.ElectionPartition(topic_id=made.topic_id("t"), partition=0)],
+    elect = ElectLeaders(
+        election_type=ElectionType.PREFERRED,
+        partitions=[ElectionPartition(topic_id=made.topic_id("t"), partition=0)],
     )
-    result = made.do(elect, q.ElectLeadersResult)
+    result = made.do(elect, ElectLeadersResult)
     assert result.partitions[0].error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert state(made).leader == 2
 

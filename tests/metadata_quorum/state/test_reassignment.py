@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import BeginControlledShutdown, ControlledShutdownResult
 from ottla.protocol.messages.metadata_records import PartitionRecord, decode_record, encode_record
+from ottla.protocol.messages.partition_commands import (
+    AlterPartition,
+    AlterPartitionChange,
+    AlterPartitionResult,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    IsrMember,
+)
 from ottla.protocol.messages.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -40,21 +49,21 @@ def move(
 def set_isr(cluster: Cluster, isr: list[int], ends: dict[int, int] | None = None) -> ErrorCode:
     """The leader proposes this ISR."""
     state = state_of(cluster)
-    change = q.AlterPartitionChange(
+    change = AlterPartitionChange(
         topic_id=cluster.topic_id("t"),
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         new_isr=[
-            q.IsrMember(
+            IsrMember(
                 broker_id=one, broker_epoch=cluster.epoch(one), log_end_offset=(ends or {}).get(one, -1)
             )
             for one in isr
         ],
     )
-    command = q.AlterPartition(
+    command = AlterPartition(
         broker_id=state.leader, broker_epoch=cluster.epoch(state.leader), partitions=[change]
     )
-    (result,) = cluster.do(command, q.AlterPartitionResult).partitions
+    (result,) = cluster.do(command, AlterPartitionResult).partitions
     return ErrorCode(result.error_code)
 
 
@@ -233,15 +242,15 @@ class Moving:
             cluster.start(given[0])
         elif kind == "stop":
             epoch = cluster.epoch(given[0])
-            command = q.BeginControlledShutdown(broker_id=given[0], broker_epoch=epoch)
-            cluster.do(command, q.ControlledShutdownResult)
+            command = BeginControlledShutdown(broker_id=given[0], broker_epoch=epoch)
+            cluster.do(command, ControlledShutdownResult)
         elif kind == "lag" and before.leader >= 0 and len(before.isr) > 1:
             left = [one for one in before.isr if one == before.leader or one % 2]
             set_isr(cluster, left)
         elif kind == "expand":
             self.expand()
         elif kind == "preferred":
-            cluster.do(q.ElectLeaders(election_type=q.ElectionType.PREFERRED), q.ElectLeadersResult)
+            cluster.do(ElectLeaders(election_type=ElectionType.PREFERRED), ElectLeadersResult)
         self.check(before)
 
     def expand(self) -> None:

@@ -8,7 +8,45 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsResult,
+    BeginControlledShutdown,
+    ControlledShutdownResult,
+    FenceBroker,
+    RegisterBroker,
+    RegisterBrokerResult,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from ottla.protocol.messages.config_commands import (
+    AlterConfigs,
+    AlterConfigsResult,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
 from ottla.protocol.messages.metadata_records import encode_record
+from ottla.protocol.messages.partition_commands import (
+    AlterPartition,
+    AlterPartitionChange,
+    AlterPartitionResult,
+    ElectionPartition,
+    ElectLeaders,
+    ElectLeadersResult,
+    IsrMember,
+)
+from ottla.protocol.messages.topic_commands import (
+    CreatePartitions,
+    CreatePartitionsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
+    MorePartitions,
+    NewTopic,
+    NewTopicConfig,
+    PartitionAssignment,
+    Replicas,
+)
 
 from .harness import Cluster, assigned, topic
 
@@ -38,7 +76,7 @@ CREATIONS = [
         "min.compaction.lag.ms (10)",
     ),
     (
-        q.NewTopic(name="t", num_partitions=1, replication_factor=1, configs=[q.NewTopicConfig(name="x")]),
+        NewTopic(name="t", num_partitions=1, replication_factor=1, configs=[NewTopicConfig(name="x")]),
         ErrorCode.INVALID_CONFIG,
         "Null value not supported for topic configs: x",
     ),
@@ -47,17 +85,17 @@ CREATIONS = [
     (assigned("t", [1, 2], [1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent with previous"),
     (assigned("t", []), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "an empty replica list"),
     (
-        q.NewTopic(name="t", assignments=[q.PartitionAssignment(partition=1, replicas=[1])]),
+        NewTopic(name="t", assignments=[PartitionAssignment(partition=1, replicas=[1])]),
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "consecutive 0-based integer sequence",
     ),
     (
-        q.NewTopic(name="t", num_partitions=1, assignments=assigned("t", [1]).assignments),
+        NewTopic(name="t", num_partitions=1, assignments=assigned("t", [1]).assignments),
         ErrorCode.INVALID_REQUEST,
         "numPartitions was not set to -1",
     ),
     (
-        q.NewTopic(name="t", replication_factor=1, assignments=assigned("t", [1]).assignments),
+        NewTopic(name="t", replication_factor=1, assignments=assigned("t", [1]).assignments),
         ErrorCode.INVALID_REQUEST,
         "replication factor was not set to -1",
     ),
@@ -65,7 +103,7 @@ CREATIONS = [
 
 
 @pytest.mark.parametrize(("wanted", "code", "meaning"), CREATIONS)
-def test_topics_that_are_not_created(wanted: q.NewTopic, code: ErrorCode, meaning: str) -> None:
+def test_topics_that_are_not_created(wanted: NewTopic, code: ErrorCode, meaning: str) -> None:
     cluster = Cluster()
     cluster.create(topic("a.b"))
     before = list(cluster.machine.image.records())
@@ -123,14 +161,14 @@ def test_partitions_that_are_not_added(
 ) -> None:
     cluster = Cluster()
     cluster.create(topic("t", 3, 2), topic("other"))
-    assignments = None if given is None else [q.Replicas(broker_ids=ids) for ids in given]
-    command = q.CreatePartitions(
+    assignments = None if given is None else [Replicas(broker_ids=ids) for ids in given]
+    command = CreatePartitions(
         topics=[
-            q.MorePartitions(name=name, count=count, assignments=assignments),
-            q.MorePartitions(name="other", count=2),
+            MorePartitions(name=name, count=count, assignments=assignments),
+            MorePartitions(name="other", count=2),
         ]
     )
-    refused, added = cluster.do(command, q.CreatePartitionsResult).topics
+    refused, added = cluster.do(command, CreatePartitionsResult).topics
     assert refused.error_code == code
     assert meaning in refused.error_message
     assert added.error_code == ErrorCode.NONE
@@ -142,8 +180,8 @@ def test_deleting_what_is_not_there() -> None:
     cluster = Cluster()
     cluster.create(topic("t", retention_ms="5"))
     known = cluster.topic_id("t")
-    command = q.DeleteTopics(topic_ids=[bytes(16), known, known], names=["t", "nope"])
-    results = cluster.do(command, q.DeleteTopicsResult).topics
+    command = DeleteTopics(topic_ids=[bytes(16), known, known], names=["t", "nope"])
+    results = cluster.do(command, DeleteTopicsResult).topics
     assert [result.error_code for result in results] == [
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NONE,
@@ -155,7 +193,7 @@ def test_deleting_what_is_not_there() -> None:
     assert not cluster.machine.image.configs
 
 
-SET, DELETE, APPEND, SUBTRACT = q.ConfigOperation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 CONFIGS = [
     (2, "nope", ("retention.ms", SET, "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
     (2, "t", ("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG, "Invalid value 'soon'"),
@@ -200,17 +238,17 @@ def test_configurations_that_are_not_changed(
     cluster.create(topic("t"))
     before = list(cluster.machine.image.records())
     key, operation, value = change
-    resource = q.ConfigResource(
+    resource = ConfigResource(
         resource_type=kind,
         resource_name=name,
         changes=[
-            q.ConfigChange(name="segment.ms" if kind == 2 else "log.roll.ms", operation=SET, value="7"),
-            q.ConfigChange(name=key, operation=operation, value=value),
+            ConfigChange(name="segment.ms" if kind == 2 else "log.roll.ms", operation=SET, value="7"),
+            ConfigChange(name=key, operation=operation, value=value),
         ],
     )
-    checked = cluster.do(q.AlterConfigs(resources=[resource], validate_only=True), q.AlterConfigsResult)
+    checked = cluster.do(AlterConfigs(resources=[resource], validate_only=True), AlterConfigsResult)
     assert list(cluster.machine.image.records()) == before
-    (result,) = cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult).resources
+    (result,) = cluster.do(AlterConfigs(resources=[resource]), AlterConfigsResult).resources
     assert checked.resources == [result]
     assert result.error_code == code
     assert meaning in result.error_message
@@ -223,9 +261,9 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
     cluster.create(topic("t"))
 
     def change(operation: int, value: str) -> str | None:
-        changes = [q.ConfigChange(name="cleanup.policy", operation=operation, value=value)]
-        resource = q.ConfigResource(resource_type=2, resource_name="t", changes=changes)
-        cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult)
+        changes = [ConfigChange(name="cleanup.policy", operation=operation, value=value)]
+        resource = ConfigResource(resource_type=2, resource_name="t", changes=changes)
+        cluster.do(AlterConfigs(resources=[resource]), AlterConfigsResult)
         return cluster.machine.image.configs.get((2, "t"), {}).get("cleanup.policy")
 
     assert change(APPEND, "compact") == "delete,compact"
@@ -242,10 +280,10 @@ def test_no_list_outgrows_what_a_record_can_carry() -> None:
     for broker in range(3):
         replicas = ",".join(f"{partition}:{broker}" for partition in range(2_500))
         changes = [
-            q.ConfigChange(name="leader.replication.throttled.replicas", operation=APPEND, value=replicas)
+            ConfigChange(name="leader.replication.throttled.replicas", operation=APPEND, value=replicas)
         ]
-        resource = q.ConfigResource(resource_type=2, resource_name="t", changes=changes)
-        (result,) = cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult).resources
+        resource = ConfigResource(resource_type=2, resource_name="t", changes=changes)
+        (result,) = cluster.do(AlterConfigs(resources=[resource]), AlterConfigsResult).resources
         codes.append(result.error_code)
         for record in cluster.machine.image.records():
             encode_record(record)
@@ -265,15 +303,15 @@ def test_isr_changes_are_compare_and_set() -> None:
         of: bytes = known,
         index: int = 0,
     ) -> ErrorCode:
-        change = q.AlterPartitionChange(
+        change = AlterPartitionChange(
             topic_id=of,
             partition=index,
             leader_epoch=leader,
             partition_epoch=epoch,
-            new_isr=[q.IsrMember(broker_id=broker, broker_epoch=known_as) for broker, known_as in members],
+            new_isr=[IsrMember(broker_id=broker, broker_epoch=known_as) for broker, known_as in members],
         )
-        command = q.AlterPartition(broker_id=by, broker_epoch=cluster.epoch(by), partitions=[change])
-        (result,) = cluster.do(command, q.AlterPartitionResult).partitions
+        command = AlterPartition(broker_id=by, broker_epoch=cluster.epoch(by), partitions=[change])
+        (result,) = cluster.do(command, AlterPartitionResult).partitions
         state = cluster.machine.image.topics["t"].partitions[0]
         if result.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             assert (result.leader, result.leader_epoch) == (state.leader, state.leader_epoch)
@@ -297,10 +335,10 @@ def test_isr_changes_are_compare_and_set() -> None:
     assert alter(own, (2, -1), (3, -1), epoch=1) == ErrorCode.NONE
     cluster.fence(2)
     assert alter(own, (2, -1), (3, -1), epoch=3) == ErrorCode.INELIGIBLE_REPLICA
-    stale = q.AlterPartition(broker_id=1, broker_epoch=0)
-    assert cluster.do(stale, q.AlterPartitionResult).error_code == ErrorCode.STALE_BROKER_EPOCH
-    strange = q.AlterPartition(broker_id=9, broker_epoch=0)
-    assert cluster.do(strange, q.AlterPartitionResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    stale = AlterPartition(broker_id=1, broker_epoch=0)
+    assert cluster.do(stale, AlterPartitionResult).error_code == ErrorCode.STALE_BROKER_EPOCH
+    strange = AlterPartition(broker_id=9, broker_epoch=0)
+    assert cluster.do(strange, AlterPartitionResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_elections_that_were_asked_for() -> None:
@@ -312,10 +350,10 @@ def test_elections_that_were_asked_for() -> None:
     cluster.fence(3)
 
     def elect(kind: int, index: int, of: bytes = known) -> ErrorCode:
-        command = q.ElectLeaders(
-            election_type=kind, partitions=[q.ElectionPartition(topic_id=of, partition=index)]
+        command = ElectLeaders(
+            election_type=kind, partitions=[ElectionPartition(topic_id=of, partition=index)]
         )
-        (result,) = cluster.do(command, q.ElectLeadersResult).partitions
+        (result,) = cluster.do(command, ElectLeadersResult).partitions
         return ErrorCode(result.error_code)
 
     assert elect(0, 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -324,30 +362,30 @@ def test_elections_that_were_asked_for() -> None:
     assert elect(1, 0, lonely) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert elect(0, 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert elect(0, 0, bytes(16)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    every = cluster.do(q.ElectLeaders(election_type=0), q.ElectLeadersResult)
+    every = cluster.do(ElectLeaders(election_type=0), ElectLeadersResult)
     assert [(entry.topic_id, entry.partition, entry.error_code) for entry in every.partitions] == [
         (known, 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (lonely, 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
     ]
-    unknown = cluster.do(q.ElectLeaders(election_type=5), q.ElectLeadersResult)
+    unknown = cluster.do(ElectLeaders(election_type=5), ElectLeadersResult)
     assert unknown.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_commands_about_brokers() -> None:
     cluster = Cluster(1)
     for command in (
-        q.FenceBroker(broker_id=9, broker_epoch=1),
-        q.UnfenceBroker(broker_id=9, broker_epoch=1),
-        q.UnregisterBroker(broker_id=9),
+        FenceBroker(broker_id=9, broker_epoch=1),
+        UnfenceBroker(broker_id=9, broker_epoch=1),
+        UnregisterBroker(broker_id=9),
     ):
         assert cluster.do(command, q.CommandResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    for command in (q.FenceBroker(broker_id=1, broker_epoch=0), q.UnfenceBroker(broker_id=1, broker_epoch=0)):
+    for command in (FenceBroker(broker_id=1, broker_epoch=0), UnfenceBroker(broker_id=1, broker_epoch=0)):
         assert cluster.do(command, q.CommandResult).error_code == ErrorCode.STALE_BROKER_EPOCH
-    shutdown = cluster.do(q.BeginControlledShutdown(broker_id=1), q.ControlledShutdownResult)
+    shutdown = cluster.do(BeginControlledShutdown(broker_id=1), ControlledShutdownResult)
     assert shutdown.error_code == ErrorCode.STALE_BROKER_EPOCH
-    allocated = cluster.do(q.AllocateProducerIds(broker_id=1), q.AllocateProducerIdsResult)
+    allocated = cluster.do(AllocateProducerIds(broker_id=1), AllocateProducerIdsResult)
     assert (allocated.error_code, allocated.count) == (ErrorCode.STALE_BROKER_EPOCH, 0)
-    negative = cluster.do(q.RegisterBroker(broker_id=-5), q.RegisterBrokerResult)
+    negative = cluster.do(RegisterBroker(broker_id=-5), RegisterBrokerResult)
     assert negative.error_code == ErrorCode.INVALID_REGISTRATION
 
 
@@ -373,14 +411,14 @@ def test_answers_do_not_grow_with_what_was_sent() -> None:
     cluster.do(form, q.CommandResult)
     refused_form = cluster.do(q.FormCluster(cluster_id="other"), q.CommandResult)
     assert len(refused_form.error_message) == 1000
-    resource = q.ConfigResource(
-        resource_type=4, resource_name="", changes=[q.ConfigChange(name=huge, operation=SET, value=huge)]
+    resource = ConfigResource(
+        resource_type=4, resource_name="", changes=[ConfigChange(name=huge, operation=SET, value=huge)]
     )
-    (result,) = cluster.do(q.AlterConfigs(resources=[resource]), q.AlterConfigsResult).resources
+    (result,) = cluster.do(AlterConfigs(resources=[resource]), AlterConfigsResult).resources
     assert len(result.error_message) == 1000
-    deleted = cluster.do(q.DeleteTopics(names=[huge]), q.DeleteTopicsResult).topics
+    deleted = cluster.do(DeleteTopics(names=[huge]), DeleteTopicsResult).topics
     grown = cluster.do(
-        q.CreatePartitions(topics=[q.MorePartitions(name=huge, count=2)]), q.CreatePartitionsResult
+        CreatePartitions(topics=[MorePartitions(name=huge, count=2)]), CreatePartitionsResult
     ).topics
     assert [result.error_code for result in (*deleted, *grown)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert all(len(result.error_message) <= 1000 for result in (*deleted, *grown))
@@ -404,10 +442,10 @@ def test_many_changes_of_what_elections_go_by_cost_no_more_than_their_topics() -
     cluster = Cluster(1)
     cluster.create(*(topic(f"with_{n}") for n in range(2_000)))
     resources = [
-        q.ConfigResource(resource_type=2, resource_name=f"with_{n}", changes=[change])
+        ConfigResource(resource_type=2, resource_name=f"with_{n}", changes=[change])
         for n in range(2_000)
-        for change in [q.ConfigChange(name="min.insync.replicas", operation=0, value="2")]
+        for change in [ConfigChange(name="min.insync.replicas", operation=0, value="2")]
     ]
     began_s = time.process_time()
-    cluster.do(q.AlterConfigs(resources=resources), q.AlterConfigsResult)
+    cluster.do(AlterConfigs(resources=resources), AlterConfigsResult)
     assert time.process_time() - began_s < 2

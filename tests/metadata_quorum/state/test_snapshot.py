@@ -14,8 +14,15 @@ from ottla.metadata_quorum.state.machine import new_machine
 from ottla.metadata_quorum.state.snapshot import cut, joined
 from ottla.protocol.cluster_image import ImageInconsistent
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import (
+    AllocateProducerIds,
+    RegisterBroker,
+    RegisterBrokerResult,
+    UnregisterBroker,
+)
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.quorum_session import CommandStatus
+from ottla.protocol.messages.topic_commands import CreateTopics, NewTopic
 
 from .harness import Cluster, topic
 
@@ -42,10 +49,10 @@ def test_a_stream_that_claims_a_huge_item_is_refused() -> None:
 def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
     cluster = Cluster(1)
     listeners = [BrokerListener(name="n" * 30_000) for _ in range(20)]
-    register = q.RegisterBroker(broker_id=2, incarnation=b"i" * 16, listeners=listeners)
-    cluster.do(register, q.RegisterBrokerResult)
+    register = RegisterBroker(broker_id=2, incarnation=b"i" * 16, listeners=listeners)
+    cluster.do(register, RegisterBrokerResult)
     names = ["x" * 249 + "!"] * 3000
-    ask = q.CreateTopics(topics=[q.NewTopic(name=name) for name in names])
+    ask = CreateTopics(topics=[NewTopic(name=name) for name in names])
     session = q.Session(1, cluster.epoch(1), 1)
     first = cluster.apply(ask, session)
     assert len(first.result) > MAX_CHUNK_BYTES
@@ -85,7 +92,7 @@ def test_a_large_state_is_handed_out_in_slices() -> None:
 def test_results_that_were_acknowledged_are_forgotten() -> None:
     cluster = Cluster(1)
     epoch = cluster.epoch(1)
-    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=epoch)
+    ask = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     for sequence in range(1, 11):
         cluster.apply(ask, q.Session(1, epoch, sequence, acknowledged=max(0, sequence - 3)))
     assert cluster.apply(ask, q.Session(1, epoch, 8)).status is CommandStatus.APPLIED
@@ -97,7 +104,7 @@ def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: py
     monkeypatch.setattr(sessions, "KEPT_BYTES_MAX", 5000)
     cluster = Cluster(1)
     epoch = cluster.epoch(1)
-    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=epoch)
+    ask = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     for sequence in range(1, sessions.KEPT_RESULTS_MAX + 50):
         cluster.apply(ask, q.Session(1, epoch, sequence))
     (session,) = cluster.machine.controller._sessions.sessions.values()
@@ -112,13 +119,13 @@ def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: py
 def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
     cluster = Cluster(1)
     old = cluster.epoch(1)
-    ask = q.AllocateProducerIds(broker_id=1, broker_epoch=old)
+    ask = AllocateProducerIds(broker_id=1, broker_epoch=old)
     assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.APPLIED
     cluster.start(1)
     assert cluster.epoch(1) > old
     assert cluster.apply(ask, q.Session(1, old, 2)).status is CommandStatus.STALE_SESSION
     assert cluster.apply(ask, q.Session(1, cluster.epoch(1), 1)).status is CommandStatus.APPLIED
-    cluster.do(q.UnregisterBroker(broker_id=1), q.CommandResult)
+    cluster.do(UnregisterBroker(broker_id=1), q.CommandResult)
     assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.STALE_SESSION
 
 

@@ -1,0 +1,92 @@
+"""Commands about brokers: their registrations, fencing and stopping, and the producer ids they give out."""
+
+from __future__ import annotations
+
+from ..schema import Message, array, data, int16, int32, int64, string, uuid
+from .metadata_records import BrokerListener
+from .partition_commands import ReplicaLogEnd
+
+
+@data()
+class RegisterBroker(Message):
+    """A broker process has started. Idempotent by incarnation."""
+
+    broker_id: int = int32(default=-1, about="node.id.")
+    incarnation: bytes = uuid(about="Chosen at each start of the process.")
+    previous_broker_epoch: int = int64(
+        default=-1, about="As the clean stop left it; -1 after an unclean one."
+    )
+    listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
+    rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
+    log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+
+
+@data()
+class RegisterBrokerResult(Message):
+    """The registration."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    broker_epoch: int = int64(default=-1, about="Fences all earlier registrations of this broker id.")
+
+
+@data()
+class UnfenceBroker(Message):
+    """The broker is ready to serve."""
+
+    broker_id: int = int32(about="Which.")
+    broker_epoch: int = int64(about="Its registration.")
+
+
+@data()
+class FenceBroker(Message):
+    """The broker is gone: it leaves its ISRs, and others lead."""
+
+    broker_id: int = int32(about="Which.")
+    broker_epoch: int = int64(about="Its registration.")
+    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
+
+
+@data()
+class BeginControlledShutdown(Message):
+    """The broker wants to stop: others take over what it leads."""
+
+    broker_id: int = int32(about="Which.")
+    broker_epoch: int = int64(about="Its registration.")
+    progress: list[ReplicaLogEnd] = array(
+        ReplicaLogEnd, "0+", tag=0, about="For choosing the member furthest along."
+    )
+
+
+@data()
+class UnregisterBroker(Message):
+    """Forget a broker that will not come back."""
+
+    broker_id: int = int32(about="Which.")
+
+
+@data()
+class ControlledShutdownResult(Message):
+    """How far the shutdown is."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    remaining_leaderships: int = int32(about="Partitions that the broker still leads.")
+
+
+@data()
+class AllocateProducerIds(Message):
+    """A broker needs producer ids to give out."""
+
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")
+
+
+@data()
+class AllocateProducerIdsResult(Message):
+    """A block of producer ids, for this broker alone."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    first: int = int64(default=-1, about="First of the block.")
+    count: int = int32(about="Size of the block.")
