@@ -45,6 +45,9 @@ class SessionEvents(Protocol):
     def heartbeat(self, session: "BrokerSession", message: SessionHeartbeat) -> None:
         """A sign of life."""
 
+    def asked(self, session: "BrokerSession", question: int) -> None:
+        """It wants to know how far everybody has come."""
+
     def submitted(self, session: "BrokerSession", message: SubmitCommand) -> None:
         """A command; the answer goes to `session.reply`."""
 
@@ -133,6 +136,8 @@ class BrokerSession:
             case SessionHeartbeat():
                 self.heartbeat_port = message.heartbeat_port
                 self._sessions.events.heartbeat(self, message)
+                if message.question:
+                    self._sessions.events.asked(self, message.question)
             case SubmitCommand():
                 if self.commands_in_flight >= COMMANDS_IN_FLIGHT_MAX:
                     link.close(f"more than {COMMANDS_IN_FLIGHT_MAX} commands without an answer", abort=True)

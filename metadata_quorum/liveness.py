@@ -36,6 +36,16 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSighting:
+    """What heartbeats told of one broker. Seconds are counted back from now."""
+
+    metadata_offset: int
+    silent_s: float
+    #: how long ago its image had everything; None for never since this node counts
+    caught_up_before_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Expiry:
     """A broker to fence."""
 
@@ -57,6 +67,8 @@ class _Session:
     #: once it reaches `target_offset` it has everything up to `target_at`
     target_offset: int = 0
     target_at: float = 0.0
+    #: `current_at`, once it was told by a heartbeat
+    caught_up_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -119,6 +131,7 @@ class SessionTracker:
         if session.metadata_offset >= session.target_offset:
             session.current_at = now if session.metadata_offset >= end_offset else session.target_at
             session.target_offset, session.target_at = end_offset, now
+            session.caught_up_at = session.current_at
         return True
 
     def is_live(self, broker_id: int, now: float) -> bool:
@@ -132,6 +145,18 @@ class SessionTracker:
         """Where the broker's image stands as far as heard; -1 when nothing was heard."""
         session = self._sessions.get(broker_id)
         return -1 if session is None else session.metadata_offset
+
+    def sightings(self, now: float) -> dict[int, BrokerSighting]:
+        """Every broker that was heard since this node counts."""
+        return {
+            broker_id: BrokerSighting(
+                session.metadata_offset,
+                now - session.alive_at,
+                None if session.caught_up_at is None else now - session.caught_up_at,
+            )
+            for broker_id, session in self._sessions.items()
+            if session.heard
+        }
 
     def expired(self, now: float) -> list[Expiry]:
         """The brokers whose session has ended. They stay listed until they are heard again or

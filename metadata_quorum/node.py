@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ..protocol.codec import MalformedMessage, prepare
@@ -28,6 +29,7 @@ from .leader_duties import LeaderCommand, LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress, SessionTracker
 from .metrics import quorum_families
 from .probe import ProbeResult, is_refused, probe
+from .quorum_status import OffsetMarks, status
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
 from .server import QuorumServer
@@ -73,6 +75,7 @@ class QuorumNode:
         #: records on their way to the feed, which end at `_noted_end`
         self._noted: list[FeedEntry] = []
         self._noted_end = 0
+        self._marks = OffsetMarks()
         self.sessions = BrokerSessions(
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
@@ -171,6 +174,7 @@ class QuorumNode:
     def _applied(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
         offset = self.machine.image.offset
+        self._marks.note(offset, self.raft.applied_index)
         if self._noted_end != offset:
             self._noted.clear()
             self._noted_end = offset
@@ -223,6 +227,23 @@ class QuorumNode:
             )
         if self.duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
             session.send(ShutdownAllowed())
+
+    def asked(self, session: BrokerSession, question: int) -> None:
+        """Answered by the active leader alone; the others know nothing about each other."""
+        replication = self.raft.replication
+        if replication is not None:
+            session.send(
+                status(
+                    question,
+                    self.config.node_id,
+                    self.raft.term,
+                    self.config.voters,
+                    replication,
+                    self.tracker.sightings(_now()),
+                    self._marks,
+                    round(time.time() * 1000),
+                )
+            )
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.errors import ErrorCode
 from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.quorum_description import (
     DescribeQuorumRequest,
@@ -35,12 +36,16 @@ class ClusterAdmin(AdminSession):
         )
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Who votes in the metadata quorum, and who leads it."""
+        """Who votes in the metadata quorum, and who leads it.
+
+        Brokers without an answer from the leader still tell what they know of both.
+        """
         asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
         response = await self._cluster.ask_any(DescribeQuorumRequest(topics=[asked]))
         check(response.error_code, "quorum", response.error_message)
         state = response.topics[0].partitions[0]
-        check(state.error_code, "quorum", state.error_message)
+        if not (state.error_code == ErrorCode.REQUEST_TIMED_OUT and state.current_voters):
+            check(state.error_code, "quorum", state.error_message)
         addresses = {
             node.node_id: (node.listeners[0].host, node.listeners[0].port)
             for node in response.nodes

@@ -17,6 +17,7 @@ from ...protocol.messages.quorum_session import (
     FeedSnapshotChunk,
     LeaderChanged,
     PartitionProgress,
+    QuorumStatus,
     SessionHeartbeat,
     SessionMessage,
     ShutdownAllowed,
@@ -32,6 +33,7 @@ from .config import QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
+from .status import StatusQuestions
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class QuorumSession:
         self._on_lost = on_lost
         self._follower = ImageFollower()
         self._commands = CommandSubmitter(config.broker_id, self._send_command)
+        self._questions = StatusQuestions(self._ask_leader)
         self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
         self._leader: QuorumLink | None = None
         self._followed: QuorumLink | None = None
@@ -166,6 +169,10 @@ class QuorumSession:
         timeout_ms = self._config.command_timeout_ms if timeout_ms is None else timeout_ms
         return await self._commands.submit(command, timeout_ms / 1000)
 
+    async def quorum_status(self, timeout_s: float) -> QuorumStatus | None:
+        """How far the quorum's nodes and the brokers have come, from its leader; None if none answered in time."""
+        return await self._questions.ask(timeout_s)
+
     async def shut_down_controlled(self, timeout_s: float) -> bool:
         """Has this broker's leaderships moved away; True once that is done and the other brokers know.
 
@@ -222,6 +229,8 @@ class QuorumSession:
                 self._folded(self._follower.snapshot(message))
             case CommandReply():
                 self._replied(link, message)
+            case QuorumStatus():
+                self._questions.answered(message)
             case ShutdownAllowed() if link is self._leader:
                 self._shutdown_allowed.set()
             case _:
@@ -247,6 +256,7 @@ class QuorumSession:
             self._register()
         self._heartbeat_to(link)
         self._commands.new_leader()
+        self._questions.new_leader()
 
     def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
         return link is not None and link.send(encode_session_message(message))
@@ -375,7 +385,11 @@ class QuorumSession:
         for link in self._links.values():
             self._heartbeat_to(link)
 
-    def _heartbeat_to(self, link: QuorumLink) -> None:
+    def _ask_leader(self, question: int) -> None:
+        if self._leader is not None:
+            self._heartbeat_to(self._leader, question)
+
+    def _heartbeat_to(self, link: QuorumLink, question: int = 0) -> None:
         if not link.is_open or self._lost is not None:
             return
         self._send(
@@ -387,6 +401,7 @@ class QuorumSession:
                 wants_unfence=self._wants_unfence,
                 wants_shutdown=self._wants_shutdown,
                 progress=self._new_progress() if link is self._leader else [],
+                question=question,
             ),
         )
 

@@ -119,7 +119,14 @@ class Core:
         )
         self._election = Election(self.node_id, len(peers) + 1, settings.timing.election_min)
         self.replicator = Replicator(
-            settings, self.consensus, parts.journal, parts.store, parts.disk, self._send, effects.writable
+            settings,
+            self.consensus,
+            parts.journal,
+            parts.store,
+            parts.disk,
+            self._send,
+            effects.writable,
+            clock,
         )
         self._follower = Follower(self.consensus, parts.journal, self._send)
         self._compactor = Compactor(

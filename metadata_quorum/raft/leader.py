@@ -17,6 +17,7 @@ from .journal_recovery import Entry
 from .messages import ENTRY_OVERHEAD_BYTES, Append, AppendReply, Message, SnapshotChunk, SnapshotReply
 from .progress import Mode, Progress
 from .settings import Settings
+from .sightings import Replication, Sightings
 from .snapshots import Snapshot, SnapshotStore
 from .syncobj import Consensus
 
@@ -59,6 +60,7 @@ class Replicator:
         disk: Disk,
         send: Callable[[int, Message], None],
         writable: Callable[[int], bool],
+        clock: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._consensus = consensus
@@ -67,6 +69,8 @@ class Replicator:
         self._disk = disk
         self._send = send
         self._writable = writable
+        self._clock = clock
+        self._sightings = Sightings()
         self._connected: set[int] = set()
         self._followers: dict[int, Progress] = {}
         self._transfers: dict[int, _Transfer] = {}
@@ -82,6 +86,15 @@ class Replicator:
         ]
         return min(sent + installed, default=None)
 
+    @property
+    def replication(self) -> Replication:
+        """How far everybody has come; of meaning while this node leads."""
+        return Replication(
+            self._journal.last_index + 1,
+            self._consensus.commit_index + 1,
+            self._sightings.standings(self._clock()),
+        )
+
     def leadership_begins(self) -> None:
         """Forget what was known in another term; followers are probed at the end of the log."""
         self.leadership_ends()
@@ -93,6 +106,7 @@ class Replicator:
         for peer in list(self._transfers):
             self._end_transfer(peer)
         self._followers.clear()
+        self._sightings.clear()
 
     def connected(self, peer: int) -> None:
         """What ``peer`` has must be asked anew: it may have restarted."""
@@ -117,7 +131,9 @@ class Replicator:
         follower = self._followers.get(peer)
         if follower is None:
             return
+        now = self._clock()
         if reply.success:
+            self._sightings.confirmed(peer, reply.next_index, self._journal.last_index + 1, now)
             was_probing = follower.mode is Mode.PROBE
             if follower.mode is not Mode.SNAPSHOT:
                 follower.confirmed(reply.next_index)
@@ -125,12 +141,14 @@ class Replicator:
             if was_probing or follower.next_index <= self._journal.last_index:
                 self._feed(peer)
         else:
+            self._sightings.heard(peer, now)
             self._consensus.deliver(peer, syncobj.confirm(None))
             if follower.refused(reply.next_index, reply.generation):
                 self._feed(peer)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply) -> None:
         """A follower tells how far a snapshot has come."""
+        self._sightings.heard(peer, self._clock())
         self._consensus.deliver(peer, syncobj.confirm(None))
         follower, transfer = self._followers.get(peer), self._transfers.get(peer)
         if follower is None or transfer is None or transfer.snapshot.index != reply.index:

@@ -24,6 +24,7 @@ from .formation import Formation, WrongFolder, prepare
 from .machine import Machine, load_factory
 from .messages import MalformedMessage
 from .settings import Settings
+from .sightings import Replication
 from .startup import journal_salt, open_parts, restore
 from .transport import Listener, PeerLinks, TransportTimes
 
@@ -186,6 +187,11 @@ class RaftNode:
     def applied_index(self) -> int:
         """The last Raft index applied to the machine."""
         return 0 if self._core is None else self._core.consensus.last_applied
+
+    @property
+    def replication(self) -> Replication | None:
+        """How far this leader and its followers have come; None unless this node is the active leader."""
+        return self._core.replicator.replication if self._core is not None and self.is_leader else None
 
     @property
     def formed(self) -> bool:

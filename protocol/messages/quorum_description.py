@@ -25,9 +25,12 @@ class ReplicaState(Message):
 
     replica_id: int = int32(about="Node id.")
     replica_directory_id: bytes = uuid("2+", default=ZERO_UUID, about="Id of its folder; zero unknown.")
-    log_end_offset: int = int64(about="Its log end offset; -1 unknown.")
+    log_end_offset: int = int64(about="Raft index behind its last entry on disk; -1 unknown.")
     last_fetch_timestamp: int = int64(
-        "1+", default=-1, ignorable=True, about="When it last fetched, in ms since 1970; -1 unknown."
+        "1+",
+        default=-1,
+        ignorable=True,
+        about="When the leader last heard from it, in ms since 1970; -1 unknown.",
     )
     last_caught_up_timestamp: int = int64(
         "1+", default=-1, ignorable=True, about="When it was last caught up, in ms since 1970; -1 unknown."
@@ -45,7 +48,7 @@ class QuorumPartitionState(Message):
     )
     leader_id: int = int32(about="Node that leads; -1 for none.")
     leader_epoch: int = int32(about="Its Raft term.")
-    high_watermark: int = int64(about="Committed metadata offset.")
+    high_watermark: int = int64(about="Raft index behind the last committed entry.")
     current_voters: list[ReplicaState] = array(ReplicaState, about="Nodes that vote.")
     observers: list[ReplicaState] = array(ReplicaState, about="Nodes that only follow.")
 

@@ -112,11 +112,42 @@ class SessionHeartbeat(Message):
     progress: list[PartitionProgress] = array(
         PartitionProgress, about="Logs that grew since the last heartbeat; sent to the leader only."
     )
+    question: int = int64(
+        "0+",
+        tag=0,
+        default=0,
+        about="Not zero: answer with a QuorumStatus of this number. A tag, so that a node that does not know it "
+        "passes it over.",
+    )
 
 
 @data()
 class ShutdownAllowed(Message):
     """Quorum: the broker leads nothing any more, and the other brokers know it."""
+
+
+@data()
+class ReplicaStanding(Message):
+    """How far one node has come, as the leader knows it; for a voter since it leads."""
+
+    node_id: int = int32(about="Quorum node or broker.")
+    log_end_offset: int = int64(default=-1, about="Raft index behind the last entry that it has; -1 unknown.")
+    heard_at: int = int64(default=-1, about="When the leader last heard from it, in ms since 1970; -1 never.")
+    caught_up_at: int = int64(
+        default=-1, about="When it last had all that the leader had, in ms since 1970; -1 unknown."
+    )
+
+
+@data()
+class QuorumStatus(Message):
+    """Quorum: how far everybody has come. Only the active leader says it, and only when asked."""
+
+    question: int = int64(about="As in the heartbeat that asked.")
+    leader_id: int = int32(about="The node that says it.")
+    term: int = int64(about="Its Raft term.")
+    high_watermark: int = int64(about="Raft index behind the last committed entry.")
+    voters: list[ReplicaStanding] = array(ReplicaStanding, about="All quorum nodes, the leader too.")
+    observers: list[ReplicaStanding] = array(ReplicaStanding, about="Brokers heard of lately.")
 
 
 SessionMessage = (
@@ -129,6 +160,7 @@ SessionMessage = (
     | CommandReply
     | SessionHeartbeat
     | ShutdownAllowed
+    | QuorumStatus
 )
 
 _TYPES: dict[int, type[SessionMessage]] = {
@@ -141,6 +173,7 @@ _TYPES: dict[int, type[SessionMessage]] = {
     7: CommandReply,
     8: SessionHeartbeat,
     9: ShutdownAllowed,
+    10: QuorumStatus,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.dataplane.server.handlers.quorum import QuorumHandlers
-from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.quorum_description import (
     DescribeQuorumRequest,
     QuorumPartitionAsked,
     QuorumPartitionState,
     QuorumTopicAsked,
+    ReplicaState,
 )
+from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 
 VOTERS = {101: ("127.0.0.1", 9093), 102: ("127.0.0.1", 9094)}
+STATUS = QuorumStatus(
+    leader_id=101,
+    term=4,
+    high_watermark=20,
+    voters=[
+        ReplicaStanding(node_id=101, log_end_offset=21, heard_at=5000, caught_up_at=5000),
+        ReplicaStanding(node_id=102, log_end_offset=20, heard_at=4990, caught_up_at=4980),
+    ],
+    observers=[ReplicaStanding(node_id=1, log_end_offset=19, heard_at=4900, caught_up_at=4000)],
+)
 
 
-def ask(leader_id: int | None, topic: str = "__cluster_metadata", partition: int = 0) -> QuorumPartitionState:
-    image = ClusterImage()
-    image.offset = 17
-    session: Any = SimpleNamespace(image=image, leader_id=leader_id, term=3, voters=VOTERS)
+def ask(
+    status: QuorumStatus | None,
+    topic: str = "__cluster_metadata",
+    partition: int = 0,
+    leader_id: int | None = 102,
+) -> QuorumPartitionState:
+    async def quorum_status(timeout_s: float) -> QuorumStatus | None:
+        return status
+
+    session: Any = SimpleNamespace(quorum_status=quorum_status, leader_id=leader_id, term=3, voters=VOTERS)
     asked = QuorumTopicAsked(topic_name=topic, partitions=[QuorumPartitionAsked(partition_index=partition)])
-    response = QuorumHandlers(session).describe_quorum(cast(Any, None), DescribeQuorumRequest(topics=[asked]))
+    request = DescribeQuorumRequest(topics=[asked])
+    response = asyncio.run(QuorumHandlers(session).describe_quorum(cast(Any, None), request))
     assert {node.node_id: node.listeners[0].port for node in response.nodes} == {101: 9093, 102: 9094}
     return response.topics[0].partitions[0]
 
 
-def test_the_leader_its_term_and_the_voters_are_told() -> None:
-    state = ask(102)
-    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (102, 3, 17)
-    assert {voter.replica_id: voter.log_end_offset for voter in state.current_voters} == {101: -1, 102: 17}
+def test_what_the_leader_says_is_told() -> None:
+    state = ask(STATUS)
+    assert state.error_code == ErrorCode.NONE
+    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (101, 4, 20)
+    assert state.current_voters == [
+        ReplicaState(
+            replica_id=101, log_end_offset=21, last_fetch_timestamp=5000, last_caught_up_timestamp=5000
+        ),
+        ReplicaState(
+            replica_id=102, log_end_offset=20, last_fetch_timestamp=4990, last_caught_up_timestamp=4980
+        ),
+    ]
+    assert state.observers == [
+        ReplicaState(
+            replica_id=1, log_end_offset=19, last_fetch_timestamp=4900, last_caught_up_timestamp=4000
+        )
+    ]
 
 
-def test_without_a_leader_nobody_is_named() -> None:
-    assert ask(None).leader_id == -1
+@pytest.mark.parametrize(("leader_id", "told"), [(102, 102), (None, -1)])
+def test_without_an_answer_no_offset_is_made_up(leader_id: int | None, told: int) -> None:
+    state = ask(None, leader_id=leader_id)
+    assert state.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "no leader of the metadata quorum has answered" in (state.error_message or "")
+    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (told, 3, -1)
+    assert {voter.replica_id: voter.log_end_offset for voter in state.current_voters} == {101: -1, 102: -1}
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("orders", 0), ("__cluster_metadata", 1)])
 def test_other_logs_are_unknown(topic: str, partition: int) -> None:
-    assert ask(101, topic, partition).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(STATUS, topic, partition).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
