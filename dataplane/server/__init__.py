@@ -7,11 +7,12 @@ until a plain handler returns.
 """
 
 from .buffers import BufferPool
-from .connection import Connection, ConnectionLimits, SliceLike
+from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable, Request, handles
 from .listener import Listener, PortInUse
 from .purgatory import Parked, Purgatory
 from .router import Router
+from .sending import SliceLike
 from .server import Server, ServerConfig
 
 __all__ = [

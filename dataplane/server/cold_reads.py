@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..log import LogSlice
-from .connection import Part
 from .handler import Request
+from .sending import Part
 
 log = logging.getLogger(__name__)
 

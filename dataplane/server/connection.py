@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from .buffers import SMALLEST_BYTES, BufferPool
-from .handler import Request
 from .request_times import RequestTimes
+from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
 
 log = logging.getLogger(__name__)
 
 
-class SliceLike(Protocol):
-    """A byte range of a file that is sent from the page cache."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def fileno(self) -> int: ...
-    def failed(self, error: OSError) -> None:
-        """The disk refused to read it."""
-
-    def release(self) -> None: ...
-
-
-Part: TypeAlias = bytes | bytearray | memoryview | SliceLike
-
 _SIZE = struct.Struct(">i")
-_IN_MEMORY = (bytes, bytearray, memoryview)
 # A request header has at least API key, version and correlation id.
 _SMALLEST_FRAME_BYTES = 8
 # What one connection may do per wake-up before the others have their turn.
 _RECEIVE_BYTES = 512 * 1024
-_SEND_BYTES = 4 * 1024 * 1024
 _FRAMES = 32
 # The first bytes of a frame are read into a buffer of the last frame's size, up to this.
 _LARGEST_GUESS_BYTES = 2 * 1024 * 1024
@@ -52,9 +32,6 @@ _CORKED_BYTES = 32 * 1024
 # A larger frame gets room for what came plus this factor, so that a claim alone commits little memory.
 _GROWTH = 4
 _FIRST_GROWTH_BYTES = 64 * 1024
-_PARTS_PER_SEND = 64
-# What a queued slice is counted as against the limit of queued bytes.
-_SLICE_COST_BYTES = 256
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
@@ -65,6 +42,19 @@ class ConnectionLimits:
     request_max_bytes: int = 104_857_600
     unanswered_requests_max: int = 128
     queued_bytes_max: int = 1024 * 1024
+
+
+class OwedReply(Protocol):
+    """What a connection knows of a request: which one it is, since when, and its answer once there is one."""
+
+    api_key: int
+    correlation_id: int
+    # Under which key its time is counted.
+    timed_as: int
+    # On `time.perf_counter`.
+    began_s: float
+    # None until answered; then the frame to be sent, nothing for acks=0.
+    parts: Sequence[Part] | None
 
 
 class Connection:
@@ -89,10 +79,8 @@ class Connection:
         "_on_frame",
         "_out",
         "_pool",
-        "_queued_bytes",
         "_reading",
         "_requests",
-        "_sent",
         "_socket",
         "_start",
         "_times",
@@ -140,12 +128,9 @@ class Connection:
         # Size of the last frame that was handed on, without its own length.
         self.frame_bytes = 0
         # Unanswered requests, and answered ones behind them, in the order they came.
-        self._requests: deque[Request] = deque()
-        # What is to be sent, and how much of its head was.
-        self._out: deque[Part] = deque()
-        self._sent = 0
-        # Bytes of memory that answers occupy, in _out and behind unanswered requests.
-        self._queued_bytes = 0
+        self._requests: deque[OwedReply] = deque()
+        # Answers that no unanswered request comes before.
+        self._out = SendQueue(sock)
         self._corked = self._writing = self._has_turn = False
         # While muted: the timer that ends it, and the limits that hold otherwise.
         self._muted: tuple[asyncio.TimerHandle, ConnectionLimits] | None = None
@@ -183,7 +168,7 @@ class Connection:
     @property
     def held_bytes(self) -> int:
         """Memory that this connection occupies beyond itself: its receive buffer and its queued answers."""
-        return self._queued_bytes + (len(self._buffer) if self._buffer is not None else 0)
+        return self._out.occupied_bytes + (len(self._buffer) if self._buffer is not None else 0)
 
     # Receiving.
 
@@ -292,7 +277,7 @@ class Connection:
     def _uncork(self) -> None:
         self._corked = False
         self._give_back_if_empty()
-        if self._out:
+        if self._out.parts:
             self._send()
         self._settle()
 
@@ -345,7 +330,7 @@ class Connection:
 
     def _is_over_limits(self) -> bool:
         return (
-            self._queued_bytes >= self._limits.queued_bytes_max
+            self._out.occupied_bytes >= self._limits.queued_bytes_max
             or len(self._requests) >= self._limits.unanswered_requests_max
         )
 
@@ -355,7 +340,7 @@ class Connection:
             return
         if self.half_closed:
             self._stop_reading()
-            if not self._requests and not self._out:
+            if not self._requests and not self._out.parts:
                 self.close()
         elif self._is_over_limits():
             self._stop_reading()
@@ -404,21 +389,22 @@ class Connection:
 
     # Answers.
 
-    def expect(self, request: Request) -> None:
+    def expect(self, request: OwedReply) -> None:
         """A request has come in; its answer will be the next in order."""
         self._requests.append(request)
 
-    def answer(self, request: Request, parts: Sequence[Part]) -> None:
+    def answer(self, request: OwedReply, parts: Sequence[Part]) -> None:
         """The frame that answers a request, in parts; sent once all earlier requests are answered."""
         if self.closed:
-            _release(parts)
+            release(parts)
             return
         if request.parts is not None:
             raise RuntimeError(f"API {request.api_key} request {request.correlation_id} was answered twice")
         request.parts = parts
         self._times.answered(request.timed_as, request.began_s)
+        out = self._out
         for part in parts:
-            self._queued_bytes += len(part) if isinstance(part, _IN_MEMORY) else _SLICE_COST_BYTES
+            out.occupied_bytes += len(part) if isinstance(part, IN_MEMORY) else SLICE_COST_BYTES
         requests = self._requests
         if requests[0] is not request:
             return
@@ -427,14 +413,14 @@ class Connection:
                 self._close_after_sending()
                 return
             requests.popleft()
-            self._out.extend(ready)
+            out.parts.extend(ready)
         if not self._corked:
             self._send()
             self._settle()
-        elif self._queued_bytes >= _CORKED_BYTES and not self._writing:
+        elif out.occupied_bytes >= _CORKED_BYTES and not self._writing:
             self._send()
 
-    def close_after_replies(self, request: Request) -> None:
+    def close_after_replies(self, request: OwedReply) -> None:
         """Close instead of answering a request, once the answers to earlier requests have been handed to the
         socket.
         """
@@ -449,85 +435,26 @@ class Connection:
 
     def _send(self) -> None:
         """Send what the socket takes, up to this connection's turn; the rest when it is writable."""
-        left = _SEND_BYTES
+        out = self._out
         try:
-            while self._out and left > 0:
-                left -= self._send_some()
-        except (BlockingIOError, InterruptedError):
-            pass
+            sent = out.send()
         except OSError as error:
             log.debug("closing the connection of %s: %s", self, error)
             self.close()
-        if self.closed:
             return
-        if left < _SEND_BYTES:
+        if sent:
             self.last_activity = self._loop.time()
-        if self._out and not self._writing:
-            self._writing = True
-            self._loop.add_writer(self._fd, self._on_writable)
-        elif not self._out and self._writing:
+        if out.parts:
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._on_writable)
+        elif self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
 
     def _on_writable(self) -> None:
         self._send()
         self._settle()
-
-    def _send_some(self) -> int:
-        head = self._out[0]
-        if not isinstance(head, _IN_MEMORY):
-            if head.size == 0:
-                self._mark_sent(0)
-                return 0
-            try:
-                sent = os.sendfile(
-                    self._fd, head.fileno(), head.position + self._sent, head.size - self._sent
-                )
-            except OSError as error:
-                if error.errno == errno.EIO:  # Not of the socket.
-                    head.failed(error)
-                raise
-            if sent == 0:
-                raise OSError("the file ends before the slice that was to be sent")
-        elif len(self._out) == 1:
-            sent = self._socket.send(memoryview(head)[self._sent :] if self._sent else head)
-        else:
-            buffers: list[bytes | bytearray | memoryview] = []
-            flags = 0
-            for part in self._out:
-                if not isinstance(part, _IN_MEMORY):
-                    flags = socket.MSG_MORE
-                    break
-                if len(buffers) == _PARTS_PER_SEND:
-                    break
-                buffers.append(part)
-            if self._sent:
-                buffers[0] = memoryview(head)[self._sent :]
-            sent = self._socket.sendmsg(buffers, (), flags)
-        self._mark_sent(sent)
-        return sent
-
-    def _mark_sent(self, sent: int) -> None:
-        out = self._out
-        sent += self._sent
-        while out:
-            part = out[0]
-            if isinstance(part, _IN_MEMORY):
-                size = len(part)
-                if sent < size:
-                    break
-                self._queued_bytes -= size
-            else:
-                size = part.size
-                if sent < size:
-                    break
-                self._queued_bytes -= _SLICE_COST_BYTES
-                part.release()
-            out.popleft()
-            sent -= size
-            if sent == 0:
-                break
-        self._sent = sent
 
     # The end.
 
@@ -552,19 +479,11 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._socket.close()
         self._give_back()
-        _release(self._out)
         for request in self._requests:
-            _release(request.parts or ())
-        self._out.clear()
+            release(request.parts or ())
         self._requests.clear()
-        self._queued_bytes = 0
+        self._out.drop()
         for callback in self._close_callbacks or ():
             callback()
         self._close_callbacks = None
         self._on_closed(self)
-
-
-def _release(parts: Sequence[Part] | deque[Part]) -> None:
-    for part in parts:
-        if not isinstance(part, _IN_MEMORY):
-            part.release()

@@ -15,18 +15,18 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
+from .connection import Connection
+from .sending import IN_MEMORY, Part
 from .turns import is_large
 
 if TYPE_CHECKING:
     from ..quotas import RequestMeter
-    from .connection import Connection, Part
 
 ErrorResponse = Callable[[Any, KafkaError], Message]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
-_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +224,11 @@ class Request:
         size = len(header)
         frame: list[Part] = [b""]
         for part in parts:
-            part_size = len(part) if isinstance(part, _IN_MEMORY) else part.size
+            part_size = len(part) if isinstance(part, IN_MEMORY) else part.size
             if part_size:
                 frame.append(part)
                 size += part_size
-            elif not isinstance(part, _IN_MEMORY):
+            elif not isinstance(part, IN_MEMORY):
                 part.release()
         frame[0] = _SIZE.pack(size) + header
         self.connection.answer(self, frame)

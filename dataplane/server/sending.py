@@ -1,0 +1,137 @@
+"""What answers are made of, and the queue from which one socket sends them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+
+class SliceLike(Protocol):
+    """A byte range of a file that is sent from the page cache."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def fileno(self) -> int: ...
+    def failed(self, error: OSError) -> None:
+        """The disk refused to read it."""
+
+    def release(self) -> None: ...
+
+
+Part: TypeAlias = bytes | bytearray | memoryview | SliceLike
+
+IN_MEMORY = (bytes, bytearray, memoryview)
+SLICE_COST_BYTES = 256
+"""What a queued slice is counted as against the limit of queued bytes."""
+
+# What one connection may send per wake-up before the others have their turn.
+_SEND_BYTES = 4 * 1024 * 1024
+_PARTS_PER_SEND = 64
+
+
+def release(parts: Iterable[Part]) -> None:
+    """Give back the slices among parts that will not be sent."""
+    for part in parts:
+        if not isinstance(part, IN_MEMORY):
+            part.release()
+
+
+class SendQueue:
+    """Parts of answers on their way into a non-blocking socket, none of them copied or joined."""
+
+    __slots__ = ("_sent", "_socket", "occupied_bytes", "parts")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.parts: deque[Part] = deque()
+        # How much of the first part was sent.
+        self._sent = 0
+        # Memory that answers occupy, with those that wait for an earlier answer before they are queued: whoever
+        # makes an answer counts it in, here it is counted out.
+        self.occupied_bytes = 0
+
+    def send(self) -> int:
+        """Send what the socket takes, up to one connection's turn; returns how many bytes that was.
+
+        Raises OSError if the connection is broken or a slice cannot be read.
+        """
+        left = _SEND_BYTES
+        try:
+            while self.parts and left > 0:
+                left -= self._send_some()
+        except (BlockingIOError, InterruptedError):
+            pass
+        return _SEND_BYTES - left
+
+    def _send_some(self) -> int:
+        parts = self.parts
+        head = parts[0]
+        if not isinstance(head, IN_MEMORY):
+            if head.size == 0:
+                self._mark_sent(0)
+                return 0
+            sent = self._send_slice(head)
+        elif len(parts) == 1:
+            sent = self._socket.send(memoryview(head)[self._sent :] if self._sent else head)
+        else:
+            buffers: list[bytes | bytearray | memoryview] = []
+            flags = 0
+            for part in parts:
+                if not isinstance(part, IN_MEMORY):
+                    flags = socket.MSG_MORE
+                    break
+                if len(buffers) == _PARTS_PER_SEND:
+                    break
+                buffers.append(part)
+            if self._sent:
+                buffers[0] = memoryview(head)[self._sent :]
+            sent = self._socket.sendmsg(buffers, (), flags)
+        self._mark_sent(sent)
+        return sent
+
+    def _send_slice(self, head: SliceLike) -> int:
+        try:
+            sent = os.sendfile(
+                self._socket.fileno(), head.fileno(), head.position + self._sent, head.size - self._sent
+            )
+        except OSError as error:
+            if error.errno == errno.EIO:  # Not of the socket.
+                head.failed(error)
+            raise
+        if sent == 0:
+            raise OSError("the file ends before the slice that was to be sent")
+        return sent
+
+    def _mark_sent(self, sent: int) -> None:
+        parts = self.parts
+        sent += self._sent
+        while parts:
+            part = parts[0]
+            if isinstance(part, IN_MEMORY):
+                size = len(part)
+                if sent < size:
+                    break
+                self.occupied_bytes -= size
+            else:
+                size = part.size
+                if sent < size:
+                    break
+                self.occupied_bytes -= SLICE_COST_BYTES
+                part.release()
+            parts.popleft()
+            sent -= size
+            if sent == 0:
+                break
+        self._sent = sent
+
+    def drop(self) -> None:
+        """The connection is closed: nothing more is sent."""
+        release(self.parts)
+        self.parts.clear()
+        self.occupied_bytes = 0
