@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from . import messages, syncobj, vote
 from .compaction import Compactor
-from .disk import Disk
 from .effects import Done, Effects, NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .election import Election
 from .entries import OVERHEAD_BYTES, pack_group, unpack_group
@@ -27,7 +26,6 @@ from .follower import Follower
 from .formation import Formation, Gathering
 from .formation import save as save_formation
 from .installation import Installer
-from .journal import Journal
 from .leader import Replicator
 from .machine import Machine
 from .messages import (
@@ -43,9 +41,10 @@ from .messages import (
     SnapshotReply,
     StaleTerm,
 )
+from .parts import Parts
 from .safety import BrokenInvariant, is_up_to_date
 from .settings import Settings
-from .snapshots import Snapshot, SnapshotStore
+from .snapshots import Snapshot
 from .syncobj import Consensus
 from .vote import Vote
 
@@ -55,18 +54,6 @@ _LEADER_GONE_SECONDS = (0.004, 0.008)
 """How long to wait before standing when the leader's connection has closed: the others have to see it too."""
 _NEXT_IN_LINE_SECONDS = 0.025
 """How much longer than the one before it each further node waits then, so that no vote is split."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What was recovered from the folder, by :func:`.startup.open_parts`."""
-
-    disk: Disk
-    formation: Formation
-    vote: Vote
-    store: SnapshotStore
-    journal: Journal
-    applied: int
 
 
 class Core:

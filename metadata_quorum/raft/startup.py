@@ -6,11 +6,11 @@ import zlib
 
 from . import snapshots, vote
 from .compaction import align
-from .core import Parts
 from .disk import CorruptFile, Disk
 from .formation import Formation, save
 from .journal import open_journal
 from .machine import Machine
+from .parts import Parts
 from .settings import Settings
 from .snapshots import SnapshotStore
 from .vote import Vote

@@ -1,0 +1,23 @@
+"""What a node recovers from its folder, and starts with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .disk import Disk
+from .formation import Formation
+from .journal import Journal
+from .snapshots import SnapshotStore
+from .vote import Vote
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Made by :func:`.startup.open_parts`. ``applied`` is the last index of the newest snapshot, 0 without one."""
+
+    disk: Disk
+    formation: Formation
+    vote: Vote
+    store: SnapshotStore
+    journal: Journal
+    applied: int
