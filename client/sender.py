@@ -1,4 +1,4 @@
-"""Sends what the accumulator holds: requests to leaders, retries, leader changes, identities.
+"""Sends what the accumulator holds: requests to leaders, their answers, retries, identities.
 
 Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave.
 Nothing here waits for one partition on behalf of another.
@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..protocol.compression import Compression
@@ -28,28 +28,13 @@ from .batches import encode_records
 from .cluster import Backoff, Cluster
 from .connection import Connection
 from .failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
+from .in_flight import InFlight
+from .leaders import LEADER_MOVED, Leaders
 
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""
 MAX_EPOCH = 32_767
-STALL_S = 1.0
-"""A leader silent for so long is asked about elsewhere: it may hang while another one has taken over."""
-REFUSED_S = 0.02
-"""A broker that cannot be reached is tried again no sooner: whether another one leads now is asked more often."""
 
-LEADER_MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-    }
-)
-"""Answers that say: ask who leads now."""
 SEQUENCE_LOST = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -93,14 +78,6 @@ _Queue = PartitionQueue[Delivery]
 _Sent = list[tuple[_Queue, Batch[Delivery]]]
 
 
-@dataclass(slots=True)
-class _Outstanding:
-    """The requests under way on one connection, and when the broker was last heard on it (loop time)."""
-
-    heard_s: float
-    requests: list[_Sent] = field(default_factory=list)
-
-
 class Sender:
     """The sending half of a producer."""
 
@@ -111,18 +88,14 @@ class Sender:
         self._options = options
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
-        self._backoffs: dict[_Queue, Backoff] = {}
-        self._requests: dict[Connection, _Outstanding] = {}
-        self._connecting: set[int] = set()
+        self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
+        self._in_flight = InFlight(cluster, self._leaders, self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._identity: ProducerIdentity | None = None
         self._seeking_identity = False
-        self._leaderless: set[_Queue] = set()
-        self._seeking_leaders = False
         self._flushing = 0
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
-        self._stall_watch: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
 
@@ -166,9 +139,10 @@ class Sender:
     def close(self) -> None:
         """Stop now; what is not acknowledged fails with ClientClosed."""
         self._closed = True
-        for timer in (self._timer, self._stall_watch):
-            if timer is not None:
-                timer.cancel()
+        self._leaders.close()
+        self._in_flight.close()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         for queue in self._queues.values():
@@ -206,8 +180,8 @@ class Sender:
             if due > now:
                 next_look = min(next_look, due)
                 continue
-            connection = self._connection_for(queue)
-            if connection is None or self._in_flight(connection) >= self._options.max_in_flight:
+            connection = self._leaders.connection_for(queue)
+            if connection is None or self._in_flight.count(connection) >= self._options.max_in_flight:
                 continue
             if sizes[connection] >= self._options.request_bytes:
                 next_look = now
@@ -228,26 +202,7 @@ class Sender:
 
     def _due_s(self, queue: _Queue) -> float:
         due = queue.due_s(0.0 if self._flushing else self._options.linger_s) or 0.0
-        if queue.failed_leader is not None and queue.failed_leader == self._leader_of(queue):
-            return max(due, queue.retry_at_s)
-        return due
-
-    def _leader_of(self, queue: _Queue) -> tuple[int, int] | None:
-        info = self._cluster.metadata.partition(queue.topic, queue.partition)
-        return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
-
-    def _connection_for(self, queue: _Queue) -> Connection | None:
-        """The open connection to the queue's leader; otherwise sees to it that there will be one."""
-        leader = self._leader_of(queue)
-        if leader is None:
-            self._leaderless.add(queue)
-            self._seek_leaders()
-            return None
-        connection = self._cluster.connected(leader[0])
-        if connection is None and leader[0] not in self._connecting:
-            self._connecting.add(leader[0])
-            self._spawn(self._connect(leader[0]))
-        return connection
+        return max(due, queue.retry_at_s) if self._leaders.failed_last(queue) else due
 
     def _send(self, connection: Connection, sent: _Sent) -> None:
         options = self._options
@@ -275,62 +230,13 @@ class Sender:
             for queue, batch in sent:
                 self._failed(queue, batch, error)
             return
-        outstanding = self._requests.get(connection)
-        if outstanding is None:
-            loop = asyncio.get_running_loop()
-            outstanding = self._requests[connection] = _Outstanding(loop.time())
-            if self._stall_watch is None:
-                self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
-        outstanding.requests.append(sent)
+        self._in_flight.add(connection, sent)
         answer.add_done_callback(lambda done: self._answered(connection, sent, done))
-
-    def _in_flight(self, connection: Connection) -> int:
-        outstanding = self._requests.get(connection)
-        return 0 if outstanding is None else len(outstanding.requests)
-
-    # stalled leaders
-
-    def _look_for_stalls(self) -> None:
-        self._stall_watch = None
-        if self._closed or not self._requests:
-            return
-        loop = asyncio.get_running_loop()
-        if any(loop.time() - outstanding.heard_s >= STALL_S for outstanding in self._requests.values()):
-            self._spawn(self._leave_stalled_leaders())
-        self._cluster.keep_ready(self._next_leaders())
-        self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
-
-    def _next_leaders(self) -> set[int]:
-        """The brokers that may take over what is under way: a failover does not wait for connections to them."""
-        metadata = self._cluster.metadata
-        queues = {
-            queue
-            for outstanding in self._requests.values()
-            for sent in outstanding.requests
-            for queue, _ in sent
-        }
-        partitions = (metadata.partition(queue.topic, queue.partition) for queue in queues)
-        return {broker_id for info in partitions if info is not None for broker_id in info.replicas}
-
-    async def _leave_stalled_leaders(self) -> None:
-        """Give up connections to brokers that went silent and no longer lead what they were sent."""
-        with suppress(KafkaError):
-            await self._cluster.refresh()
-        now = asyncio.get_running_loop().time()
-        for connection, outstanding in list(self._requests.items()):
-            silent = now - outstanding.heard_s >= STALL_S
-            leaders = [self._leader_of(queue) for sent in outstanding.requests for queue, _ in sent]
-            if silent and any(one is not None and one[0] != connection.address.id for one in leaders):
-                connection.close()
 
     # answers
 
     def _answered(self, connection: Connection, sent: _Sent, answer: asyncio.Future[ProduceResponse]) -> None:
-        outstanding = self._requests[connection]
-        outstanding.requests.remove(sent)
-        outstanding.heard_s = asyncio.get_running_loop().time()
-        if not outstanding.requests:
-            del self._requests[connection]
+        self._in_flight.answered(connection, sent)
         if self._closed or answer.cancelled():
             return
         error = answer.exception()
@@ -377,9 +283,7 @@ class Sender:
         self, queue: _Queue, batch: Batch[Delivery], base_offset: int, append_time_ms: int
     ) -> None:
         queue.done(batch)
-        queue.failed_leader = None
-        self._backoffs.pop(queue, None)
-        self._leaderless.discard(queue)
+        self._leaders.succeeded(queue)
         self._settled(batch)
         for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
             if not delivery.done():
@@ -401,12 +305,8 @@ class Sender:
         if retry and self._options.acks != 0:
             queue.give_back(batch)
             self._active[queue] = None
-            backoff = self._backoffs.setdefault(queue, Backoff(self._options.retry_backoff_max_ms))
-            queue.failed_leader = self._leader_of(queue)
-            queue.retry_at_s = asyncio.get_running_loop().time() + backoff.next_s()
-            if code in LEADER_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut)):
-                self._leaderless.add(queue)
-                self._seek_leaders()
+            unreachable = isinstance(error, (ConnectionLost, RequestTimedOut))
+            self._leaders.failed(queue, moved=unreachable or code in LEADER_MOVED)
             return
         queue.done(batch)
         if batch.numbered and not sequence_lost:
@@ -487,49 +387,6 @@ class Sender:
         for queue in self._active:
             for batch in queue.drain():
                 self._settle(batch, error)
-
-    # leaders
-
-    async def _connect(self, broker_id: int) -> None:
-        try:
-            await self._cluster.connection(broker_id)
-        except (ConnectionLost, RequestTimedOut):
-            now = asyncio.get_running_loop().time()
-            for queue in self._active:
-                leader = self._leader_of(queue)
-                if leader is not None and leader[0] == broker_id:
-                    backoff = self._backoffs.setdefault(queue, Backoff(self._options.retry_backoff_max_ms))
-                    queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
-                    self._leaderless.add(queue)
-            self._seek_leaders()
-        finally:
-            self._connecting.discard(broker_id)
-            self.wake()
-
-    def _seek_leaders(self) -> None:
-        if not self._seeking_leaders:
-            self._seeking_leaders = True
-            self._spawn(self._refresh_until_led())
-
-    async def _refresh_until_led(self) -> None:
-        """Refresh metadata until every leaderless queue has another leader than the one that failed."""
-        backoff = Backoff(self._options.retry_backoff_max_ms)
-        try:
-            while self._leaderless and not self._closed:
-                with suppress(KafkaError):
-                    await self._cluster.refresh({queue.topic for queue in self._leaderless})
-                self._leaderless = {
-                    queue for queue in self._leaderless if queue.waiting and not self._has_other_leader(queue)
-                }
-                self.wake()
-                if self._leaderless:
-                    await asyncio.sleep(backoff.next_s())
-        finally:
-            self._seeking_leaders = False
-
-    def _has_other_leader(self, queue: _Queue) -> bool:
-        leader = self._leader_of(queue)
-        return leader is not None and leader != queue.failed_leader
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(coroutine)

@@ -1,0 +1,146 @@
+"""Who leads the partitions that a producer writes to: the connections there, and the search for the next leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from ..protocol.errors import ErrorCode, KafkaError
+from .accumulator import PartitionQueue
+from .cluster import Backoff, Cluster
+from .connection import Connection
+from .failures import ConnectionLost, RequestTimedOut
+
+REFUSED_S = 0.02
+"""A broker that cannot be reached is tried again no sooner: whether another one leads now is asked more often."""
+
+LEADER_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Answers that say: ask who leads now."""
+
+Spawn = Callable[[Coroutine[None, None, None]], None]
+"""Runs a coroutine as a task of whoever sends, until that is closed."""
+_Queue = PartitionQueue[Any]
+
+
+class Leaders:
+    """The leaders of queues, as far as they are known, and which of them failed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        active: Collection[_Queue],
+        retry_backoff_max_ms: int,
+        spawn: Spawn,
+        wake: Callable[[], None],
+    ) -> None:
+        """`active` are at any time the queues where something waits; `wake` is called when more of it may be
+        sent than before.
+        """
+        self._cluster = cluster
+        self._active = active
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._spawn = spawn
+        self._wake = wake
+        self._backoffs: dict[_Queue, Backoff] = {}
+        self._connecting: set[int] = set()
+        self._leaderless: set[_Queue] = set()
+        self._seeking = False
+        self._closed = False
+
+    def of(self, queue: _Queue) -> tuple[int, int] | None:
+        """Broker id and leader epoch; None if nobody is known to lead."""
+        info = self._cluster.metadata.partition(queue.topic, queue.partition)
+        return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
+
+    def connection_for(self, queue: _Queue) -> Connection | None:
+        """The open connection to the queue's leader; otherwise sees to it that there will be one."""
+        leader = self.of(queue)
+        if leader is None:
+            self._leaderless.add(queue)
+            self._seek()
+            return None
+        connection = self._cluster.connected(leader[0])
+        if connection is None and leader[0] not in self._connecting:
+            self._connecting.add(leader[0])
+            self._spawn(self._connect(leader[0]))
+        return connection
+
+    def failed_last(self, queue: _Queue) -> bool:
+        """The leader is still the one that failed: it is tried again at `queue.retry_at_s`."""
+        return queue.failed_leader is not None and queue.failed_leader == self.of(queue)
+
+    def failed(self, queue: _Queue, *, moved: bool) -> None:
+        """An attempt failed and is to be repeated; `moved` if another broker may lead by now."""
+        backoff = self._backoff(queue)
+        queue.failed_leader = self.of(queue)
+        queue.retry_at_s = asyncio.get_running_loop().time() + backoff.next_s()
+        if moved:
+            self._leaderless.add(queue)
+            self._seek()
+
+    def succeeded(self, queue: _Queue) -> None:
+        """The leader took a batch."""
+        queue.failed_leader = None
+        self._backoffs.pop(queue, None)
+        self._leaderless.discard(queue)
+
+    def close(self) -> None:
+        """Search no longer."""
+        self._closed = True
+
+    def _backoff(self, queue: _Queue) -> Backoff:
+        return self._backoffs.setdefault(queue, Backoff(self._retry_backoff_max_ms))
+
+    async def _connect(self, broker_id: int) -> None:
+        try:
+            await self._cluster.connection(broker_id)
+        except (ConnectionLost, RequestTimedOut):
+            now = asyncio.get_running_loop().time()
+            for queue in self._active:
+                leader = self.of(queue)
+                if leader is not None and leader[0] == broker_id:
+                    backoff = self._backoff(queue)
+                    queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
+                    self._leaderless.add(queue)
+            self._seek()
+        finally:
+            self._connecting.discard(broker_id)
+            self._wake()
+
+    def _seek(self) -> None:
+        if not self._seeking:
+            self._seeking = True
+            self._spawn(self._refresh_until_led())
+
+    async def _refresh_until_led(self) -> None:
+        """Refresh metadata until every leaderless queue has another leader than the one that failed."""
+        backoff = Backoff(self._retry_backoff_max_ms)
+        try:
+            while self._leaderless and not self._closed:
+                with suppress(KafkaError):
+                    await self._cluster.refresh({queue.topic for queue in self._leaderless})
+                self._leaderless = {
+                    queue for queue in self._leaderless if queue.waiting and not self._has_other_leader(queue)
+                }
+                self._wake()
+                if self._leaderless:
+                    await asyncio.sleep(backoff.next_s())
+        finally:
+            self._seeking = False
+
+    def _has_other_leader(self, queue: _Queue) -> bool:
+        leader = self.of(queue)
+        return leader is not None and leader != queue.failed_leader
