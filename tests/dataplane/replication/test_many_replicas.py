@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
 
-from .test_replication_over_sockets import Broker, Quorum
+from .brokers_over_sockets import Broker, Quorum
 
 TOPIC = bytes(range(16))
 COUNT = 200

@@ -1,0 +1,269 @@
+"""Servers, fetchers and handlers of three brokers on one event loop, over loopback, and a quorum that is a
+compare-and-set in this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.log_store import LogStore
+from ottla.dataplane.replication.fetcher import LinkSettings
+from ottla.dataplane.replication.isr_submission import submit_to
+from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.server.handler import HandlerTable
+from ottla.dataplane.server.handlers.fetch import FetchHandlers
+from ottla.dataplane.server.handlers.offsets import OffsetHandlers
+from ottla.dataplane.server.handlers.produce import ProduceHandlers
+from ottla.dataplane.server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
+from ottla.dataplane.server.server import Server
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, partition_record
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.metadata_records import (
+    BrokerListener,
+    BrokerRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+from .harness import TOPIC_ID, batch
+
+LAG_MS = 600
+
+
+class Quorum:
+    """Keeps the image, applies AlterPartition, and tells every broker at once."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self.brokers: dict[int, Broker] = {}
+        self.producer_ids = 0
+
+    def tell(self, *records: Any) -> None:
+        delta = ImageDelta()
+        for record in records:
+            delta.note(record)
+            self.image.apply(record)
+        for broker in list(self.brokers.values()):
+            broker.replicas.apply(self.image, delta)
+
+    def broker_record(self, broker_id: int, epoch: int, port: int, *, fenced: bool = False) -> BrokerRecord:
+        listener = BrokerListener(name="BROKER", host="127.0.0.1", port=port, security_protocol="PLAINTEXT")
+        return BrokerRecord(broker_id=broker_id, broker_epoch=epoch, listeners=[listener], fenced=fenced)
+
+    @property
+    def state(self) -> PartitionState:
+        return self.image.topics_by_id[TOPIC_ID].partitions[0]
+
+    def partition(self, **changes: Any) -> PartitionRecord:
+        record = partition_record(TOPIC_ID, 0, self.state)
+        record.partition_epoch += 1
+        for name, value in changes.items():
+            setattr(record, name, value)
+        return record
+
+    def fence(self, broker_id: int) -> None:
+        """The broker died: another member of the ISR leads, in the same turn."""
+        known = self.image.brokers[broker_id]
+        isr = [member for member in self.state.isr if member != broker_id]
+        changes: dict[str, Any] = {"isr": isr}
+        if self.state.leader == broker_id:
+            changes |= {"leader": isr[0], "leader_epoch": self.state.leader_epoch + 1}
+        port = known.listeners[0].port
+        self.tell(
+            self.broker_record(broker_id, known.broker_epoch, port, fenced=True), self.partition(**changes)
+        )
+
+    async def submit(self, command: Any) -> Any:
+        await asyncio.sleep(0)
+        if isinstance(command, AllocateProducerIds):
+            self.producer_ids += 1000
+            return AllocateProducerIdsResult(first=self.producer_ids - 1000, count=1000)
+        assert isinstance(command, AlterPartition)
+        results = []
+        for change in command.partitions:
+            state = self.state
+            eligible = all(
+                self.image.brokers[member.broker_id].usable
+                and member.broker_epoch in (-1, self.image.brokers[member.broker_id].broker_epoch)
+                for member in change.new_isr
+            )
+            if (change.leader_epoch, change.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+                results.append(AlteredPartition(error_code=ErrorCode.INVALID_UPDATE_VERSION))
+            elif not eligible:
+                results.append(AlteredPartition(error_code=ErrorCode.INELIGIBLE_REPLICA))
+            else:
+                self.tell(self.partition(isr=[member.broker_id for member in change.new_isr]))
+                new = self.state
+                results.append(
+                    AlteredPartition(
+                        isr=list(new.isr),
+                        leader=new.leader,
+                        leader_epoch=new.leader_epoch,
+                        partition_epoch=new.partition_epoch,
+                    )
+                )
+        return AlterPartitionResult(partitions=results)
+
+
+class Broker:
+    """A broker without its quorum session: log, replication, server."""
+
+    def __init__(self, quorum: Quorum, broker_id: int, epoch: int, directory: Path, *, durable: bool) -> None:
+        self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
+        self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
+        settings = TopicSettings(LogConfig(), ReplicationSettings(2, LAG_MS, durable))
+        self.replicas = Replicas(
+            ReplicasConfig(
+                broker_id, "BROKER", lag_time_max_ms=LAG_MS, link=LinkSettings(fetch_wait_max_ms=200)
+            ),
+            self.logs,
+            quorum.image,
+            lambda topic: settings,
+            submit_to(self, broker_id),
+            lambda: self.broker_epoch,
+        )
+        table = HandlerTable()
+        self.server = Server(table)
+        table.add(ProduceHandlers(self.replicas, self.server.purgatory))
+        table.add(FetchHandlers(self.replicas, self.server.purgatory))
+        table.add(OffsetHandlers(self.replicas))
+        table.add(ProducerHandlers(ProducerIds(blocks_from(self, broker_id))))
+        self.port = self.server.listen("BROKER", "127.0.0.1", 0).port
+        self.server.start()
+        self.replicas.start()
+        quorum.brokers[broker_id] = self
+        quorum.tell(quorum.broker_record(broker_id, epoch, self.port))
+        self.replicas.apply(quorum.image, ImageDelta.between(ClusterImage(), quorum.image))
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.quorum.image
+
+    async def submit(self, command: Any, timeout_ms: int | None = None) -> Any:
+        return await self.quorum.submit(command)
+
+    @property
+    def partition(self) -> Partition:
+        return self.replicas.get("t", 0)
+
+    async def stop(self, *, clean: bool = True) -> None:
+        self.quorum.brokers.pop(self.broker_id, None)
+        self.server.close()
+        await self.replicas.close()
+        self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
+
+
+class Client:
+    """One connection that speaks raw requests."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._correlation_id = 0
+
+    async def __aenter__(self) -> Client:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def send(self, message: Any, version: int) -> None:
+        self._correlation_id += 1
+        self._writer.write(encode_request(message, version, self._correlation_id, "test"))
+
+    async def receive(self, request_class: Any, version: int) -> Any:
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        frame = memoryview(await self._reader.readexactly(size))
+        return decode_response(request_class, frame, version)[1]
+
+    async def call(self, message: Any, version: int) -> Any:
+        self.send(message, version)
+        return await asyncio.wait_for(self.receive(type(message), version), 10)
+
+    async def produce(
+        self, value: bytes, *, acks: int = -1, version: int = 9, timeout_ms: int = 5000, **kw: Any
+    ):
+        data = PartitionProduceData(index=0, records=kw.pop("records", None) or batch(value, **kw))
+        topic = TopicProduceData(partition_data=[data])
+        if version >= 13:
+            topic.topic_id = TOPIC_ID
+        else:
+            topic.name = "t"
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+        if acks == 0:
+            self.send(request, version)
+            return None
+        response = await self.call(request, version)
+        return response.responses[0].partition_responses[0]
+
+    async def fetch(
+        self, offset: int, *, version: int = 12, max_wait_ms: int = 2000, min_bytes: int = 1, **kw: Any
+    ):
+        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **kw)
+        topic = FetchTopic(partitions=[part])
+        if version >= 13:
+            topic.topic_id = TOPIC_ID
+        else:
+            topic.topic = "t"
+        response = await self.call(
+            FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, topics=[topic]),
+            version,
+        )
+        return response.responses[0].partitions[0]
+
+
+class Cluster:
+    def __init__(self, directory: Path, *, durable: bool) -> None:
+        self.quorum = Quorum()
+        self._directory = directory
+        self._durable = durable
+        self._epochs = iter(range(100, 1000))
+
+    def start(self, broker_id: int) -> Broker:
+        directory = self._directory / str(broker_id)
+        directory.mkdir(exist_ok=True)
+        return Broker(self.quorum, broker_id, next(self._epochs), directory, durable=self._durable)
+
+    def __getitem__(self, broker_id: int) -> Broker:
+        return self.quorum.brokers[broker_id]
+
+    def create_topic(self) -> None:
+        self.quorum.tell(
+            TopicRecord(topic_id=TOPIC_ID, name="t"),
+            PartitionRecord(topic_id=TOPIC_ID, partition=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1),
+        )
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, *, durable: bool = False) -> AsyncIterator[Cluster]:
+    cluster = Cluster(directory, durable=durable)
+    for broker_id in (1, 2, 3):
+        cluster.start(broker_id)
+    cluster.create_topic()
+    try:
+        yield cluster
+    finally:
+        for broker in list(cluster.quorum.brokers.values()):
+            await broker.stop()
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        await asyncio.sleep(0.002)
