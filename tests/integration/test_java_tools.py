@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests import java
-from tests.cluster import wait_until
+from tests.cluster import Node, wait_until
 from tests.integration.api_versions_seen import within_table
 from tests.integration.conftest import create
 
@@ -263,14 +265,57 @@ def test_quorum_cluster_and_versions(shell: Shell, bootstrap: str) -> None:
     status = shell(quorum, "describe", "--status")
     leader = re.search(r"LeaderId:\s+(\d+)", status)
     assert leader
-    assert re.search(r"MaxFollowerLag:\s+\d+", status)
     assert len(re.findall(r'"id": \d+', status.partition("CurrentVoters")[2].splitlines()[0])) == 3
     _, *nodes = table(shell(quorum, "describe", "--replication"))
     roles = {row[0]: row[-1] for row in nodes if row[-1] != "Observer"}
     assert roles[leader[1]] == "Leader"
     assert sorted(roles.values()) == ["Follower", "Follower", "Leader"]
+    assert {row[0] for row in nodes if row[-1] == "Observer"} == {"1", "2", "3"}
     assert "Cluster ID: " in shell.sub(f"{TOOLS}.ClusterTool", "cluster-id")
     endpoints = shell.sub(f"{TOOLS}.ClusterTool", "list-endpoints")
     assert endpoints.count("127.0.0.1") == 3
     versions = shell(f"{TOOLS}.BrokerApiVersionsCommand")
     assert versions.count("ConsumerGroupHeartbeat(68): 0 to 1 [usable: 1]") == len(bootstrap.split(","))
+
+
+def test_the_lag_of_quorum_nodes_and_brokers(
+    shell: Shell, admin: AdminClient, description: dict[str, Any]
+) -> None:
+    quorum = f"{TOOLS}.MetadataQuorumCommand"
+    lag_max = 3
+    """Entries that may be on their way at any moment."""
+
+    def status() -> tuple[int, int, int]:
+        """The leader, and the lag of the follower furthest behind in entries and milliseconds."""
+        said = shell(quorum, "describe", "--status")
+        leader, lag, lag_ms = (
+            int(re.search(rf"^{name}:\s+(-?\d+)", said, re.MULTILINE)[1])  # type: ignore[index]
+            for name in ("LeaderId", "MaxFollowerLag", "MaxFollowerLagTimeMs")
+        )
+        return leader, lag, lag_ms
+
+    def is_healthy() -> bool:
+        _, lag, lag_ms = status()
+        return 0 <= lag <= lag_max and 0 <= lag_ms < 2000
+
+    wait_until(is_healthy, "a small lag of a healthy quorum")
+    leader, _, _ = status()
+    head, *nodes = table(shell(quorum, "describe", "--replication"))
+    now_ms = time.time() * 1000
+    for row in nodes:
+        found = dict(zip(head, row, strict=True))
+        assert -lag_max <= int(found["Lag"]) <= lag_max, row
+        for name in ("LastFetchTimestamp", "LastCaughtUpTimestamp"):
+            assert now_ms - 10_000 < int(found[name]) < now_ms + 1000, row
+
+    follower = next(node for node in description["quorum"] if node["id"] != leader)
+    paused = Node("quorum", follower)
+    paused.pause()
+    try:
+        for _ in range(2 * lag_max):
+            create(admin, 1)
+        wait_until(lambda: status()[1] >= 2 * lag_max and status()[2] > 0, "a lag of who is paused")
+        assert status()[0] == leader
+    finally:
+        paused.resume()
+    wait_until(is_healthy, "that the paused node has caught up")
