@@ -12,7 +12,7 @@ from collections.abc import Callable
 from . import logs
 from .failures import CommandFailed
 from .layout import Layout
-from .node import build, endpoints, plain_failures, run_nodes
+from .node import build, plain_failures, run_nodes, with_endpoint
 from .readiness import brokers_seen_by
 from .settings import read_settings
 
@@ -48,7 +48,7 @@ def run_combined(layout: Layout, announce: Callable[[int], None]) -> int:
         nodes = [build(member.role, own) for member, own in zip(layout.members, settings, strict=True)]
         # One process, one endpoint: the broker's address tells of both nodes.
         run_nodes(
-            [*endpoints(settings[-1], nodes), *nodes],
+            with_endpoint(settings[-1], nodes),
             last=Announcement(layout, lambda: announce(os.getpid())),
         )
     return 0

@@ -58,10 +58,15 @@ class Observed(Protocol):
 
 
 class Endpoint:
-    """Serves HTTP for the nodes of this process. Start it first: it tells that they are not ready yet."""
+    """Serves HTTP for the nodes of this process. Start it first: it tells that they are not ready yet.
+
+    When its port is taken, `Bound` says so once the nodes run: what is wrong with a node itself, say that it runs
+    already, comes first.
+    """
 
     def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
         self._host, self._port, self._nodes = host, port, nodes
+        self.failure = ""
         self._server: asyncio.Server | None = None
         #: every connection, and whether its request is there already, the oldest first
         self._open: dict[asyncio.StreamWriter, bool] = {}
@@ -70,13 +75,14 @@ class Endpoint:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen. Raises CommandFailed when the port is taken."""
+        """Listen, or keep in `failure` why not."""
         try:
             self._server = await asyncio.start_server(
                 self._serve, self._host, self._port, limit=HEAD_BYTES_MAX
             )
         except OSError as error:
-            raise CommandFailed(f"metrics.listener {self._host}:{self._port}: {error.strerror}") from None
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            self.failure = f"metrics.listener {self._host}:{self._port}: {reason}"
         self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
 
     async def stop(self) -> None:
@@ -165,6 +171,21 @@ class Endpoint:
         yield Family(OPEN_FILES, [((), len(os.listdir("/proc/self/fd")))])
         yield Family(START_TIME, [((), self._started_s)])
         yield Family(LOOP_LAG, [((), self._lag_s)])
+
+
+class Bound:
+    """Runs after the nodes: ends the start if their endpoint has no port."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def start(self) -> None:
+        """Raises CommandFailed."""
+        if self._endpoint.failure:
+            raise CommandFailed(self._endpoint.failure)
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
 
 
 async def _send(writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncIterator[str]) -> None:

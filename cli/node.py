@@ -22,7 +22,6 @@ from .settings import environment_settings, parse_overrides, read_settings, vari
 
 if TYPE_CHECKING:
     from ..protocol.exposition import Family
-    from .endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -105,21 +104,22 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(arguments.role, settings, replaces=getattr(arguments, "replace", False))
-        run_nodes([*endpoints(settings, [node]), node])
+        run_nodes(with_endpoint(settings, [node]))
     return 0
 
 
-def endpoints(settings: Mapping[str, str], nodes: Sequence[Node]) -> list[Endpoint]:
-    """The HTTP endpoint that metrics.listener asks for, if it does. Raises CommandFailed."""
-    from .endpoint import Endpoint
+def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequence[Runnable]:
+    """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
+    from .endpoint import Bound, Endpoint
 
     text = settings.get("metrics.listener", "").strip()
     if not text:
-        return []
+        return nodes
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= 65535):
         raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
-    return [Endpoint(host.strip("[]"), int(port), nodes)]
+    endpoint = Endpoint(host.strip("[]"), int(port), nodes)
+    return [endpoint, *nodes, Bound(endpoint)]
 
 
 def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> Node:

@@ -78,6 +78,14 @@ def test_a_port_in_use(cluster: RunningCluster, tmp_path: Path, role: str) -> No
     assert "another process" in said
 
 
+def test_a_port_of_the_endpoint_in_use(cluster: RunningCluster, tmp_path: Path) -> None:
+    node = cluster.brokers[0]
+    taken = node.entry["metrics"].split("/")[2]
+    port = f"PLAINTEXT://127.0.0.1:{free_port()}"
+    own = f"listeners={port}", f"advertised.listeners={port}", f"log.dirs={tmp_path}", "node.id=78"
+    assert f"metrics.listener {taken}: address already in use" in refusal(node, *own).lower()
+
+
 def test_a_folder_in_use(cluster: RunningCluster) -> None:
     node = cluster.brokers[0]
     said = refusal(node, elsewhere(node), "advertised.listeners=PLAINTEXT://127.0.0.1:1")
