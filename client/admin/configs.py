@@ -15,6 +15,7 @@ from ...protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from ...protocol.schema import Message, Request
+from ..failures import ConnectionLost
 from .session import AdminSession, check
 from .values import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
 
@@ -55,7 +56,14 @@ class ConfigAdmin(AdminSession):
         ]
         resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        response = await self._ask_owner(resource_type, name, request)
+        try:
+            response = await self._ask_owner(resource_type, name, request)
+        except ConnectionLost:
+            if resource_type != BROKER_RESOURCE:
+                raise
+            # The broker is away. Settings are kept by the quorum, so any other takes them for it; brokers of
+            # Apache Kafka refuse that. Setting them twice does no harm.
+            response = await self._cluster.ask_any(request)
         for result in response.responses:
             check(result.error_code, name, result.error_message)
 
