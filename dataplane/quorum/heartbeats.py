@@ -77,17 +77,21 @@ class HeartbeatThread(threading.Thread):
 
     def run(self) -> None:
         next_beat = time.monotonic()
+        # Not select(), which ends at descriptor 1023: a broker opens its logs before this socket.
+        watched = select.poll()
+        for end in (self._socket, self._wakened):
+            watched.register(end, select.POLLIN)
         try:
             while not self._stopping:
                 now = time.monotonic()
                 if now >= next_beat:
                     self._beat(now)
                     next_beat = now + self._interval_s
-                ready, _, _ = select.select([self._socket, self._wakened], [], [], max(0.0, next_beat - now))
-                if self._wakened in ready:
+                ready = {descriptor for descriptor, _ in watched.poll(max(0.0, next_beat - now) * 1000)}
+                if self._wakened.fileno() in ready:
                     self._wakened.recv(1024)
                     next_beat = 0.0
-                if self._socket in ready:
+                if self._socket.fileno() in ready:
                     self._answer_probes()
         finally:
             self._close()

@@ -1,8 +1,12 @@
 """A probe proves death by refusal or by another incarnation, and by nothing else."""
 
 import asyncio
+import contextlib
+import os
+import resource
 import socket
 
+import pytest
 import uvloop
 
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
@@ -29,6 +33,18 @@ async def _a_living_broker_answers() -> None:
         assert await probe(SEAL, "127.0.0.1", thread.port, B) is ProbeResult.GONE
     finally:
         thread.stop()
+
+
+def test_a_broker_with_a_thousand_open_logs_answers() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("the system allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    with contextlib.ExitStack() as logs:
+        for _ in range(1100):
+            logs.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        uvloop.run(_a_living_broker_answers())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_closed_port_is_proof_within_milliseconds() -> None:
