@@ -247,7 +247,13 @@ def test_pipes_and_interrupts(ottla: Run, name: str, bootstrap: str) -> None:
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("v0\n", "")
     command = [sys.executable, "-m", "ottla", "consume", name, "-p", "1", "-b", bootstrap]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # What a shell starts in the background ignores interrupts, and hands that on: here they must arrive.
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"v0\n"
         process.send_signal(signal.SIGINT)
