@@ -142,10 +142,6 @@ class Cluster:
         """From now on every refresh asks for these topics too."""
         self._topics.update(topics)
 
-    def unfollow(self, topics: Iterable[str]) -> None:
-        """Forget topics that nobody uses any more."""
-        self._topics.difference_update(topics)
-
     async def refresh(self, topics: Iterable[str] = ()) -> None:
         """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one
         request.

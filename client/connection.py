@@ -67,11 +67,6 @@ class Connection(asyncio.Protocol):
         """Requests sent and not yet answered."""
         return len(self._under_way)
 
-    @property
-    def idle_since_sent(self) -> bool:
-        """Whether nothing is under way."""
-        return not self._under_way
-
     def version_for(self, request_class: type[Request[ResponseT]], at_most: int | None = None) -> int:
         """The highest version that both sides speak, `at_most` if given. Raises VersionUnsupported."""
         low, high = self.versions.get(request_class.api_key, (0, -1))

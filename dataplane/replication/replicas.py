@@ -79,7 +79,6 @@ class Replicas:
         self.image = image
         self._logs = logs
         self._settings_of = settings_of
-        self._own_broker_epoch = broker_epoch
         self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}

@@ -42,7 +42,6 @@ MODULES = (
     "produce",
     "producers",
     "reassignments",
-    "telemetry",
     "topic_partitions",
     "topics",
 )
