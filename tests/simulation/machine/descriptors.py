@@ -1,0 +1,172 @@
+"""What a descriptor number stands for, and waiting until one is ready: selectors and `select.poll`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import selectors
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .process import Process
+    from .threads import Thread
+
+
+class Descriptor:
+    """Something open in a process: a file, a socket, an end of a pipe."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.machine = process.machine
+        self.number = self.machine.descriptor_number()
+        self.machine.descriptors[self.number] = self
+        process.descriptors[self.number] = self
+        self._watchers: list[Watcher] = []
+
+    def readable(self) -> bool:
+        """Whether reading would not block: data, the end, an error, a connection to accept."""
+        return True
+
+    def writable(self) -> bool:
+        """Whether writing would not block."""
+        return True
+
+    def changed(self) -> None:
+        """It may have become ready: whoever waits for it looks again."""
+        for watcher in self._watchers:
+            watcher.notify()
+
+    def watch(self, watcher: Watcher) -> None:
+        if watcher not in self._watchers:
+            self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+
+    def abandon(self, silently: bool) -> None:
+        """Its process is gone; with `silently` its host too, so that nobody is told."""
+        self.close()
+
+    def close(self) -> None:
+        """Subclasses give up what they hold, then call this."""
+        self.machine.descriptors.pop(self.number, None)
+        self.process.descriptors.pop(self.number, None)
+
+
+class Watcher:
+    """A thread that waits for descriptors."""
+
+    def __init__(self) -> None:
+        self._waiting: Thread | None = None
+
+    def notify(self) -> None:
+        if self._waiting is not None:
+            self._waiting.wake()
+
+    def wait(self, thread: Thread, timeout_s: float | None) -> None:
+        """Until notified or the time is over; may return early."""
+        self._waiting = thread
+        thread.block(None if timeout_s is None else thread.machine.now + timeout_s)
+        self._waiting = None
+
+
+_TURN_S = 20e-6
+"""What a turn takes that finds something ready at once: time passes even when a loop spins."""
+
+
+class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defined]
+    """The selector of a stock asyncio event loop."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+        self._watcher = Watcher()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key: selectors.SelectorKey = super().register(fileobj, events, data)
+        descriptor = self._machine.descriptor(key.fd)
+        if descriptor is None:
+            super().unregister(fileobj)
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        descriptor.watch(self._watcher)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key: selectors.SelectorKey = super().unregister(fileobj)
+        if (descriptor := self._machine.descriptor(key.fd)) is not None:
+            descriptor.unwatch(self._watcher)
+        return key
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        thread = self._machine.running
+        assert thread is not None
+        ready = self._ready()
+        if ready or (timeout is not None and timeout <= 0):
+            thread.block(self._machine.now + _TURN_S)
+            return self._ready()
+        self._watcher.wait(thread, timeout)
+        return self._ready()
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = []
+        for key in self._fd_to_key.values():
+            descriptor = self._machine.descriptor(key.fd)
+            if descriptor is None:
+                continue
+            events = 0
+            if key.events & selectors.EVENT_READ and descriptor.readable():
+                events |= selectors.EVENT_READ
+            if key.events & selectors.EVENT_WRITE and descriptor.writable():
+                events |= selectors.EVENT_WRITE
+            if events:
+                ready.append((key, events))
+        return ready
+
+
+class VirtualPoll:
+    """`select.poll`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._watcher = Watcher()
+        self._masks: dict[int, int] = {}
+
+    def register(self, fd: Any, eventmask: int = select.POLLIN | select.POLLOUT) -> None:
+        number = fd if isinstance(fd, int) else fd.fileno()
+        self._masks[number] = eventmask
+        if (descriptor := self._machine.descriptor(number)) is not None:
+            descriptor.watch(self._watcher)
+
+    def unregister(self, fd: Any) -> None:
+        number = fd if isinstance(fd, int) else fd.fileno()
+        del self._masks[number]
+        if (descriptor := self._machine.descriptor(number)) is not None:
+            descriptor.unwatch(self._watcher)
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """`timeout` in milliseconds; for ever without."""
+        thread = self._machine.running
+        assert thread is not None
+        if ready := list(self._ready()):
+            thread.block(self._machine.now + _TURN_S)
+            return ready
+        self._watcher.wait(thread, None if timeout is None or timeout < 0 else timeout / 1000)
+        return list(self._ready())
+
+    def _ready(self) -> Iterable[tuple[int, int]]:
+        for number, mask in self._masks.items():
+            descriptor = self._machine.descriptor(number)
+            if descriptor is None:
+                yield number, select.POLLNVAL
+                continue
+            events = 0
+            if mask & select.POLLIN and descriptor.readable():
+                events |= select.POLLIN
+            if mask & select.POLLOUT and descriptor.writable():
+                events |= select.POLLOUT
+            if events:
+                yield number, events

@@ -1,0 +1,142 @@
+"""The machine room: virtual time, hosts, processes and their threads, all from one seed.
+
+The processes of the cluster run here unmodified. What they ask of Python's system interface (files, sockets, clocks,
+threads, randomness) is answered by this machine instead; `installed.py` puts the answers in place. Every thread
+is a greenlet that runs until it waits for something; the machine decides who runs next, and when it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from asyncio import _get_running_loop, _set_running_loop
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from greenlet import greenlet
+
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from .descriptors import Descriptor
+    from .host import Host
+    from .threads import Thread
+
+FIRST_DESCRIPTOR = 1 << 20
+"""Virtual descriptors have numbers from here on. None is used twice: what a dead process closes late hurts nobody."""
+
+START_S = 1000.0
+_WAKE_LATENCY_S = (5e-6, 60e-6)
+
+
+class Scheduled:
+    """Something that will happen, unless it is cancelled."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Machine:
+    """Time, chance, and everything that runs.
+
+    `now` is in seconds and moves only from one event to the next. All randomness of a run comes from `random`, all
+    of its order from one queue: the same seed gives the same run.
+    """
+
+    def __init__(self, seed: int, trace: Trace) -> None:
+        self.random = Random(seed)
+        self.now = START_S
+        self.trace = trace
+        self.events = 0
+        self.hosts: dict[str, Host] = {}
+        self.descriptors: dict[int, Descriptor] = {}
+        #: the thread on whose behalf code runs; None when it is the machine itself
+        self.running: Thread | None = None
+        #: called after every turn of a thread, with that thread
+        self.observers: list[Callable[[Thread], None]] = []
+        #: what went wrong inside a process: to be raised by whoever plays the run
+        self.failures: list[BaseException] = []
+        #: threads of dead processes: kept, so that nothing of theirs runs when it is collected
+        self.graveyard: list[Thread] = []
+        self._queue: list[tuple[float, int, Scheduled]] = []
+        self._sequence = 0
+        self._last_descriptor = FIRST_DESCRIPTOR
+        self._last_process = 0
+        self._hub: greenlet | None = None
+
+    # ------------------------------------------------------------ time
+
+    def at(self, when: float, action: Callable[[], None]) -> Scheduled:
+        """Do something at a time, not before what is due earlier or was asked for earlier."""
+        scheduled = Scheduled(action)
+        self._sequence += 1
+        heapq.heappush(self._queue, (max(when, self.now), self._sequence, scheduled))
+        return scheduled
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Scheduled:
+        return self.at(self.now + seconds, action)
+
+    def run(self, until: float, condition: Callable[[], bool] | None = None) -> bool:
+        """Let time pass until `until`, or until `condition` holds, which is looked at now and then: whether it does.
+
+        Raises the first failure of a process that nobody expected.
+        """
+        assert self.running is None
+        self._hub = greenlet.getcurrent()
+        queue, failures = self._queue, self.failures
+        while queue and queue[0][0] <= until:
+            self.now, _, scheduled = heapq.heappop(queue)
+            if scheduled.action is None:
+                continue
+            self.events += 1
+            scheduled.action()
+            if failures:
+                raise failures[0]
+            if condition is not None and self.events % 64 == 0 and condition():
+                return True
+        self.now = max(self.now, until)
+        return condition is not None and condition()
+
+    # ------------------------------------------------------------ threads
+
+    def wake_latency(self) -> float:
+        """How long a thread that could run waits for a processor."""
+        return self.random.uniform(*_WAKE_LATENCY_S)
+
+    def switch_to(self, thread: Thread) -> None:
+        """Let a thread run until it waits or ends; what asyncio and the interpreter keep per thread is its own."""
+        self.running = thread
+        _set_running_loop(thread.loop)
+        sys.set_asyncgen_hooks(*thread.asyncgen_hooks)
+        thread.greenlet.switch()
+        thread.loop = _get_running_loop()
+        thread.asyncgen_hooks = sys.get_asyncgen_hooks()
+        _set_running_loop(None)
+        self.running = None
+        for observer in self.observers:
+            observer(thread)
+
+    def switch_away(self) -> None:
+        """From a thread that waits."""
+        assert self._hub is not None
+        self._hub.switch()
+
+    # ------------------------------------------------------------ numbers
+
+    def descriptor_number(self) -> int:
+        self._last_descriptor += 1
+        return self._last_descriptor
+
+    def process_number(self) -> int:
+        self._last_process += 1
+        return self._last_process
+
+    def descriptor(self, number: int) -> Descriptor | None:
+        """An open one; None if it was closed, or its process is gone."""
+        return self.descriptors.get(number)

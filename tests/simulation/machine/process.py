@@ -1,0 +1,114 @@
+"""A process: threads, descriptors, and the ways in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .descriptors import Descriptor, VirtualSelector
+from .host import Host
+from .threads import Thread
+
+
+class Process:
+    """One process on a host. `main` runs on an event loop of its own; when it returns, the process ends."""
+
+    def __init__(self, host: Host, name: str, main: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+        self.host = host
+        self.machine = host.machine
+        self.name = name
+        self.number = self.machine.process_number()
+        self.alive = True
+        self.paused = False
+        self.threads: list[Thread] = []
+        self.descriptors: dict[int, Descriptor] = {}
+        #: processes that end when this one does
+        self.children: list[Process] = []
+        #: turns that became due while it was paused
+        self.held_back: list[Callable[[], None]] = []
+        #: what ended its main, if that was not a return
+        self.failure: BaseException | None = None
+        self.loop: asyncio.SelectorEventLoop | None = None
+        host.processes.append(self)
+        self._note("starts")
+        if main is not None:
+            self.spawn_thread(lambda: self._run_loop(main), "main")
+
+    def spawn_thread(self, work: Callable[[], object], name: str) -> Thread:
+        return Thread(self, work, name)
+
+    def kill(self, *, silently: bool = False) -> None:
+        """SIGKILL: nothing of it runs again. The kernel closes its connections, unless that is gone too (`silently`)."""
+        if not self.alive:
+            return
+        self._note("is killed")
+        self.alive = False
+        for child in self.children:
+            child.kill(silently=silently)
+        self._release(silently)
+        # What its threads hold stays as it is: no `finally` of a dead process may run.
+        self.machine.graveyard.extend(self.threads)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.alive and not self.paused:
+            self._note("is paused")
+            self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            self._note("goes on")
+            self.paused = False
+            held_back, self.held_back = self.held_back, []
+            for turn in held_back:
+                self.machine.after(self.machine.wake_latency(), turn)
+
+    def call(self, callback: Callable[[], object]) -> None:
+        """From outside: run something on its event loop soon."""
+        loop = self.loop
+        if self.alive and loop is not None:
+            loop.call_soon_threadsafe(callback)
+
+    def thread_failed(self, thread: Thread, error: BaseException) -> None:
+        """A thread ended by raising: of the main thread it is the process's end, of another a mistake."""
+        if thread.name != "main":
+            self.machine.failures.append(error)
+
+    def _run_loop(self, main: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self.loop = loop = asyncio.SelectorEventLoop(VirtualSelector(self.machine))
+        loop.set_exception_handler(self._unhandled)
+        asyncio._set_running_loop(None)
+        try:
+            loop.run_until_complete(main())
+        except Exception as error:
+            self.failure = error
+            trail = "".join(traceback.format_exception(error))
+            self.machine.trace.remark(self.machine.now, self.name, f"ended by {trail}")
+        self._ended()
+
+    def _ended(self) -> None:
+        self._note(f"ends: {self.failure!r}" if self.failure else "ends")
+        self.alive = False
+        for child in self.children:
+            child.kill()
+        self._release(silently=False)
+        self.machine.graveyard.extend(self.threads)
+
+    def _release(self, silently: bool) -> None:
+        self.host.processes.remove(self)
+        for descriptor in list(self.descriptors.values()):
+            descriptor.abandon(silently)
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody took: with us always a mistake."""
+        error = context.get("exception")
+        message = f"{self.name}: {context.get('message')}: {error!r}"
+        if error is not None:
+            message += "\n" + "".join(traceback.format_exception(error))
+        self.machine.failures.append(AssertionError(message))
+
+    def _note(self, event: str) -> None:
+        self.machine.trace.note(self.machine.now, self.name, event)
