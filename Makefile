@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test lint format clean
+.PHONY: help venv demo test faults lint format clean
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
 	@echo "make test    lint, types, layering and the whole test suite"
+	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict and the import contracts"
 	@echo "make format  let ruff format the code"
@@ -36,6 +37,9 @@ demo: venv
 
 test: venv lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+faults: venv
+	$(BIN)/python -m pytest tests/faults --all-faults -n 2 --dist loadgroup
 
 lint: venv
 	$(BIN)/ruff check .

@@ -1,0 +1,53 @@
+"""Which tests of real faults run: those marked `short` always, the others with `--all-faults`, as `make faults` has it.
+
+All tests in this folder are marked `faults`. Those that take the fixture `cluster` share one cluster on each process of
+pytest-xdist: every test has topics of its own, and leaves all processes running and in sync. Tests that are short form
+one group, so that one cluster is started for all of them; beside `--all-faults` each module is a group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import RunningCluster, running_cluster
+from tests.faults.workload import SESSIONS
+from tests.integration.history import SMALL_CLUSTER
+
+HERE = Path(__file__).parent
+SETTINGS = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000"}
+"""Of a cluster whose processes are paused: 2 s, and somebody else leads."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-faults", action="store_true", help="run the long tests of real faults, too")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    everything = config.getoption("--all-faults", default=False)
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.faults)
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem if everything else "faults"))
+        if not everything and item.get_closest_marker("short") is None:
+            item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Three quorum nodes and three brokers; each test leaves all of them running."""
+    with running_cluster(tmp_path_factory.mktemp("faults"), settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def seed() -> int:
+    """Of random faults: that of the environment variable OTTLA_FAULTS_SEED, or a new one."""
+    given = os.environ.get("OTTLA_FAULTS_SEED")
+    return int(given) if given is not None else int.from_bytes(os.urandom(4))
