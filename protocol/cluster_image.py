@@ -80,7 +80,7 @@ class TopicState:
     partitions: dict[int, PartitionState] = field(default_factory=dict)
 
 
-class ImageInconsistent(Exception):
+class ImageInconsistent(AssertionError):
     """A record does not fit the image, or an invariant is broken: the process must not go on."""
 
 
@@ -175,9 +175,14 @@ class ClusterImage:
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
+        for broker_id, broker in self.brokers.items():
+            if broker.broker_id != broker_id or broker.broker_epoch > self.offset:
+                raise ImageInconsistent(f"broker {broker_id}, at offset {self.offset}, is {broker}")
         if self.topics.keys() != {topic.name for topic in self.topics_by_id.values()}:
             raise ImageInconsistent("topics by name and by id differ")
-        for topic in self.topics.values():
+        for name, topic in self.topics.items():
+            if topic.name != name or self.topics_by_id.get(topic.id) is not topic:
+                raise ImageInconsistent(f"topic {topic.name} ({topic.id.hex()}) is filed under {name}")
             if sorted(topic.partitions) != list(range(len(topic.partitions))):
                 raise ImageInconsistent(f"{topic.name}: partitions {sorted(topic.partitions)} have gaps")
             for index, state in topic.partitions.items():
@@ -198,6 +203,10 @@ class ClusterImage:
             return "a replica is both added and removed"
         if len(set(state.isr)) != len(state.isr) or {*state.isr} & {*state.elr}:
             return "ISR repeats or overlaps the ELR"
+        if {*state.elr} & {*state.last_known_elr}:
+            return "the ELR and the last known one overlap"
+        if not 0 <= state.leader_epoch <= state.partition_epoch:
+            return "the leader epoch is above the partition epoch"
         if state.leader == NO_LEADER:
             return ""
         leader = self.brokers.get(state.leader)

@@ -37,6 +37,19 @@ class LeaderEpochs:
         """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
+    def check(self, log_start_offset: int, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log from ``log_start_offset`` to ``log_end_offset`` has."""
+        entries = self._entries
+        for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+            if not (epoch < next_epoch and start < next_start):
+                raise AssertionError(
+                    f"epoch {next_epoch} starts at {next_start}, after epoch {epoch} at {start}"
+                )
+        if entries and not log_start_offset <= entries[0][1]:
+            raise AssertionError(f"epochs {entries[:2]} begin below the log start {log_start_offset}")
+        if entries and not entries[-1][1] <= log_end_offset:
+            raise AssertionError(f"epoch {entries[-1]} starts past the log end {log_end_offset}")
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that ``epoch`` starts at ``start_offset``; an epoch already known keeps its first start.
 

@@ -63,7 +63,7 @@ class PartitionLog(TrimmableLog):
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
-            original = self.producers.check(parsed[0][1])
+            original = self.producers.original_of(parsed[0][1])
             if original is not None:
                 stamp = original.timestamp if config.stamps_at_append else -1
                 return AppendResult(

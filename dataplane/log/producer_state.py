@@ -49,11 +49,32 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.transaction_first_offset = NO_OFFSET
         self.batches: deque[ProducedBatch] = deque(maxlen=WINDOW)
-        # Invariant: all batches have the entry's producer epoch, rising offsets and continuous sequences.
+        # Invariant: all batches have the entry's producer epoch and rising offsets. Their sequences join, unless
+        # compaction took some between, or a leader that had forgotten the producer let it leave some out.
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log that ends there has of a producer."""
+        after = 0
+        for batch in self.batches:
+            sequences = (batch.last_sequence - batch.first_sequence) & SEQUENCE_MAX
+            if sequences != batch.last_offset - batch.first_offset:
+                raise AssertionError(
+                    f"producer {self.producer_id}: {batch} has more offsets than sequences, or less"
+                )
+            if not after <= batch.first_offset <= batch.last_offset < log_end_offset:
+                raise AssertionError(
+                    f"producer {self.producer_id}: {batch} is not between {after} and the log end {log_end_offset}"
+                )
+            after = batch.last_offset + 1
+        if self.transaction_first_offset >= log_end_offset:
+            raise AssertionError(
+                f"producer {self.producer_id}: its transaction begins at {self.transaction_first_offset}, "
+                f"past the log end {log_end_offset}"
+            )
 
 
 class ProducerStates:
@@ -73,7 +94,14 @@ class ProducerStates:
     def entries(self) -> Iterable[ProducerEntry]:
         return self._entries.values()
 
-    def check(self, header: BatchHeader) -> ProducedBatch | None:
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log that ends there has of its producers."""
+        for producer_id, entry in self._entries.items():
+            if entry.producer_id != producer_id:
+                raise AssertionError(f"producer {entry.producer_id} is filed under {producer_id}")
+            entry.check(log_end_offset)
+
+    def original_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
 
         A producer that is not known may start with any sequence (KIP-360).

@@ -85,6 +85,11 @@ class Segment:
 
     # Being active
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it is open for appending."""
+        return self._descriptor is not None
+
     def activate(self) -> SharedDescriptor:
         """Open for appending, creating the file if need be. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if self._descriptor is None:

@@ -75,6 +75,30 @@ class SegmentList:
     def first_base(self) -> int:
         return self._bases[0]
 
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if these cannot be the segments of a log that ends there."""
+        bases = self._bases
+        if bases != [segment.base_offset for segment in self._segments]:
+            raise AssertionError(f"{self._directory}: the bases {bases} are not those of the segments")
+        if any(base >= following for base, following in zip(bases, bases[1:], strict=False)):
+            raise AssertionError(f"{self._directory}: the bases {bases} do not rise")
+        if self.active is not self._segments[-1] or not self.active.is_active:
+            raise AssertionError(f"{self._directory}: the active segment is not the last, or is not open")
+        if any(segment.is_active for segment in self._segments[:-1]):
+            raise AssertionError(f"{self._directory}: more than the last segment is open for appending")
+        if bases[-1] > log_end_offset:
+            raise AssertionError(f"{self._directory}: {bases[-1]} begins past the log end {log_end_offset}")
+        if self._boundaries.get(log_end_offset) != self.active.size:
+            raise AssertionError(
+                f"{self._directory}: the log end {log_end_offset} is not at {self.active.size}, where the last "
+                f"segment ends, but at {self._boundaries.get(log_end_offset)}"
+            )
+        for offset, (segment, position) in self._stops.items():
+            if segment not in self._segments or not 0 <= position <= segment.size:
+                raise AssertionError(
+                    f"{self._directory}: offset {offset} is remembered at a place that is gone"
+                )
+
     # Growing
 
     def note_boundary(self, offset: int, position: int) -> None:

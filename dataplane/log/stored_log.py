@@ -121,6 +121,22 @@ class StoredLog:
             or any(not segment.synced for segment in self._segments.copy()[:-1])
         )
 
+    def check(self) -> None:
+        """AssertionError if the parts contradict each other. Looks at every segment and producer; a log that is
+        offline may look as it likes."""
+        if self.failure is not None:
+            return
+        start, end = self.log_start_offset, self.log_end_offset
+        if not self._segments.first_base <= start <= end:
+            raise AssertionError(
+                f"{self!r}: first segment {self._segments.first_base} <= log start <= log end does not hold"
+            )
+        if self.recovery_point > end:
+            raise AssertionError(f"{self!r}: flushed to {self.recovery_point}, past its end")
+        self._segments.check(end)
+        self.leader_epochs.check(start, end)
+        self.producers.check(end)
+
     # Going offline
 
     def _check_usable(self) -> None:

@@ -90,6 +90,7 @@ class LeaderState:
         "followers",
         "high_watermark",
         "in_sync",
+        "inherited_high_watermark",
         "lag_time_max_ms",
         "leader_epoch",
         "log_end_offset",
@@ -126,6 +127,7 @@ class LeaderState:
         self.high_watermark = (
             high_watermark  # Invariant: log start offset <= high_watermark <= log_end_offset
         )
+        self.inherited_high_watermark = high_watermark
         self.min_in_sync = min_in_sync
         self.lag_time_max_ms = lag_time_max_ms
         self.in_sync: InSync = Committed(frozenset(isr))
@@ -146,18 +148,72 @@ class LeaderState:
         return len(self.in_sync.committed) < self.effective_min_in_sync
 
     def check(self, log_start_offset: int) -> None:
-        """Crash on a broken invariant."""
-        if not log_start_offset <= self.high_watermark <= self.log_end_offset:
+        """AssertionError if this leadership contradicts itself, or a log that starts there."""
+        watermark, end, where = self.high_watermark, self.log_end_offset, f"leader epoch {self.leader_epoch}"
+        if not log_start_offset <= watermark <= end:
             raise AssertionError(
-                f"log start {log_start_offset} <= high watermark {self.high_watermark} "
-                f"<= log end {self.log_end_offset} does not hold in leader epoch {self.leader_epoch}"
+                f"log start {log_start_offset} <= high watermark {watermark} <= log end {end} does not hold in {where}"
             )
-        if self.broker_id not in self.in_sync.committed:
+        if not self.inherited_high_watermark <= watermark:
             raise AssertionError(
-                f"the leader {self.broker_id} is not in its ISR {set(self.in_sync.committed)}"
+                f"the high watermark fell from {self.inherited_high_watermark} to {watermark} in {where}"
             )
-        if not self.durable_offset <= self.log_end_offset:
-            raise AssertionError(f"durable to {self.durable_offset}, past the log end {self.log_end_offset}")
+        if not max(self.epoch_start_offset, self.durable_offset) <= end:
+            raise AssertionError(
+                f"{where} begins at {self.epoch_start_offset} and is durable to {self.durable_offset}, past its end {end}"
+            )
+        self._check_members(where)
+        if watermark > self.inherited_high_watermark:
+            self._check_acknowledged(where)
+
+    def _check_members(self, where: str) -> None:
+        """The ISR and what is proposed of it."""
+        current = self.in_sync
+        if self.broker_id not in current.committed:
+            raise AssertionError(
+                f"the leader {self.broker_id} is not in its ISR {sorted(current.committed)} in {where}"
+            )
+        if self.broker_id in self.followers or not current.maximal <= {self.broker_id, *self.followers}:
+            raise AssertionError(
+                f"the ISR {sorted(current.maximal)} is not among {self.broker_id} and its followers "
+                f"{sorted(self.followers)} in {where}"
+            )
+        if isinstance(current, Committed):
+            return
+        proposal = current.proposal
+        if isinstance(current, PendingExpand):
+            changes, wanted = current.joining not in current.committed, current.maximal
+        else:
+            leaving = current.leaving - {self.broker_id}
+            changes, wanted = bool(leaving) and leaving <= current.committed, current.committed - leaving
+        if not changes or [broker_id for broker_id, _ in proposal.isr] != sorted(wanted):
+            raise AssertionError(f"{proposal} does not say what {current} does")
+        if (proposal.leader_epoch, proposal.partition_epoch) != (self.leader_epoch, self.partition_epoch):
+            raise AssertionError(
+                f"{proposal} is in flight in {where}, partition epoch {self.partition_epoch}"
+            )
+
+    def _check_acknowledged(self, where: str) -> None:
+        """Rule 3, of a high watermark that this leadership has moved. A member that has fetched since as another
+        incarnation is on its way out of the ISR."""
+        if self.durable_offset < self.high_watermark:
+            raise AssertionError(
+                f"high watermark {self.high_watermark}, but durable to {self.durable_offset} in {where}"
+            )
+        for broker_id, follower in self.followers.items():
+            end = follower.log_end_offset
+            if end > self.log_end_offset:
+                raise AssertionError(
+                    f"broker {broker_id} acknowledged {end}, past the log end {self.log_end_offset}, in {where}"
+                )
+            if (
+                broker_id in self.in_sync.maximal
+                and end < self.high_watermark
+                and (end == UNKNOWN_OFFSET or self._eligible(follower))
+            ):
+                raise AssertionError(
+                    f"high watermark {self.high_watermark}, but {broker_id} of the ISR has acknowledged {end} in {where}"
+                )
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The lowest log start offset of all replicas on live brokers, given the leader's own; -1 while one

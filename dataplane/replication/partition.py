@@ -143,14 +143,47 @@ class Partition:
             )
 
     def check(self) -> None:
-        """Crash on a broken invariant."""
-        if self.leader is not None:
-            self.leader.check(self.log.log_start_offset)
-        elif not self.log.log_start_offset <= self._follower_watermark <= self.log.log_end_offset:
+        """AssertionError if role, log and waiters contradict each other. `log.check()` looks into the log."""
+        log, leader, follower, watermark = self.log, self.leader, self.follower, self.high_watermark
+        if leader is not None and follower is not None:
+            raise AssertionError(f"{self!r} both leads and follows")
+        if not log.log_start_offset <= watermark <= log.log_end_offset:
             raise AssertionError(
-                f"{self!r}: {self.log.log_start_offset} <= high watermark {self._follower_watermark} <= "
-                f"{self.log.log_end_offset} does not hold"
+                f"{self!r}: {log.log_start_offset} <= high watermark {watermark} <= {log.log_end_offset} does not hold"
             )
+        if self._flushed_offset > log.log_end_offset:
+            raise AssertionError(
+                f"{self!r}: flushed to {self._flushed_offset}, past the log end {log.log_end_offset}"
+            )
+        if leader is None:
+            if self._acknowledgements or self.trims.waiting:
+                raise AssertionError(f"{self!r} does not lead, and somebody waits for its leader")
+            if follower is not None and log.leader_epochs.latest_epoch > follower.leader_epoch:
+                raise AssertionError(
+                    f"{self!r} follows in epoch {follower.leader_epoch}, its log has {log.leader_epochs.latest_epoch}"
+                )
+        else:
+            self._check_leading(leader)
+
+    def _check_leading(self, leader: LeaderState) -> None:
+        leader.check(self.log.log_start_offset)
+        ends = leader.log_end_offset, self.log.log_end_offset
+        if ends[0] != ends[1] or leader.durable_offset > self.acknowledged_offset:
+            raise AssertionError(
+                f"{self!r} leads up to {ends[0]}, durable to {leader.durable_offset}; its log ends at {ends[1]}, "
+                f"durable to {self.acknowledged_offset}"
+            )
+        if self.log.leader_epochs.latest_epoch != leader.leader_epoch:
+            raise AssertionError(
+                f"{self!r} leads in epoch {leader.leader_epoch}, its log has {self.log.leader_epochs.latest_epoch}"
+            )
+        waiting = [offset for offset, _ in self._acknowledgements]
+        if waiting != sorted(waiting) or (waiting and not leader.high_watermark < waiting[0]):
+            raise AssertionError(
+                f"{self!r}: at high watermark {leader.high_watermark} somebody waits for {waiting}"
+            )
+        if waiting and waiting[-1] > ends[1]:
+            raise AssertionError(f"{self!r}: somebody waits for {waiting[-1]}, past the log end {ends[1]}")
 
     # Roles
 

@@ -154,6 +154,34 @@ class Replicas:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def check(self) -> None:
+        """AssertionError if a replica contradicts itself or the cluster image; between changes of the image."""
+        if {id(partition) for partition in self._by_name.values()} != set(map(id, self._by_key.values())):
+            raise AssertionError("replicas by name and by topic id differ")
+        for key, partition in self._by_key.items():
+            partition.check()
+            if key in self.offline:
+                raise AssertionError(f"{partition!r} is offline, and here")
+            topic = self.image.topics_by_id.get(key[0])
+            state = None if topic is None else topic.partitions.get(key[1])
+            if state is not None:
+                self._check_role(partition, state)
+
+    def _check_role(self, partition: Partition, state: PartitionState) -> None:
+        if partition.leader_epoch > state.leader_epoch:
+            raise AssertionError(f"{partition!r} is in leader epoch {partition.leader_epoch}: {state}")
+        if partition.leader_epoch < state.leader_epoch:
+            return
+        leader = partition.leader
+        if (leader is not None) != (state.leader == self.broker_id):
+            raise AssertionError(f"{partition!r} {'leads' if leader else 'follows'}: {state}")
+        if (
+            leader is not None
+            and leader.partition_epoch == state.partition_epoch
+            and leader.in_sync.committed != set(state.isr)
+        ):
+            raise AssertionError(f"{partition!r} has the ISR {sorted(leader.in_sync.committed)}: {state}")
+
     # Surroundings of a partition, and what sessions need
 
     @property

@@ -24,6 +24,11 @@ class Trims:
         self._partition = partition
         self._waiting: list[tuple[int, Trimmed]] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for the low watermark."""
+        return len(self._waiting)
+
     # The leader's
 
     def trim(self, offset: int | None) -> int:

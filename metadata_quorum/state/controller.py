@@ -131,6 +131,17 @@ class Controller:
             self._sessions.end(command.broker_id)
         return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.records))
 
+    def check(self) -> None:
+        """AssertionError if image and sessions contradict themselves or each other."""
+        self.image.check()
+        for broker_id, session in self._sessions.sessions.items():
+            broker = self.image.brokers.get(broker_id)
+            if broker is None or broker.broker_epoch != session.broker_epoch:
+                raise AssertionError(
+                    f"broker {broker_id} has a session of epoch {session.broker_epoch}: {broker}"
+                )
+            session.check(self.image.offset)
+
     def snapshot(self) -> Iterator[bytes]:
         """The whole state, in chunks of `CHUNK_BYTES`; nothing may be applied until it is exhausted."""
         return cut(self._items())

@@ -31,6 +31,10 @@ class ControllerMachine:
             self.on_records(applied.records)
         return applied
 
+    def check(self) -> None:
+        """AssertionError if the state contradicts itself."""
+        self.controller.check()
+
     def snapshot(self) -> Iterator[bytes]:
         """The whole state, in chunks."""
         return self.controller.snapshot()

@@ -36,6 +36,21 @@ class CommandSession:
         while self.kept and (oldest := next(iter(self.kept))) <= sequence:
             self._drop(oldest)
 
+    def check(self, metadata_offset: int) -> None:
+        """AssertionError if this cannot be what a session has at this metadata offset."""
+        sequences = list(self.kept)
+        if sequences != sorted(sequences) or (
+            sequences and not 0 < sequences[0] <= sequences[-1] <= self.last
+        ):
+            raise AssertionError(f"a session at {self.last} keeps results of {sequences}")
+        if self.kept_bytes != sum(len(result) for _, result in self.kept.values()):
+            raise AssertionError(f"{self.kept_bytes} bytes are not what the kept results of {sequences} have")
+        if len(self.kept) > KEPT_RESULTS_MAX or (self.kept_bytes > KEPT_BYTES_MAX and len(self.kept) > 1):
+            raise AssertionError(f"{len(self.kept)} results, {self.kept_bytes} bytes are kept")
+        offsets = [offset for offset, _ in self.kept.values()]
+        if offsets != sorted(offsets) or (offsets and offsets[-1] > metadata_offset):
+            raise AssertionError(f"kept results are of the offsets {offsets}, the image of {metadata_offset}")
+
     def _drop(self, sequence: int) -> None:
         self.kept_bytes -= len(self.kept.pop(sequence)[1])
 

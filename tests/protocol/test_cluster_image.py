@@ -162,6 +162,8 @@ def test_setting_a_state_is_applying_its_record() -> None:
         (PartitionState((1, 1), (1,)), "replicas are missing or repeat"),
         (PartitionState((1,), (1, 2)), "not among the replicas"),
         (PartitionState((1, 2), (1,), (1,)), "overlaps the ELR"),
+        (PartitionState((1, 2), (1,), (2,), (2,)), "the ELR and the last known one overlap"),
+        (PartitionState((1, 2), (1,), leader_epoch=2, partition_epoch=1), "above the partition epoch"),
         (PartitionState((1, 2), (1,), leader=2), "the leader is not in the ISR"),
         (PartitionState((1, 2), (1, 2), leader=2), "the leader is fenced or shutting down"),
         (PartitionState((1, 3), (1, 3), leader=3), "the leader is fenced or shutting down"),
@@ -182,6 +184,19 @@ def test_broken_invariants_are_found(state: PartitionState, said: str) -> None:
         image.check()
         return
     with pytest.raises(ImageInconsistent, match=said):
+        image.check()
+
+
+def test_brokers_and_topics_filed_wrongly_are_found() -> None:
+    image, (one, other) = ClusterImage(), list(TOPICS)[:2]
+    image.apply(broker_record(BrokerState(1, 1, bytes(16))))
+    image.apply(TopicRecord(topic_id=one, name="t"))
+    image.check()
+    image.topics_by_id[other] = image.topics_by_id.pop(one)
+    with pytest.raises(ImageInconsistent, match="is filed under t"):
+        image.check()
+    image.apply(broker_record(BrokerState(1, 77, bytes(16))))
+    with pytest.raises(ImageInconsistent, match="broker 1, at offset 3"):
         image.check()
 
 

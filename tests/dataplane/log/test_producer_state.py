@@ -71,22 +71,22 @@ def test_against_the_model(attempts: list[tuple[int, int, str, int, int]], start
         verdict = model.judge(producer_id, epoch, first, last)
         header = _header((producer_id, epoch, first), count)
         if isinstance(verdict, int):
-            original = states.check(header)
+            original = states.original_of(header)
             assert original is not None
             assert original.first_offset == verdict
         elif verdict == "append":
-            assert states.check(header) is None
+            assert states.original_of(header) is None
             states.record(header, offset, now_ms=0)
             history.append((epoch, first, last, offset))
             offset += count
         else:
             with pytest.raises(KafkaError) as caught:
-                states.check(header)
+                states.original_of(header)
             assert caught.value.code is ErrorCode[verdict]
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
-    assert ProducerStates().check(_header((9, 3, 77), 1)) is None
+    assert ProducerStates().original_of(_header((9, 3, 77), 1)) is None
 
 
 def test_expiry_spares_the_active_and_the_transactional() -> None:
@@ -103,8 +103,8 @@ def test_undoing_batches_gives_the_state_before() -> None:
     for number in range(4):
         states.record(_header((1, 0, number * 10), 10), number * 10, now_ms=0)
     assert states.forget_from(20)
-    assert states.check(_header((1, 0, 20), 10)) is None
-    assert states.check(_header((1, 0, 10), 10)) is not None
+    assert states.original_of(_header((1, 0, 20), 10)) is None
+    assert states.original_of(_header((1, 0, 10), 10)) is not None
     assert not states.forget_from(0), "with the whole window cut off, only the log knows"
 
 

@@ -172,6 +172,7 @@ class History:
         logs = {node.broker_id: by_offset(node) for node in nodes}
         for node in nodes:
             node.partition.check()
+            node.log.check()
             for other in nodes:
                 known = range(
                     max(node.log.log_start_offset, other.log.log_start_offset),

@@ -98,7 +98,7 @@ class History:
         before, old_brokers = self.partitions(), dict(self.image.brokers)
         applied = self.machine.apply(self.turn, 1, encoded)
         assert self.other.apply(self.turn, 1, encoded) == applied
-        self.image.check()
+        self.machine.check()
         assert applied.metadata_offset <= self.image.offset
         delta, untouched = ImageDelta(), self.followed.offset
         for _, record in applied.records:

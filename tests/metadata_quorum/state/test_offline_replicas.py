@@ -49,7 +49,7 @@ def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None)
         partitions=[OfflineReplica(topic_id=topic_id, partition=index) for index in indexes],
     )
     error = of.do(command, q.CommandResult).error_code
-    of.machine.image.check()
+    of.machine.check()
     return error
 
 

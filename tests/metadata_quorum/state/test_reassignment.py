@@ -274,7 +274,7 @@ class Moving:
             assert state.leader >= 0, (before, state)
 
     def check(self, before: PartitionState) -> None:
-        self.cluster.machine.image.check()
+        self.cluster.machine.check()
         state = state_of(self.cluster)
         changed = state != before
         assert state.isr or state.elr or state.last_known_elr, (before, state)  # somebody may lead some day
