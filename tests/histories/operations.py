@@ -1,0 +1,534 @@
+"""What clients of a cluster did and saw: the operations of a history, and how they are kept.
+
+A history is recorded by whoever plays client, in a simulation or against real processes, and judged afterwards by
+`tests.histories.invariants`. All times are seconds of one clock for the whole history; nothing here reads a clock.
+
+    history = History()
+    send = Send("p1", "p1-0", "orders", 0, b"p1-0:17", acks=-1, idempotent=True, sequence_number=17, invoked_s=now)
+    history.add(send)                # as it begins; an operation that is never finished stays INFO
+    send.finish(now, error, offset=offset)
+    check_all(history)
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+ALL_IN_SYNC: Final = -1
+"""acks=all."""
+NO_GENERATION: Final = -1
+"""The generation of a commit by nobody's member: an administrator, or a consumer that assigns itself."""
+NOTHING_COMMITTED: Final = -1
+
+
+class Outcome(Enum):
+    """How an operation ended: it was done, it certainly was not, or nobody knows."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Reason(StrEnum):
+    """Why a consumer continues at another offset than behind the last record it got."""
+
+    START = "start"
+    """It began here: assigned, at an offset that it asked for or by its reset policy."""
+    COMMITTED = "committed"
+    """It began at the committed offset."""
+    SEEK = "seek"
+    """Its user told it to."""
+    RESET = "reset"
+    """Its position was out of range: the reset policy chose this one."""
+    TRUNCATION = "truncation"
+    """It was told that the log it had read from was truncated (KIP-320)."""
+
+
+REFUSED_FOR_WHAT_IT_IS: Final = frozenset(
+    {
+        "MESSAGE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "INVALID_REQUIRED_ACKS",
+        "INVALID_TOPIC_EXCEPTION",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "UNSUPPORTED_VERSION",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "OFFSET_METADATA_TOO_LARGE",
+        "INVALID_COMMIT_OFFSET_SIZE",
+        "INVALID_GROUP_ID",
+    }
+)
+"""Every attempt of the same request would have been refused so: certainly not done, however often it was tried."""
+REFUSED_THIS_TIME: Final = frozenset(
+    {
+        "NOT_ENOUGH_REPLICAS",
+        "CORRUPT_MESSAGE",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "INVALID_PRODUCER_EPOCH",
+        "PRODUCER_FENCED",
+        "UNKNOWN_PRODUCER_ID",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "REBALANCE_IN_PROGRESS",
+        "ILLEGAL_GENERATION",
+        "UNKNOWN_MEMBER_ID",
+        "FENCED_INSTANCE_ID",
+        "FENCED_MEMBER_EPOCH",
+        "STALE_MEMBER_EPOCH",
+        "INVALID_REQUEST",
+    }
+)
+"""This attempt was not done. An earlier one, whose answer never came, may have been."""
+
+
+def outcome_of(
+    error_name: str | None, acks: int = ALL_IN_SYNC, idempotent: bool = True, *, tried_before: bool = False
+) -> Outcome:
+    """How an operation ended that was answered with this error (None or "NONE": without one).
+
+    `tried_before`: the same operation may have been sent earlier without an answer, as clients do that retry by
+    themselves. Whatever is not known to come before the append is INFO: KAFKA-13574 (NOT_LEADER_OR_FOLLOWER from a
+    broker that had appended), NOT_ENOUGH_REPLICAS_AFTER_APPEND, timeouts, broken connections, failed disks, and names
+    that no broker sends. With acks=0 there is no answer, and nothing is known.
+    """
+    if acks == 0:
+        return Outcome.INFO
+    if error_name is None or error_name == "NONE":
+        return Outcome.OK
+    if error_name == "DUPLICATE_SEQUENCE_NUMBER" and idempotent:
+        return Outcome.OK
+    if error_name in REFUSED_FOR_WHAT_IT_IS:
+        return Outcome.FAIL
+    if error_name in REFUSED_THIS_TIME and not tried_before:
+        return Outcome.FAIL
+    return Outcome.INFO
+
+
+class Place(NamedTuple):
+    """A partition, as the key of what is known of it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True)
+class Send:
+    """One record sent to one partition, with all its retries.
+
+    `producer`: an incarnation; a restarted one has another name. `value`: sent once, unless a copying pipeline repeats
+    itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`: Kafka's
+    name of the last one. `broker`: who answered.
+    """
+
+    actor: str
+    producer: str
+    topic: str
+    partition: int
+    value: bytes
+    acks: int
+    idempotent: bool
+    sequence_number: int
+    invoked_s: float
+    completed_s: float | None = None
+    outcome: Outcome = Outcome.INFO
+    offset: int | None = None
+    error: str | None = None
+    broker: int | None = None
+
+    def finish(
+        self,
+        at_s: float,
+        error: str | None = None,
+        *,
+        offset: int | None = None,
+        broker: int | None = None,
+        tried_before: bool = False,
+    ) -> None:
+        """Note the answer. An offset below 0 is one that the client was not told."""
+        self.completed_s, self.error, self.broker = at_s, error, broker
+        self.outcome = outcome_of(error, self.acks, self.idempotent, tried_before=tried_before)
+        self.offset = offset if offset is not None and offset >= 0 else None
+
+
+@dataclass(slots=True)
+class Poll:
+    """A record that a consumer got. `session`: one assignment of the partition to the consumer; within it offsets rise,
+    and every jump is a Position. `leader_epoch`: of the record's batch, -1 if the client does not tell."""
+
+    actor: str
+    session: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    value: bytes
+    at_s: float
+
+
+@dataclass(slots=True)
+class Position:
+    """A consumer continues at `offset` (None: not known yet) for a reason that its user is told."""
+
+    actor: str
+    session: str
+    topic: str
+    partition: int
+    offset: int | None
+    reason: Reason
+    at_s: float
+
+
+@dataclass(slots=True)
+class Commit:
+    """An offset committed for a group. `own_epoch`: `generation` is the member's own epoch (KIP-848), not the group's
+    generation; members are then at different epochs at the same time."""
+
+    group: str
+    member: str
+    generation: int
+    topic: str
+    partition: int
+    offset: int
+    invoked_s: float
+    completed_s: float | None = None
+    outcome: Outcome = Outcome.INFO
+    error: str | None = None
+    own_epoch: bool = False
+
+    def finish(self, at_s: float, error: str | None = None, *, tried_before: bool = False) -> None:
+        """Note the answer."""
+        self.completed_s, self.error = at_s, error
+        self.outcome = outcome_of(error, tried_before=tried_before)
+
+
+@dataclass(slots=True)
+class Fetched:
+    """A committed offset as a group was told it; NOTHING_COMMITTED for none. Recorded only when it was answered."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    invoked_s: float
+    completed_s: float
+
+
+@dataclass(slots=True)
+class Owned:
+    """From now on the member takes the partition for its own. `generation`: the group's, or the member's epoch at which
+    it was given the partition."""
+
+    group: str
+    generation: int
+    member: str
+    topic: str
+    partition: int
+    from_s: float
+
+
+@dataclass(slots=True)
+class Released:
+    """The member gave the partition back."""
+
+    group: str
+    generation: int
+    member: str
+    topic: str
+    partition: int
+    at_s: float
+
+
+@dataclass(slots=True)
+class Watermark:
+    """What an answer to a fetch said of the ends. `leader_epoch`: that of the request; `broker`: who answered."""
+
+    observer: str
+    topic: str
+    partition: int
+    leader_epoch: int
+    high_watermark: int
+    log_start: int
+    at_s: float
+    broker: int | None = None
+
+
+@dataclass(slots=True)
+class FinalRead:
+    """Everything that stands in a partition after all faults are over, read from the earliest offset. `end`: the high
+    watermark that it was to reach, None if unknown. The last one of a partition is the one that counts."""
+
+    topic: str
+    partition: int
+    records: list[tuple[int, bytes]]
+    log_start: int = 0
+    end: int | None = None
+    at_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Dump:
+    """A replica's log as it stands on its disk: (offset, leader epoch, CRC or another digest) for every batch, or
+    for every record. The last one of each broker counts."""
+
+    broker: int
+    topic: str
+    partition: int
+    log_start: int
+    high_watermark: int
+    entries: list[tuple[int, int, int]]
+    at_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Lossy:
+    """Declares a documented loss: an unclean election, or power lost on all replicas with flushing left to the system.
+
+    Whatever was sent or seen at `from_offset` or above until `until_s` may be gone, or replaced; below it nothing is.
+    `until_s`: when nothing from before the loss can still be on its way; None: the end of the history. `topic` None:
+    every topic; `partition` None: all of the topic.
+    """
+
+    reason: str
+    at_s: float
+    until_s: float | None = None
+    topic: str | None = None
+    partition: int | None = None
+    from_offset: int = 0
+
+
+@dataclass(slots=True)
+class AppendFailed:
+    """The broker's disk refused an append; the log was offline until `until_s` (None: the end of the history)."""
+
+    broker: int
+    topic: str
+    partition: int
+    at_s: float
+    until_s: float | None = None
+
+
+@dataclass(slots=True)
+class Probe:
+    """A request made to be refused (a gap in the sequence, an old epoch, a commit of an old generation): the names of
+    the errors that may answer it, and the one that did (None: it was accepted)."""
+
+    actor: str
+    what: str
+    expected: list[str]
+    got: str | None
+    at_s: float
+
+
+@dataclass(slots=True)
+class ProducerIdentity:
+    """The id and epoch that a producer was given."""
+
+    producer: str
+    producer_id: int
+    producer_epoch: int
+    at_s: float
+
+
+@dataclass(slots=True)
+class Copied:
+    """Declares that a pipeline has copied one topic into another, value by value; `exactly_once`: none twice."""
+
+    source: str
+    target: str
+    exactly_once: bool
+    at_s: float
+
+
+@dataclass(slots=True)
+class Healed:
+    """All faults are over, none follows: from now on the cluster has to serve within `within_s`."""
+
+    at_s: float
+    within_s: float
+
+
+@dataclass(slots=True)
+class Hung:
+    """Something did not end within the time that it has: a call, a consumer on its way to the end, a shutdown."""
+
+    actor: str
+    what: str
+    since_s: float
+    at_s: float
+
+
+Operation = (
+    Send
+    | Poll
+    | Position
+    | Commit
+    | Fetched
+    | Owned
+    | Released
+    | Watermark
+    | FinalRead
+    | Dump
+    | Lossy
+    | AppendFailed
+    | Probe
+    | ProducerIdentity
+    | Copied
+    | Healed
+    | Hung
+)
+
+
+class History:
+    """Operations in the order in which they were added, and the same by kind. Only ever grows."""
+
+    def __init__(self, operations: Iterable[Operation] = ()) -> None:
+        self.sends: list[Send] = []
+        self.polls: list[Poll] = []
+        self.positions: list[Position] = []
+        self.commits: list[Commit] = []
+        self.fetched: list[Fetched] = []
+        self.owned: list[Owned] = []
+        self.released: list[Released] = []
+        self.watermarks: list[Watermark] = []
+        self.final_reads: list[FinalRead] = []
+        self.dumps: list[Dump] = []
+        self.lossy: list[Lossy] = []
+        self.failed_appends: list[AppendFailed] = []
+        self.probes: list[Probe] = []
+        self.identities: list[ProducerIdentity] = []
+        self.copied: list[Copied] = []
+        self.healed: list[Healed] = []
+        self.hung: list[Hung] = []
+        self.consumed: list[Poll | Position] = []
+        """Polls and positions as they followed each other."""
+        self._operations: list[Operation] = []
+        self._by_kind: dict[type, list[Any]] = {
+            Send: self.sends,
+            Poll: self.polls,
+            Position: self.positions,
+            Commit: self.commits,
+            Fetched: self.fetched,
+            Owned: self.owned,
+            Released: self.released,
+            Watermark: self.watermarks,
+            FinalRead: self.final_reads,
+            Dump: self.dumps,
+            Lossy: self.lossy,
+            AppendFailed: self.failed_appends,
+            Probe: self.probes,
+            ProducerIdentity: self.identities,
+            Copied: self.copied,
+            Healed: self.healed,
+            Hung: self.hung,
+        }
+        for operation in operations:
+            self.add(operation)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._operations)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def add(self, operation: Operation) -> None:
+        """Append one. Of one consumer session they must come in the order in which they happened."""
+        self._operations.append(operation)
+        self._by_kind[type(operation)].append(operation)
+        if isinstance(operation, Poll | Position):
+            self.consumed.append(operation)
+
+    def counts(self) -> dict[str, int]:
+        """How many of each kind that occurs, sends and commits by outcome too, for a report."""
+        found = {kind.__name__: len(known) for kind, known in self._by_kind.items() if known}
+        for name, known in (("Send", self.sends), ("Commit", self.commits)):
+            for outcome in Outcome:
+                number = sum(one.outcome is outcome for one in known)
+                if number:
+                    found[f"{name} {outcome.value}"] = number
+        return found
+
+    def write_to(self, path: Path) -> None:
+        """One JSON object a line, in order."""
+        with path.open("w", encoding="ascii") as file:
+            for operation in self._operations:
+                file.write(json.dumps(_as_json(operation), separators=(",", ":")) + "\n")
+
+    @classmethod
+    def read_from(cls, path: Path) -> Self:
+        """What `write_to` wrote. Raises ValueError, naming the line, for anything else."""
+        history = cls()
+        with path.open(encoding="ascii") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    history.add(_from_json(json.loads(line)))
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise ValueError(f"{path}, line {number}: not an operation: {error!r}") from error
+        return history
+
+    @classmethod
+    def merged(cls, histories: Iterable[History]) -> Self:
+        """One history out of those of several processes that share a clock, by time; each keeps its own order."""
+        timed = heapq.merge(*map(_ascending, histories), key=lambda entry: entry[0])
+        return cls(operation for _, operation in timed)
+
+
+def begun_s(operation: Operation) -> float:
+    """When the operation began, or happened."""
+    if isinstance(operation, Send | Commit | Fetched):
+        return operation.invoked_s
+    return operation.from_s if isinstance(operation, Owned) else operation.at_s
+
+
+def _ascending(history: History) -> Iterator[tuple[float, Operation]]:
+    """Operations with a time that never falls, so that merging keeps their order."""
+    latest = float("-inf")
+    for operation in history:
+        latest = max(latest, begun_s(operation))
+        yield latest, operation
+
+
+_KINDS: Final = {kind.__name__: kind for kind in Operation.__args__}
+
+
+def _as_json(operation: Operation) -> dict[str, object]:
+    plain: dict[str, object] = {"kind": type(operation).__name__}
+    for field in fields(operation):
+        value = getattr(operation, field.name)
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+        elif isinstance(value, Outcome):
+            value = value.value
+        elif isinstance(operation, FinalRead) and field.name == "records":
+            value = [(offset, record.decode("latin-1")) for offset, record in operation.records]
+        plain[field.name] = value
+    return plain
+
+
+def _from_json(plain: dict[str, Any]) -> Operation:
+    kind = _KINDS[plain.pop("kind")]
+    if "value" in plain:
+        plain["value"] = plain["value"].encode("latin-1")
+    if "outcome" in plain:
+        plain["outcome"] = Outcome(plain["outcome"])
+    if "reason" in plain and kind is Position:
+        plain["reason"] = Reason(plain["reason"])
+    if kind is FinalRead:
+        plain["records"] = [(offset, value.encode("latin-1")) for offset, value in plain["records"]]
+    if kind is Dump:
+        plain["entries"] = [(offset, epoch, digest) for offset, epoch, digest in plain["entries"]]
+    operation: Operation = kind(**plain)
+    return operation
