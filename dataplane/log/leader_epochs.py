@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from operator import itemgetter
 
 UNDEFINED_EPOCH = -1
@@ -40,7 +41,7 @@ class LeaderEpochs:
     def check(self, log_start_offset: int, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log from ``log_start_offset`` to ``log_end_offset`` has."""
         entries = self._entries
-        for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if not (epoch < next_epoch and start < next_start):
                 raise AssertionError(
                     f"epoch {next_epoch} starts at {next_start}, after epoch {epoch} at {start}"

@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from .batch_walk import BrokenBatch
@@ -80,7 +81,7 @@ class SegmentList:
         bases = self._bases
         if bases != [segment.base_offset for segment in self._segments]:
             raise AssertionError(f"{self._directory}: the bases {bases} are not those of the segments")
-        if any(base >= following for base, following in zip(bases, bases[1:], strict=False)):
+        if any(base >= following for base, following in pairwise(bases)):
             raise AssertionError(f"{self._directory}: the bases {bases} do not rise")
         if self.active is not self._segments[-1] or not self.active.is_active:
             raise AssertionError(f"{self._directory}: the active segment is not the last, or is not open")

@@ -160,7 +160,7 @@ class LeaderState:
             )
         if not max(self.epoch_start_offset, self.durable_offset) <= end:
             raise AssertionError(
-                f"{where} begins at {self.epoch_start_offset} and is durable to {self.durable_offset}, past its end {end}"
+                f"{where} begins at {self.epoch_start_offset}, is durable to {self.durable_offset}, and ends at {end}"
             )
         self._check_members(where)
         if watermark > self.inherited_high_watermark:
@@ -212,7 +212,7 @@ class LeaderState:
                 and (end == UNKNOWN_OFFSET or self._eligible(follower))
             ):
                 raise AssertionError(
-                    f"high watermark {self.high_watermark}, but {broker_id} of the ISR has acknowledged {end} in {where}"
+                    f"high watermark {self.high_watermark}, but {broker_id} of the ISR acknowledged {end} in {where}"
                 )
 
     def low_watermark(self, log_start_offset: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import snapshots
@@ -17,6 +17,8 @@ from .entries import unpack_group
 from .journal_recovery import read_entries
 from .machine import Machine, load_factory
 from .snapshots import FOLDED_NAME, Snapshot
+
+_NICENESS = 5
 
 
 def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot | None, index: int) -> None:
@@ -40,12 +42,17 @@ def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot |
     snapshots.write(disk, FOLDED_NAME, index, entries[index - first][2], machine.snapshot())
 
 
-def main(arguments: list[str]) -> None:
-    """``directory salt factory index base-name-or-empty base-index``."""
+def fold_folder(arguments: Sequence[str]) -> None:
+    """:func:`fold` by words: ``directory salt factory index base-name-or-empty base-index``."""
     directory, salt, factory, index, base_name, base_index = arguments
-    os.nice(5)
     base = Snapshot(base_name, int(base_index), 0, 0) if base_name else None
     fold(Directory(Path(directory)), int(salt), load_factory(factory), base, int(index))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """As a process of its own, which gives way to the node."""
+    os.nice(_NICENESS)
+    fold_folder(arguments)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Orphaned(Exception):
 
 
 def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
-    """Do jobs until there are no more. Raises MalformedLine, Orphaned."""
+    """Do jobs until there are no more; touches nothing of the process it runs in. Raises MalformedLine, Orphaned."""
     while (line := read_line(jobs)) is not None:
         job = CleaningJob.decode(line)
         throttle = Throttle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
