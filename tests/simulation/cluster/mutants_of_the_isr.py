@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from ottla.dataplane.replication.in_sync import PendingExpand, PendingShrink
+from ottla.dataplane.replication.in_sync import Committed, PendingExpand, PendingShrink
 from ottla.dataplane.replication.leader import FollowerProgress, LeaderState
 from ottla.dataplane.replication.partition import Partition
 from ottla.metadata_quorum.state import election, partitions
@@ -60,19 +60,27 @@ def pending_member_not_waited_for() -> Iterator[None]:
     Waiting for a follower that is caught up but no member yet (`_about_to_join`) would hide this for
     replica.lag.time.max.ms, so the mutant does not wait for the proposed one there either.
     """
+    advance = LeaderState.advance
     about_to_join = LeaderState._about_to_join
+    proposed: list[int] = []
 
-    def committed_only(self: PendingExpand) -> None:
-        object.__setattr__(self, "maximal", self.committed)
+    def committed_only(self: LeaderState, now_ms: int) -> bool:
+        in_sync = self.in_sync
+        if not isinstance(in_sync, PendingExpand):
+            return advance(self, now_ms)
+        self.in_sync = Committed(in_sync.committed)
+        proposed.append(in_sync.joining)
+        try:
+            return advance(self, now_ms)
+        finally:
+            proposed.clear()
+            self.in_sync = in_sync
 
     def unless_proposed(self: LeaderState, follower: FollowerProgress, now_ms: int) -> bool:
-        in_sync = self.in_sync
-        if isinstance(in_sync, PendingExpand) and in_sync.joining == follower.broker_id:
-            return False
-        return about_to_join(self, follower, now_ms)
+        return follower.broker_id not in proposed and about_to_join(self, follower, now_ms)
 
     with (
-        patch.object(PendingExpand, "__post_init__", committed_only),
+        patch.object(LeaderState, "advance", committed_only),
         patch.object(LeaderState, "_about_to_join", unless_proposed),
     ):
         yield
