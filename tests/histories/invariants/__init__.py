@@ -1,0 +1,101 @@
+"""What a cluster promises, one class per promise, judged on histories of what clients did and saw.
+
+Records are told apart by their values: who records a history sends each value once. All invariants look at a whole
+history at once and take time in proportion to it.
+"""
+
+from __future__ import annotations
+
+from ..operations import History
+from .base import HistoryBroken, Invariant, InvariantBroken
+from .facts import Facts
+from .groups import CommittedOffsetWentBack, TwoOwners, ZombieCommit
+from .reading import PollsOutOfOrder, Retraction, SkippedRecord, TruncationNotReported
+from .records import (
+    AcknowledgedAfterFailedAppend,
+    AcknowledgedElsewhere,
+    Duplicate,
+    FailedSendAppears,
+    InconsistentOffset,
+    LostWrite,
+    OnlyWhatWasSent,
+    ProducerIdentityShared,
+    SendsOutOfOrder,
+    SequenceRefusedWithoutReason,
+    UnseenAfterHeal,
+)
+from .replicas import HighWatermarkWentBack, ReplicaDivergence
+from .service import CopyDiffers, NotServing, WrongAnswer
+
+__all__ = [
+    "AcknowledgedAfterFailedAppend",
+    "AcknowledgedElsewhere",
+    "CommittedOffsetWentBack",
+    "CopyDiffers",
+    "Duplicate",
+    "FailedSendAppears",
+    "HighWatermarkWentBack",
+    "HistoryBroken",
+    "InconsistentOffset",
+    "Invariant",
+    "InvariantBroken",
+    "LostWrite",
+    "NotServing",
+    "OnlyWhatWasSent",
+    "PollsOutOfOrder",
+    "ProducerIdentityShared",
+    "ReplicaDivergence",
+    "Retraction",
+    "SendsOutOfOrder",
+    "SequenceRefusedWithoutReason",
+    "SkippedRecord",
+    "TruncationNotReported",
+    "TwoOwners",
+    "UnseenAfterHeal",
+    "WrongAnswer",
+    "ZombieCommit",
+    "all_invariants",
+    "check_all",
+]
+
+
+def all_invariants() -> list[Invariant]:
+    """One of each."""
+    return [
+        LostWrite(),
+        UnseenAfterHeal(),
+        InconsistentOffset(),
+        ReplicaDivergence(),
+        Duplicate(),
+        SendsOutOfOrder(),
+        PollsOutOfOrder(),
+        SkippedRecord(),
+        Retraction(),
+        HighWatermarkWentBack(),
+        TruncationNotReported(),
+        AcknowledgedAfterFailedAppend(),
+        FailedSendAppears(),
+        OnlyWhatWasSent(),
+        AcknowledgedElsewhere(),
+        SequenceRefusedWithoutReason(),
+        ProducerIdentityShared(),
+        CommittedOffsetWentBack(),
+        ZombieCommit(),
+        TwoOwners(),
+        CopyDiffers(),
+        NotServing(),
+        WrongAnswer(),
+    ]
+
+
+def check_all(history: History) -> None:
+    """Judge a history by all invariants. Raises HistoryBroken with every one that it breaks."""
+    facts = Facts(history)
+    broken: list[InvariantBroken] = []
+    for invariant in all_invariants():
+        try:
+            invariant.check_facts(facts)
+        except InvariantBroken as error:
+            broken.append(error)
+    if broken:
+        raise HistoryBroken(broken, history.counts())

@@ -1,0 +1,205 @@
+"""What several invariants need of a history, worked out once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import accumulate
+
+from ..operations import ALL_IN_SYNC, FinalRead, History, Lossy, Outcome, Poll, Position, Send, begun_s
+
+Place = tuple[str, int]
+"""Topic and partition."""
+SHOWN_BYTES = 48
+
+
+def named(place: Place) -> str:
+    """`orders-0`."""
+    return f"{place[0]}-{place[1]}"
+
+
+def short(value: bytes) -> str:
+    """A value as it is shown in messages."""
+    return repr(value) if len(value) <= SHOWN_BYTES else f"{value[:SHOWN_BYTES]!r}..."
+
+
+def told(send: Send) -> str:
+    """A send as it is shown in messages."""
+    end = "never" if send.completed_s is None else f"{send.completed_s:.6f}"
+    return (
+        f"{send.producer} sent {short(send.value)} as its number {send.sequence_number} to "
+        f"{send.topic}-{send.partition}, acks={send.acks}, {send.invoked_s:.6f} to {end}: {send.outcome.value}"
+        f"{f' at offset {send.offset}' if send.offset is not None else ''}"
+        f"{f' with {send.error}' if send.error else ''}"
+    )
+
+
+def polled(poll: Poll) -> str:
+    """A poll as it is shown in messages."""
+    return (
+        f"{poll.session} got {short(poll.value)} at {poll.topic}-{poll.partition} offset {poll.offset}, leader "
+        f"epoch {poll.leader_epoch}, at {poll.at_s:.6f}"
+    )
+
+
+class Losses:
+    """Which of what was sent and seen a declared loss may have taken."""
+
+    def __init__(self, declared: list[Lossy]) -> None:
+        self._declared = declared
+        self._by_place: dict[Place, list[Lossy]] = {}
+
+    def touch(self, place: Place) -> bool:
+        """Whether any loss is declared that the partition has part in."""
+        return bool(self._declared and self._of(place))
+
+    def excuse(self, place: Place, offset: int | None, at_s: float) -> bool:
+        """Whether what was there at that time may be gone, or be something else; offset None: not known."""
+        if not self._declared:
+            return False
+        return any(
+            (offset is None or offset >= one.from_offset) and (one.until_s is None or at_s <= one.until_s)
+            for one in self._of(place)
+        )
+
+    def _of(self, place: Place) -> list[Lossy]:
+        known = self._by_place.get(place)
+        if known is None:
+            known = self._by_place[place] = [
+                one
+                for one in self._declared
+                if one.topic in (None, place[0]) and one.partition in (None, place[1])
+            ]
+        return known
+
+
+class HighestBefore:
+    """The highest number that was known strictly before a time."""
+
+    def __init__(self, known: Iterable[tuple[float, float]]) -> None:
+        ordered = sorted(known)
+        self._times = [time for time, _ in ordered]
+        self._highest = list(accumulate((number for _, number in ordered), max))
+
+    def at(self, time: float) -> float:
+        """Minus infinity if nothing was."""
+        count = bisect_left(self._times, time)
+        return self._highest[count - 1] if count else float("-inf")
+
+
+class Facts:
+    """A history, looked up in the ways that invariants want."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.losses = Losses(history.lossy)
+
+    @cached_property
+    def acknowledged(self) -> list[Send]:
+        """Sends that all in-sync replicas have confirmed."""
+        return [one for one in self.history.sends if one.acks == ALL_IN_SYNC and one.outcome is Outcome.OK]
+
+    @cached_property
+    def acknowledged_offsets(self) -> dict[Place, list[int]]:
+        """The offsets that were acknowledged with acks=all and that no loss excuses, rising."""
+        found: dict[Place, list[int]] = {}
+        for send in self.acknowledged:
+            place = (send.topic, send.partition)
+            if send.offset is not None and not self.losses.excuse(place, send.offset, send.invoked_s):
+                found.setdefault(place, []).append(send.offset)
+        return {place: sorted(offsets) for place, offsets in found.items()}
+
+    @cached_property
+    def sent(self) -> dict[Place, dict[bytes, list[Send]]]:
+        """Sends of each value."""
+        found: dict[Place, dict[bytes, list[Send]]] = {}
+        for send in self.history.sends:
+            found.setdefault((send.topic, send.partition), {}).setdefault(send.value, []).append(send)
+        return found
+
+    @cached_property
+    def topics_sent_to(self) -> set[str]:
+        return {topic for topic, _ in self.sent}
+
+    @cached_property
+    def by_producer(self) -> dict[tuple[str, Place], list[Send]]:
+        """What each producer sent to each partition, in its order."""
+        found: dict[tuple[str, Place], list[Send]] = {}
+        for send in self.history.sends:
+            found.setdefault((send.producer, (send.topic, send.partition)), []).append(send)
+        for sends in found.values():
+            sends.sort(key=lambda send: send.sequence_number)
+        return found
+
+    @cached_property
+    def final(self) -> dict[Place, FinalRead]:
+        """The last final read of each partition."""
+        return {(read.topic, read.partition): read for read in self.history.final_reads}
+
+    @cached_property
+    def final_values(self) -> dict[Place, dict[int, bytes]]:
+        """What stands at each offset in the end."""
+        return {place: dict(read.records) for place, read in self.final.items()}
+
+    @cached_property
+    def read_at(self) -> dict[Place, dict[bytes, list[int]]]:
+        """The offsets at which each value was read, by polls that no loss excuses and by final reads."""
+        found: dict[Place, dict[bytes, list[int]]] = {}
+        for poll in self.history.polls:
+            place = (poll.topic, poll.partition)
+            if not self.losses.excuse(place, poll.offset, poll.at_s):
+                offsets = found.setdefault(place, {}).setdefault(poll.value, [])
+                if poll.offset not in offsets:
+                    offsets.append(poll.offset)
+        for read in self.history.final_reads:
+            values = found.setdefault((read.topic, read.partition), {})
+            for offset, value in read.records:
+                offsets = values.setdefault(value, [])
+                if offset not in offsets:
+                    offsets.append(offset)
+        return found
+
+    @cached_property
+    def ever_read(self) -> dict[Place, dict[bytes, int]]:
+        """Every value that anyone read, with one offset where."""
+        found: dict[Place, dict[bytes, int]] = {}
+        for poll in self.history.polls:
+            found.setdefault((poll.topic, poll.partition), {})[poll.value] = poll.offset
+        for read in self.history.final_reads:
+            found.setdefault((read.topic, read.partition), {}).update(
+                (value, offset) for offset, value in read.records
+            )
+        return found
+
+    @cached_property
+    def highest_read(self) -> dict[Place, int]:
+        """The highest offset that anyone read."""
+        return {place: max(values.values(), default=-1) for place, values in self.ever_read.items()}
+
+    @cached_property
+    def sessions(self) -> dict[tuple[str, Place], list[Poll | Position]]:
+        """What each consumer session got and was told of each partition, in order."""
+        found: dict[tuple[str, Place], list[Poll | Position]] = {}
+        for event in self.history.consumed:
+            found.setdefault((event.session, (event.topic, event.partition)), []).append(event)
+        return found
+
+    @cached_property
+    def end_s(self) -> float:
+        """The latest time of the history."""
+        history = self.history
+        ends = [one.completed_s for one in (*history.sends, *history.commits) if one.completed_s is not None]
+        return max(
+            [*map(begun_s, history), *ends, *(one.completed_s for one in history.fetched)], default=0.0
+        )
+
+    def must_be_final(self, send: Send) -> bool:
+        """Whether the final read of its partition, if there is one, has to show an acknowledged send."""
+        place = (send.topic, send.partition)
+        read = self.final.get(place)
+        if read is None or self.losses.excuse(place, send.offset, send.invoked_s):
+            return False
+        below = read.log_start > 0 if send.offset is None else send.offset < read.log_start
+        later = read.at_s > 0 and send.completed_s is not None and send.completed_s > read.at_s
+        return not (below or later)

@@ -1,0 +1,125 @@
+"""Promises to consumer groups: commits hold, those who were replaced cannot commit, a partition has one owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..operations import NOTHING_COMMITTED, Commit, Fetched, Outcome
+from .base import Invariant
+from .facts import Facts, HighestBefore, named
+
+OFFSETS_TOPIC = "__consumer_offsets"
+Slot = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class CommittedOffsetWentBack(Invariant):
+    """The committed offset that a group is told is that of the latest commit: what was acknowledged is not undone by a
+    change of coordinator, what was refused never shows, and it goes back only when somebody commits a lower one.
+
+    Judged as a register: a commit without an answer may come into force at any time until it is first seen.
+    """
+
+    scenarios = (36, 37)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if any(one.topic in (None, OFFSETS_TOPIC) for one in facts.history.lossy):
+            return
+        commits: dict[Slot, list[Commit]] = {}
+        for commit in facts.history.commits:
+            commits.setdefault((commit.group, commit.topic, commit.partition), []).append(commit)
+        answers: dict[Slot, list[Fetched]] = {}
+        for told in facts.history.fetched:
+            answers.setdefault((told.group, told.topic, told.partition), []).append(told)
+        for slot, fetched in answers.items():
+            yield from self._of_slot(slot, commits.get(slot, []), fetched)
+
+    def _of_slot(self, slot: Slot, commits: list[Commit], fetched: list[Fetched]) -> Iterator[str]:
+        by_offset: dict[int, list[Commit]] = {}
+        for commit in commits:
+            if commit.outcome is not Outcome.FAIL:
+                by_offset.setdefault(commit.offset, []).append(commit)
+        first_seen: dict[int, float] = {}
+        for told in fetched:
+            first_seen[told.offset] = min(told.completed_s, first_seen.get(told.offset, float("inf")))
+
+        def in_force_s(commit: Commit) -> float:
+            """By when it had come into force."""
+            if commit.outcome is Outcome.OK and commit.completed_s is not None:
+                return commit.completed_s
+            alone = len(by_offset[commit.offset]) == 1
+            return first_seen.get(commit.offset, float("inf")) if alone else float("inf")
+
+        known = [one for same in by_offset.values() for one in same]
+        settled = HighestBefore((in_force_s(one), one.invoked_s) for one in known)
+        for told in fetched:
+            begun_s = settled.at(told.invoked_s)
+            possible = any(
+                one.invoked_s <= told.completed_s and in_force_s(one) >= begun_s
+                for one in by_offset.get(told.offset, ())
+            )
+            if told.offset == NOTHING_COMMITTED:
+                possible = begun_s == float("-inf")
+            if not possible:
+                latest = [one for one in known if one.invoked_s == begun_s]
+                yield (
+                    f"group {slot[0]} was told offset {told.offset} for {named(slot[1:])} at {told.completed_s:.6f}, "
+                    f"asked at {told.invoked_s:.6f}; before that {latest[0] if latest else 'nothing'} was in force"
+                )
+
+
+class ZombieCommit(Invariant):
+    """A member that was replaced cannot move the offsets of its successor: once a generation is in force, a commit of
+    an older one is refused (KIP-848: once another member owns the partition at a later epoch)."""
+
+    scenarios = (37,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        accepted = [one for one in facts.history.commits if one.outcome is Outcome.OK and one.generation >= 0]
+        yield from self._generations(facts, [one for one in accepted if not one.own_epoch])
+        yield from self._epochs(facts, [one for one in accepted if one.own_epoch])
+
+    def _generations(self, facts: Facts, accepted: list[Commit]) -> Iterator[str]:
+        seen: dict[str, list[tuple[float, float]]] = {}
+        for commit in accepted:
+            if commit.completed_s is not None:
+                seen.setdefault(commit.group, []).append((commit.completed_s, commit.generation))
+        for owned in facts.history.owned:
+            if owned.group in seen:
+                seen[owned.group].append((owned.from_s, owned.generation))
+        in_force = {group: HighestBefore(known) for group, known in seen.items()}
+        for commit in accepted:
+            generation = in_force[commit.group].at(commit.invoked_s) if commit.group in in_force else -1
+            if generation > commit.generation:
+                yield f"{commit} was accepted; generation {generation:.0f} was in force"
+
+    def _epochs(self, facts: Facts, accepted: list[Commit]) -> Iterator[str]:
+        if not accepted:
+            return
+        owners: dict[Slot, dict[str, list[tuple[float, float]]]] = {}
+        for owned in facts.history.owned:
+            slot = (owned.group, owned.topic, owned.partition)
+            owners.setdefault(slot, {}).setdefault(owned.member, []).append((owned.from_s, owned.generation))
+        epochs = {
+            slot: {member: HighestBefore(known) for member, known in members.items()}
+            for slot, members in owners.items()
+        }
+        for commit in accepted:
+            for member, known in epochs.get((commit.group, commit.topic, commit.partition), {}).items():
+                epoch = known.at(commit.invoked_s)
+                if member != commit.member and epoch > commit.generation:
+                    yield f"{commit} was accepted; {member} owned the partition at epoch {epoch:.0f}"
+
+
+class TwoOwners(Invariant):
+    """In one generation a partition is one member's: no two who are in the group work on the same records."""
+
+    scenarios = (38,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        owners: dict[tuple[str, str, int, int], str] = {}
+        for owned in facts.history.owned:
+            key = (owned.group, owned.topic, owned.partition, owned.generation)
+            owner = owners.setdefault(key, owned.member)
+            if owner != owned.member:
+                yield f"{owned}; in this generation it is {owner}'s"

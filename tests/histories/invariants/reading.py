@@ -1,0 +1,142 @@
+"""Promises to consumers: offsets rise, nothing is passed over, and nothing that was shown is taken back unsaid."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from ..operations import Poll, Position, Reason
+from .base import Invariant
+from .facts import Facts, Place, named, polled
+
+TOLD_BY_BROKERS = (Reason.RESET, Reason.TRUNCATION)
+"""Reasons that no user gave."""
+
+
+class PollsOutOfOrder(Invariant):
+    """Between two jumps that its user is told of, a consumer gets rising offsets, from where it was told to begin."""
+
+    scenarios = (7,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for events in facts.sessions.values():
+            position = 0
+            for event in events:
+                if isinstance(event, Position):
+                    position = event.offset or 0
+                    continue
+                if event.offset < position:
+                    yield f"{polled(event)}; it was at offset {position}"
+                position = event.offset + 1
+
+
+class SkippedRecord(Invariant):
+    """A consumer gets every record between where it began and where it is: offsets that it does not get hold none. That
+    a broker calls its position out of range is no excuse as long as the log still has what it missed.
+
+    What there is, the final read says; where there is none, acknowledgements do.
+    """
+
+    scenarios = (7, 14, 17)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        known: dict[Place, list[int]] = {}
+        for (session, place), events in facts.sessions.items():
+            position: int | None = None
+            for event in events:
+                offset = event.offset
+                if position is not None and offset is not None and offset > position:
+                    by_user = isinstance(event, Position) and (
+                        event.reason not in TOLD_BY_BROKERS or place not in facts.final
+                    )
+                    if not by_user:
+                        if place not in known:
+                            known[place] = self._offsets(facts, place)
+                        first = bisect_left(known[place], position)
+                        missed = bisect_left(known[place], offset) - first
+                        if missed:
+                            yield (
+                                f"{session} went on from offset {position} of {named(place)} to {offset} at "
+                                f"{event.at_s:.6f} without {missed} records, the first at {known[place][first]}"
+                            )
+                position = offset if isinstance(event, Position) else event.offset + 1
+
+    def _offsets(self, facts: Facts, place: Place) -> list[int]:
+        if place in facts.final:
+            return sorted(facts.final_values[place])
+        return facts.acknowledged_offsets.get(place, [])
+
+
+class Retraction(Invariant):
+    """What a consumer got stays in the log, and a high watermark that was told is kept: nobody acts on a record that
+    is taken back later, nor is told so unless a loss is declared. (Of topics that are not compacted.)"""
+
+    scenarios = (14, 15, 16, 21)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        last = {place: max(values, default=-1) for place, values in facts.final_values.items()}
+        for poll in facts.history.polls:
+            place = (poll.topic, poll.partition)
+            read = facts.final.get(place)
+            if read is None or poll.offset < read.log_start:
+                continue
+            later = read.at_s > 0 and poll.at_s > read.at_s and poll.offset > last[place]
+            if (
+                facts.final_values[place].get(poll.offset) != poll.value
+                and not later
+                and not facts.losses.excuse(place, poll.offset, poll.at_s)
+            ):
+                yield f"{polled(poll)}; the final read does not show it there"
+        yield from self._high_watermarks(facts)
+        yield from self._sent_back(facts)
+
+    def _high_watermarks(self, facts: Facts) -> Iterator[str]:
+        for told in facts.history.watermarks:
+            place = (told.topic, told.partition)
+            read = facts.final.get(place)
+            if read is None or read.end is None or told.high_watermark <= read.end:
+                continue
+            later = read.at_s > 0 and told.at_s > read.at_s
+            if not later and not facts.losses.excuse(place, told.high_watermark - 1, told.at_s):
+                yield f"{told}; the log ends at offset {read.end}"
+
+    def _sent_back(self, facts: Facts) -> Iterator[str]:
+        for (_, place), events in facts.sessions.items():
+            before: Poll | None = None
+            for event in events:
+                if isinstance(event, Poll):
+                    before = event
+                elif (
+                    before is not None
+                    and event.offset is not None
+                    and event.offset <= before.offset
+                    and event.reason in TOLD_BY_BROKERS
+                    and not facts.losses.excuse(place, before.offset, before.at_s)
+                ):
+                    yield f"{polled(before)}; then it was sent back to {event.offset} ({event.reason})"
+
+
+class TruncationNotReported(Invariant):
+    """A consumer that got records which a declared loss took is told so before it gets what came in their place
+    (KIP-320)."""
+
+    scenarios = (17,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not facts.history.lossy:
+            return
+        for (_, place), events in facts.sessions.items():
+            read = facts.final.get(place)
+            if read is None or not facts.losses.touch(place):
+                continue
+            final = facts.final_values[place]
+            gone: Poll | None = None
+            for event in events:
+                if isinstance(event, Position):
+                    gone = None
+                elif final.get(event.offset) == event.value:
+                    if gone is not None:
+                        yield f"{polled(gone)}, which is gone; then, told nothing, {polled(event)}"
+                    gone = None
+                elif event.offset >= read.log_start and facts.losses.excuse(place, event.offset, event.at_s):
+                    gone = event

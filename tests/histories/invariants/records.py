@@ -1,0 +1,273 @@
+"""Promises about records: what is acknowledged stays, once, where it was said to be, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..operations import ALL_IN_SYNC, Outcome, Send
+from .base import Invariant
+from .facts import Facts, HighestBefore, Place, named, polled, short, told
+
+SEQUENCE_ERRORS = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"})
+PRODUCER_EPOCH_MAX = 32767
+
+
+def _passed_over(facts: Facts, send: Send) -> bool:
+    """Nobody ever read it, though somebody read its offset or beyond."""
+    place = (send.topic, send.partition)
+    return (
+        send.offset is not None
+        and send.value not in facts.ever_read.get(place, {})
+        and send.offset <= facts.highest_read.get(place, -1)
+    )
+
+
+class LostWrite(Invariant):
+    """A record acknowledged with acks=all is there for readers: nobody reads past it without anybody ever getting it.
+
+    Whatever leader acknowledged it (a zombie too), whichever replicas fell or lost their page cache: only a declared
+    loss excuses.
+    """
+
+    scenarios = (1, 13, 15, 16, 18, 19, 20, 21, 22, 23)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for send in facts.acknowledged:
+            if facts.must_be_final(send) and _passed_over(facts, send):
+                highest = facts.highest_read[send.topic, send.partition]
+                yield f"{told(send)}; read by nobody, though offset {highest} was read"
+
+
+class UnseenAfterHeal(Invariant):
+    """When all faults are over, reading from the earliest offset shows every record that was acknowledged with
+    acks=all, whether or not somebody read it before."""
+
+    scenarios = (2, 15, 21, 22)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        final = {place: set(values.values()) for place, values in facts.final_values.items()}
+        for send in facts.acknowledged:
+            place = (send.topic, send.partition)
+            if facts.must_be_final(send) and send.value not in final[place] and not _passed_over(facts, send):
+                last = max(facts.final_values[place], default=None)
+                yield f"{told(send)}; not in the final read, whose last offset is {last}"
+
+
+class InconsistentOffset(Invariant):
+    """An offset is one record for ever: everybody who names it, in an acknowledgement or a read, means the same one."""
+
+    scenarios = (3, 13, 14, 15, 16)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        known: dict[Place, dict[int, bytes]] = {}
+        excuse = facts.losses.excuse
+        for send in facts.acknowledged:
+            place = (send.topic, send.partition)
+            if send.offset is not None and not excuse(place, send.offset, send.invoked_s):
+                value = known.setdefault(place, {}).setdefault(send.offset, send.value)
+                if value != send.value:
+                    yield f"{told(send)}; {short(value)} was acknowledged there, too"
+        for poll in facts.history.polls:
+            place = (poll.topic, poll.partition)
+            value = known.setdefault(place, {}).get(poll.offset, poll.value)
+            if value != poll.value and not excuse(place, poll.offset, poll.at_s):
+                yield f"{polled(poll)}; elsewhere it is {short(value)}"
+            elif poll.offset not in known[place] and not excuse(place, poll.offset, poll.at_s):
+                known[place][poll.offset] = poll.value
+        for read in facts.history.final_reads:
+            values = known.setdefault((read.topic, read.partition), {})
+            for offset, final in read.records:
+                value = values.setdefault(offset, final)
+                if value != final:
+                    yield (
+                        f"the final read of {read.topic}-{read.partition} shows {short(final)} at offset {offset}; "
+                        f"it was {short(value)} before"
+                    )
+
+
+class AcknowledgedElsewhere(Invariant):
+    """The offset in an acknowledgement with acks=all is where the record stands, also when it answers a retry that
+    another leader had appended the first time."""
+
+    scenarios = (27,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for send in facts.acknowledged:
+            offset = send.offset
+            if offset is None:
+                continue
+            place = (send.topic, send.partition)
+            found = facts.read_at.get(place, {}).get(send.value)
+            if found and offset not in found and not facts.losses.excuse(place, offset, send.invoked_s):
+                read = facts.final.get(place)
+                if read is None or offset >= read.log_start:
+                    yield f"{told(send)}; read at offset {found[0]}"
+
+
+class Duplicate(Invariant):
+    """An idempotent producer's record stands once in its partition, however often it had to be sent."""
+
+    scenarios = (5, 27)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for place, values in facts.read_at.items():
+            sent = facts.sent.get(place, {})
+            for value, offsets in values.items():
+                if len(offsets) < 2:
+                    continue
+                sends = [one for one in sent.get(value, ()) if one.outcome is not Outcome.FAIL]
+                if len(offsets) > len(sends) > 0 and all(one.idempotent for one in sends):
+                    yield f"{told(sends[0])}; read at offsets {offsets} of {named(place)}"
+
+
+class SendsOutOfOrder(Invariant):
+    """What one producer sends to one partition stands there in its order, and acknowledged offsets rise: for an
+    idempotent producer whatever is on its way together, for others when one waited for the answer to the other."""
+
+    scenarios = (6,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for (_, place), sends in facts.by_producer.items():
+            placed = [
+                one
+                for one in sends
+                if one.acks == ALL_IN_SYNC
+                and one.outcome is Outcome.OK
+                and one.offset is not None
+                and not facts.losses.excuse(place, one.offset, one.invoked_s)
+            ]
+            yield from self._in_turn(placed) if sends[0].idempotent else self._one_after_the_other(placed)
+        if any(send.idempotent for send in facts.history.sends):
+            for place in facts.final:
+                yield from self._in_the_log(facts, place)
+
+    def _in_turn(self, sends: list[Send]) -> Iterator[str]:
+        highest: Send | None = None
+        for send in sends:
+            if highest is None or _offset(send) >= _offset(highest):
+                highest = send
+            else:
+                yield f"{told(send)}; before it {told(highest)}"
+
+    def _one_after_the_other(self, sends: list[Send]) -> Iterator[str]:
+        answered = HighestBefore((one.completed_s or one.invoked_s, _offset(one)) for one in sends)
+        for send in sends:
+            before = answered.at(send.invoked_s)
+            if _offset(send) < before:
+                yield f"{told(send)}; offset {before} had been acknowledged before it was sent"
+
+    def _in_the_log(self, facts: Facts, place: Place) -> Iterator[str]:
+        if facts.losses.touch(place):
+            return
+        sent = facts.sent.get(place, {})
+        last: dict[str, Send] = {}
+        seen: set[bytes] = set()
+        for offset, value in sorted(facts.final[place].records):
+            sends = sent.get(value, ())
+            if len(sends) != 1 or value in seen or not sends[0].idempotent:
+                continue
+            seen.add(value)
+            send = sends[0]
+            before = last.setdefault(send.producer, send)
+            if send.sequence_number < before.sequence_number:
+                yield (
+                    f"{told(send)}; stands at offset {offset}, behind {short(before.value)}, which was number "
+                    f"{before.sequence_number}"
+                )
+            else:
+                last[send.producer] = send
+
+
+def _offset(send: Send) -> int:
+    assert send.offset is not None
+    return send.offset
+
+
+class FailedSendAppears(Invariant):
+    """A record that was refused (NOT_ENOUGH_REPLICAS, too large, a gap in its sequence) is never seen: the producer may
+    send it again without standing twice."""
+
+    scenarios = (24, 25, 26)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for place, values in facts.ever_read.items():
+            sent = facts.sent.get(place, {})
+            for value, offset in values.items():
+                sends = sent.get(value)
+                if sends and all(one.outcome is Outcome.FAIL for one in sends):
+                    yield f"{told(sends[0])}; read at offset {offset}"
+
+
+class OnlyWhatWasSent(Invariant):
+    """Readers get records that somebody sent to this partition, unchanged. Judged for topics that the history knows
+    senders of."""
+
+    scenarios = (3, 23)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for place, values in facts.ever_read.items():
+            if place[0] not in facts.topics_sent_to:
+                continue
+            sent = facts.sent.get(place, {})
+            for value, offset in values.items():
+                if value not in sent:
+                    yield f"{short(value)} was read at {named(place)} offset {offset}, and never sent there"
+
+
+class AcknowledgedAfterFailedAppend(Invariant):
+    """A broker whose disk refused an append acknowledges nothing for that partition until its log is back."""
+
+    scenarios = (24,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not facts.history.failed_appends:
+            return
+        failures: dict[tuple[int, Place], list[tuple[float, float]]] = {}
+        for failed in facts.history.failed_appends:
+            until_s = float("inf") if failed.until_s is None else failed.until_s
+            key = (failed.broker, (failed.topic, failed.partition))
+            failures.setdefault(key, []).append((failed.at_s, until_s))
+        for send in facts.history.sends:
+            if send.broker is None or send.completed_s is None or send.outcome is not Outcome.OK:
+                continue
+            for at_s, until_s in failures.get((send.broker, (send.topic, send.partition)), ()):
+                if at_s < send.invoked_s and send.completed_s <= until_s:
+                    yield f"{told(send)}, by broker {send.broker}, whose log had failed at {at_s:.6f}"
+
+
+class SequenceRefusedWithoutReason(Invariant):
+    """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
+    order, whatever retention or a change of leader did to what brokers know of it (KIP-360)."""
+
+    scenarios = (28, 29)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not any(send.error in SEQUENCE_ERRORS for send in facts.history.sends):
+            return
+        for (_, place), sends in facts.by_producer.items():
+            for send in sends:
+                if send.idempotent and send.error in SEQUENCE_ERRORS and not facts.losses.touch(place):
+                    yield f"{told(send)}; everything before it was acknowledged"
+                if send.outcome is not Outcome.OK:
+                    break
+
+
+class ProducerIdentityShared(Invariant):
+    """A producer id and epoch belong to one producer; epochs of an id rise, and never pass 32767: the next one is a
+    new id. Two producers of one identity would be each other's duplicates."""
+
+    scenarios = (29,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        holders: dict[tuple[int, int], str] = {}
+        epochs: dict[int, int] = {}
+        for one in facts.history.identities:
+            identity = (one.producer_id, one.producer_epoch)
+            holder = holders.setdefault(identity, one.producer)
+            if holder != one.producer:
+                yield f"id and epoch {identity} were given to {holder} and to {one.producer}"
+            if not 0 <= one.producer_epoch <= PRODUCER_EPOCH_MAX:
+                yield f"{one.producer} was given id {one.producer_id} with epoch {one.producer_epoch}"
+            if one.producer_epoch < epochs.setdefault(one.producer_id, one.producer_epoch):
+                yield f"{one.producer} was given {identity} after epoch {epochs[one.producer_id]}"
+            epochs[one.producer_id] = max(epochs[one.producer_id], one.producer_epoch)

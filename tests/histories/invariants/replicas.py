@@ -1,0 +1,62 @@
+"""Promises of the replicas: they hold the same bytes, and what one has called committed stays so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..operations import Dump, Watermark
+from .base import Invariant
+from .facts import Facts, Place, named
+
+
+class ReplicaDivergence(Invariant):
+    """Below the lowest high watermark all replicas of a partition are equal: whichever leads, readers get the same."""
+
+    scenarios = (4, 15, 16, 18, 20, 23)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        latest: dict[Place, dict[int, Dump]] = {}
+        for dump in facts.history.dumps:
+            latest.setdefault((dump.topic, dump.partition), {})[dump.broker] = dump
+        for place, by_broker in latest.items():
+            dumps = list(by_broker.values())
+            start = max(dump.log_start for dump in dumps)
+            end = min(dump.high_watermark for dump in dumps)
+            model = self._between(dumps[0], start, end)
+            for dump in dumps[1:]:
+                entries = self._between(dump, start, end)
+                if entries != model:
+                    offset = self._first_difference(model, entries)
+                    yield (
+                        f"brokers {dumps[0].broker} and {dump.broker} differ in {named(place)} at offset {offset}, "
+                        f"below high watermark {end}: (leader epoch, digest) {model.get(offset)} and "
+                        f"{entries.get(offset)}"
+                    )
+
+    def _between(self, dump: Dump, start: int, end: int) -> dict[int, tuple[int, int]]:
+        return {offset: (epoch, digest) for offset, epoch, digest in dump.entries if start <= offset < end}
+
+    def _first_difference(self, one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]]) -> int:
+        return min(offset for offset in one.keys() | other.keys() if one.get(offset) != other.get(offset))
+
+
+class HighWatermarkWentBack(Invariant):
+    """Within a leader epoch a broker never takes back to one reader how far the log is committed, nor where it starts,
+    and it starts no later than that. Answers without a leader epoch are not judged."""
+
+    scenarios = (14, 15, 19)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        latest: dict[tuple[str, int | None, str, int, int], Watermark] = {}
+        for told in facts.history.watermarks:
+            if told.log_start > told.high_watermark >= 0:
+                yield f"{told}: it starts behind its high watermark"
+            if told.leader_epoch < 0:
+                continue
+            key = (told.observer, told.broker, told.topic, told.partition, told.leader_epoch)
+            before = latest.get(key)
+            if before is not None and (
+                told.high_watermark < before.high_watermark or told.log_start < before.log_start
+            ):
+                yield f"{told} after {before}"
+            latest[key] = told

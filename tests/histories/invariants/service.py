@@ -1,0 +1,104 @@
+"""Promises about the whole: wrong requests are refused, pipelines copy, and after faults everything goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..operations import REFUSED_FOR_WHAT_IT_IS, Healed, Outcome, Send
+from .base import Invariant
+from .facts import Facts, named, short, told
+from .records import SEQUENCE_ERRORS
+
+
+class WrongAnswer(Invariant):
+    """A request that must be refused is, with an error that tells the client what to do."""
+
+    scenarios = (17, 19, 20, 25, 29, 37)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for probe in facts.history.probes:
+            if probe.got not in probe.expected:
+                got = "accepted" if probe.got is None else f"refused with {probe.got}"
+                yield (
+                    f"{probe.what} by {probe.actor} at {probe.at_s:.6f} was {got}, not with "
+                    f"{' or '.join(probe.expected)}"
+                )
+
+
+class CopyDiffers(Invariant):
+    """A pipeline that reads one topic and writes what it read to another leaves the same records there: exactly those,
+    each as often, or, at least once, all of them and no others."""
+
+    scenarios = (39,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for copied in facts.history.copied:
+            if any(
+                facts.losses.touch(place)
+                for place in facts.final
+                if place[0] in (copied.source, copied.target)
+            ):
+                continue
+            source, target = self._values(facts, copied.source), self._values(facts, copied.target)
+            missing = source - target
+            added = target - source
+            if not copied.exactly_once:
+                added = Counter({value: count for value, count in added.items() if value not in source})
+            for what, values in (("lacks", missing), ("has beyond it", added)):
+                if values:
+                    some = ", ".join(f"{count} of {short(value)}" for value, count in values.most_common(5))
+                    yield f"{copied.target}, copied from {copied.source}, {what} {values.total()} records: {some}"
+
+    def _values(self, facts: Facts, topic: str) -> Counter[bytes]:
+        return Counter(
+            value for (name, _), read in facts.final.items() if name == topic for _, value in read.records
+        )
+
+
+class NotServing(Invariant):
+    """When faults are over the cluster serves again within the time that is stated: every partition takes records, what
+    was waiting is answered, consumers reach the end. And nothing ever hangs past its own timeout."""
+
+    scenarios = (40,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for hung in facts.history.hung:
+            yield f"{hung.what} of {hung.actor} hung from {hung.since_s:.6f} to {hung.at_s:.6f}"
+        if facts.history.healed:
+            healed = facts.history.healed[-1]
+            yield from self._sends(facts, healed)
+            yield from self._commits(facts, healed)
+            yield from self._reads(facts)
+
+    def _sends(self, facts: Facts, healed: Healed) -> Iterator[str]:
+        for send in facts.history.sends:
+            limit_s = max(send.invoked_s, healed.at_s) + healed.within_s
+            if send.completed_s is None:
+                if facts.end_s > limit_s:
+                    yield f"{told(send)}; it was to be over by {limit_s:.6f}"
+            elif send.completed_s > limit_s:
+                yield f"{told(send)}; it was to be over by {limit_s:.6f}"
+            elif send.invoked_s >= healed.at_s and not self._served(facts, send):
+                yield f"{told(send)}; faults were over at {healed.at_s:.6f}"
+
+    def _served(self, facts: Facts, send: Send) -> bool:
+        if send.acks == 0 or send.outcome is Outcome.OK or send.error in REFUSED_FOR_WHAT_IT_IS:
+            return True
+        return send.error in SEQUENCE_ERRORS and facts.losses.touch((send.topic, send.partition))
+
+    def _commits(self, facts: Facts, healed: Healed) -> Iterator[str]:
+        for commit in facts.history.commits:
+            limit_s = max(commit.invoked_s, healed.at_s) + healed.within_s
+            end_s = facts.end_s if commit.completed_s is None else commit.completed_s
+            if end_s > limit_s:
+                yield f"{commit}; it was to be over by {limit_s:.6f}"
+
+    def _reads(self, facts: Facts) -> Iterator[str]:
+        for place in dict.fromkeys((send.topic, send.partition) for send in facts.acknowledged):
+            if place not in facts.final:
+                yield f"{named(place)} took records and was not read after the faults"
+        for place, read in facts.final.items():
+            last = max(facts.final_values[place], default=read.log_start - 1)
+            if read.end is not None and last + 1 < read.end:
+                yield f"{named(place)} was read up to offset {last}; its end is {read.end}"
