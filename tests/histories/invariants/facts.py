@@ -7,7 +7,19 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
 
-from ..operations import ALL_IN_SYNC, FinalRead, History, Lossy, Outcome, Poll, Position, Send, begun_s
+from ..operations import (
+    ALL_IN_SYNC,
+    Commit,
+    Fetched,
+    FinalRead,
+    History,
+    Lossy,
+    Outcome,
+    Poll,
+    Position,
+    Send,
+    begun_s,
+)
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -188,11 +200,13 @@ class Facts:
     @cached_property
     def end_s(self) -> float:
         """The latest time of the history."""
-        history = self.history
-        ends = [one.completed_s for one in (*history.sends, *history.commits) if one.completed_s is not None]
-        return max(
-            [*map(begun_s, history), *ends, *(one.completed_s for one in history.fetched)], default=0.0
-        )
+        finished: list[Send | Commit | Fetched] = [
+            *self.history.sends,
+            *self.history.commits,
+            *self.history.fetched,
+        ]
+        ends = [one.completed_s for one in finished if one.completed_s is not None]
+        return max([*map(begun_s, self.history), *ends], default=0.0)
 
     def must_be_final(self, send: Send) -> bool:
         """Whether the final read of its partition, if there is one, has to show an acknowledged send."""
