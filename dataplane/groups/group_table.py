@@ -10,6 +10,9 @@ from .consumer.group import ConsumerGroup
 
 AnyGroup = Group | ConsumerGroup
 
+_DEAD = "Dead"
+"""The state's name in either protocol."""
+
 
 class GroupTable:
     """Groups by id, and when each has something to do. Invariant: no group in it is dead."""
@@ -34,6 +37,19 @@ class GroupTable:
         """No timer fires from here on."""
         for group_id in list(self._timers):
             self._stop(group_id)
+
+    def check(self) -> None:
+        """AssertionError if a group contradicts itself, is dead, or waits for a time that nobody will tell it."""
+        if not self._timers.keys() <= self.groups.keys():
+            raise AssertionError(
+                f"timers of {sorted(self._timers.keys() - self.groups.keys())}, which are not here"
+            )
+        for group_id, group in self.groups.items():
+            group.check()
+            if group.group_id != group_id or group.state.value == _DEAD:
+                raise AssertionError(f"group {group.group_id}, {group.state.name}, is filed under {group_id}")
+            if group.next_deadline_ms is not None and group_id not in self._timers:
+                raise AssertionError(f"group {group_id} has a deadline, and no timer")
 
     def _stop(self, group_id: str) -> None:
         timer = self._timers.pop(group_id, None)

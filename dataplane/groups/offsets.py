@@ -34,6 +34,15 @@ class OffsetStore:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
 
+    def check(self) -> None:
+        """AssertionError if a group has an empty place here, or an offset that is none."""
+        for group_id, offsets in self._groups.items():
+            if not offsets:
+                raise AssertionError(f"group {group_id} has a place for offsets, and none")
+            for (topic, index), committed in offsets.items():
+                if index < 0 or committed.leader_epoch < -1:
+                    raise AssertionError(f"group {group_id}: {topic}-{index} has {committed}")
+
     def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
         """The newest commit wins, even when its offset is lower (clients may rewind)."""
         self._groups.setdefault(group_id, {})[partition] = committed

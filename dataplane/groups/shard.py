@@ -108,6 +108,17 @@ class Shard:
                     _answer(effect)
         self._table.groups.clear()
 
+    def check(self) -> None:
+        """AssertionError if the shard contradicts itself. Looks at every group, member and offset."""
+        self._table.check()
+        self.offsets.check()
+        if min(self._commits.values(), default=1) <= 0:
+            raise AssertionError(f"less than no commits are being written: {self._commits}")
+        if self.loaded and not self.closed:
+            lost = [group_id for group_id in self.offsets.groups() if group_id not in self.groups]
+            if lost:
+                raise AssertionError(f"offsets of the groups {lost}, which are not here")
+
     # ------------------------------------------------------------ membership
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:

@@ -17,7 +17,7 @@ itself, members that never came back with their id, and members that joined but 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -332,6 +332,7 @@ class Group:
         assert request.instance_id is not None
         old_leader = self.leader
         old = self.members.pop(self.static_members[request.instance_id])
+        self._synced(old.member_id)
         effects = old.answer_waiting(ErrorCode.FENCED_INSTANCE_ID)
         new_id = self.new_member_id(request.instance_id)
         old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
@@ -495,3 +496,52 @@ class Group:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has {len(self.members)} members"
             )
+
+    # ------------------------------------------------------------ what must hold
+
+    def check(self) -> None:
+        """AssertionError if the group contradicts itself."""
+        for broken in self._contradictions():
+            raise AssertionError(
+                f"group {self.group_id}, {self.state.name}, generation {self.generation}: {broken}"
+            )
+
+    def _contradictions(self) -> Iterator[str]:
+        state, members = self.state, self.members
+        joining, completing = (
+            state is each for each in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+        )
+        if self.leader is not None and self.leader not in members:
+            yield f"its leader {self.leader} is no member"
+        if any(member.member_id != member_id for member_id, member in members.items()):
+            yield "a member is filed under another id"
+        if self.static_members != {
+            m.instance_id: m.member_id for m in members.values() if m.instance_id is not None
+        }:
+            yield f"the instance ids {self.static_members} are not those of its members"
+        if not self.pending_ids.keys().isdisjoint(members):
+            yield "an id that was only given out is a member's"
+        if self.offers is not None and self.offers != Counter(
+            name for m in members.values() for name in m.assignors
+        ):
+            yield f"{self.offers} is not how many members know an assignor"
+        if state is GroupState.EMPTY and (members or self.leader is not None):
+            yield f"it has members {sorted(members)}"
+        if completing or state is GroupState.STABLE:
+            if self.leader is None or self.generation <= 0:
+                yield "it has no leader, or no generation"
+            if any(self.protocol not in m.assignors for m in members.values()):
+                yield f"a member does not know {self.protocol}"
+        elif self.unsynced:
+            yield f"{sorted(self.unsynced)} are to sync"
+        if not self.unsynced <= members.keys():
+            yield f"{sorted(self.unsynced)} are to sync, and not all are members"
+        if self.unsynced and self.sync_deadline_ms is None:
+            yield f"{sorted(self.unsynced)} may take for ever to sync"
+        if joining and self._join_due_ms() is None:
+            yield "members may take for ever to join"
+        for member in members.values():
+            if state is not GroupState.DEAD and member.join_ticket is not None and not joining:
+                yield f"{member.member_id} waits to join"
+            if state is not GroupState.DEAD and member.sync_ticket is not None and not completing:
+                yield f"{member.member_id} waits to sync"

@@ -119,6 +119,36 @@ class ConsumerGroup:
         )
         return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
 
+    def check(self) -> None:
+        """AssertionError if the group contradicts itself."""
+        where = f"group {self.group_id}, epoch {self.epoch}, target of {self.assignment_epoch}"
+        if not 0 <= self.assignment_epoch <= self.epoch:
+            raise AssertionError(f"{where}: the target is ahead")
+        held: dict[TopicPartition, str] = {}
+        meant: dict[TopicPartition, str] = {}
+        for member_id, member in self.members.items():
+            member.check()
+            if member.member_id != member_id or member.epoch > self.assignment_epoch:
+                raise AssertionError(f"{where}: member {member_id} is {member}")
+            for several, partitions in ((held, member.held), (meant, self.target.get(member_id, ()))):
+                for partition in partitions:
+                    if several.setdefault(partition, member_id) != member_id:
+                        raise AssertionError(
+                            f"{where}: {partition} is {several[partition]}'s and {member_id}'s"
+                        )
+        if held != self.owners:
+            raise AssertionError(f"{where}: members hold {held}, owners are {self.owners}")
+        if not self.target.keys() <= self.members.keys():
+            raise AssertionError(
+                f"{where}: partitions are meant for {sorted(self.target)}, not all of them members"
+            )
+        if self.static_members != {
+            m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None
+        }:
+            raise AssertionError(f"{where}: {self.static_members} are not the instance ids of its members")
+        if self.dead and self.members:
+            raise AssertionError(f"{where}: dead, with members {sorted(self.members)}")
+
     # ------------------------------------------------------------ requests
 
     def heartbeat(self, beat: Heartbeat, now_ms: int) -> HeartbeatReply:

@@ -61,6 +61,23 @@ class ConsumerMember:
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
 
+    def check(self) -> None:
+        """AssertionError if the member contradicts itself."""
+        if self.assigned & self.revoking:
+            raise AssertionError(f"{self.member_id} has and gives up {sorted(self.assigned & self.revoking)}")
+        if self.since.keys() != self.held:
+            raise AssertionError(f"{self.member_id} holds {sorted(self.held)}, since {self.since}")
+        if (self.state is MemberState.UNREVOKED) != bool(self.revoking):
+            raise AssertionError(
+                f"{self.member_id} is {self.state.name} and gives up {sorted(self.revoking)}"
+            )
+        if bool(self.revoking) != (self.revoke_deadline_ms is not None):
+            raise AssertionError(
+                f"{self.member_id} gives up {sorted(self.revoking)}, which ends at {self.revoke_deadline_ms}"
+            )
+        if self.epoch < LEAVE_EPOCH and self.instance_id is None:
+            raise AssertionError(f"{self.member_id} is away, and no static member")
+
     @property
     def held(self) -> Partitions:
         """Everything that nobody else may be given yet."""

@@ -215,6 +215,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 class Client:
     """A well-behaved client: what it waits for, and what it was told."""
 
+    instance_id: str | None = None
     member_id: str = ""
     generation: int = -1
     waiting: str | None = None
@@ -225,10 +226,10 @@ class Client:
 class GroupHistory(RuleBasedStateMachine):
     """Random clients, time and write failures; no request is answered twice or forgotten for good."""
 
-    @initialize(size=st.integers(1, 4), delay=st.sampled_from([0, 3_000]))
-    def start(self, size: int, delay: int) -> None:
+    @initialize(size=st.integers(1, 4), static=st.integers(0, 3), delay=st.sampled_from([0, 3_000]))
+    def start(self, size: int, static: int, delay: int) -> None:
         self.group = new_group(GroupLimits(initial_rebalance_delay_ms=delay))
-        self.clients = [Client() for _ in range(size)]
+        self.clients = [Client(f"i{number}" if number < static else None) for number in range(size)]
         self.tickets: dict[str, Client] = {}
         self.serial = itertools.count()
         self.now = 0
@@ -252,9 +253,9 @@ class GroupHistory(RuleBasedStateMachine):
                 client.assignment = effect.assignment
         for effect in effects:
             if isinstance(effect, StoreGroup):
-                self.stores.append(effect.generation)
+                self.stores.append(effect)
 
-    stores: list[int]
+    stores: list[StoreGroup]
 
     @initialize()
     def no_stores(self) -> None:
@@ -267,12 +268,19 @@ class GroupHistory(RuleBasedStateMachine):
         return name
 
     @rule(
-        pick=st.integers(0, 3), known=st.booleans(), protocols=st.sampled_from([("range",), ("rr", "range")])
+        pick=st.integers(0, 3),
+        known=st.booleans(),
+        protocols=st.sampled_from([("range",), ("rr", "range")]),
+        restarted=st.booleans(),
     )
-    def join(self, pick: int, known: bool, protocols: tuple[str, ...]) -> None:
+    def join(self, pick: int, known: bool, protocols: tuple[str, ...], restarted: bool) -> None:
         client = self.clients[pick % len(self.clients)]
         if client.waiting is None:
-            request = join_request(client.member_id, protocols=protocols, require_known_id=known)
+            if restarted and client.instance_id is not None:
+                client.member_id = ""
+            request = join_request(
+                client.member_id, client.instance_id, protocols=protocols, require_known_id=known
+            )
             self.settle(self.group.join(request, self.ticket(client), self.now))
 
     @rule(pick=st.integers(0, 3))
@@ -281,7 +289,7 @@ class GroupHistory(RuleBasedStateMachine):
         if client.waiting is None and client.generation >= 0:
             plan = {m: m.encode() for m in self.group.members}
             effects = self.group.sync(
-                client.member_id, None, client.generation, plan, self.ticket(client), self.now
+                client.member_id, client.instance_id, client.generation, plan, self.ticket(client), self.now
             )
             self.settle(effects)
 
@@ -289,13 +297,15 @@ class GroupHistory(RuleBasedStateMachine):
     def write_ends(self, ok: bool) -> None:
         if self.stores:
             error = ErrorCode.NONE if ok else ErrorCode.NOT_COORDINATOR
-            self.settle(self.group.stored(self.stores.pop(0), error, self.now))
+            store = self.stores.pop(0)
+            self.settle([] if store.then is None else [store.then(error)])
+            self.settle(self.group.stored(store.generation, error, self.now))
 
     @rule(pick=st.integers(0, 3))
     def leave(self, pick: int) -> None:
         client = self.clients[pick % len(self.clients)]
         if client.waiting is None and client.member_id:
-            _, effects = self.group.leave(client.member_id, None, self.now)
+            _, effects = self.group.leave(client.member_id, client.instance_id, self.now)
             client.member_id, client.generation = "", -1
             self.settle(effects)
 
@@ -314,14 +324,11 @@ class GroupHistory(RuleBasedStateMachine):
         if not hasattr(self, "group"):
             return
         group = self.group
+        group.check()
         assert group.generation >= self.generation_seen
         self.generation_seen = group.generation
-        assert group.leader is None or group.leader in group.members
-        if group.state is GroupState.EMPTY:
-            assert not group.members
-        if group.state is GroupState.STABLE:
-            assert all(m.join_ticket is None and m.sync_ticket is None for m in group.members.values())
         waiting = {t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket) if t is not None}
+        waiting |= {store.then(ErrorCode.NONE).ticket for store in self.stores if store.then is not None}
         assert waiting == set(self.tickets), "a request is waiting for nothing"
         if waiting:
             assert group.next_deadline_ms is not None or self.stores, "nothing will ever answer"

@@ -58,6 +58,20 @@ def test_nobody_is_told_of_a_static_members_new_id_before_it_is_stored() -> None
     assert (refused.ticket, refused.error) == ("back", ErrorCode.NOT_COORDINATOR)
 
 
+def test_a_static_member_that_comes_back_before_it_has_synced_leaves_no_former_self_to_wait_for() -> None:
+    group = new_group()
+    leader = joins(group.join(join_request(), "l", 0))["l"].member_id
+    group.join(join_request(instance_id="i"), "i", 0)
+    group.join(join_request(leader), "l", 0)
+    group.sync(leader, None, 2, {}, "s", 0)
+    group.stored(2, ErrorCode.NONE, 0)
+    assert group.state is GroupState.STABLE
+    assert group.unsynced == {group.static_members["i"]}
+    group.join(join_request(instance_id="i"), "back", 5)
+    group.check()
+    assert group.sync_deadline_ms is None
+
+
 def test_an_empty_group_takes_commits_from_outside_whatever_they_call_themselves() -> None:
     group = new_group()
     assert group.check_commit("tool", None, -1, 0) is ErrorCode.NONE

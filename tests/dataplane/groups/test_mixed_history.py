@@ -242,6 +242,7 @@ class History:
     def check(self) -> None:
         owned = [partition for client in self.clients for partition in client.owned]
         assert len(owned) == len(set(owned)), f"seed {self.seed}: owned twice"
+        self.shard.check()
 
     def settle(self) -> None:
         self.log.refusing, self.log.automatic = False, True
