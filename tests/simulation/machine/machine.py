@@ -20,7 +20,9 @@ from .trace import Trace
 
 if TYPE_CHECKING:
     from .descriptors import Descriptor
+    from .disk import VirtualDisk
     from .host import Host
+    from .network import Network
     from .threads import Thread
 
 FIRST_DESCRIPTOR = 1 << 20
@@ -55,6 +57,10 @@ class Machine:
         self.trace = trace
         self.events = 0
         self.hosts: dict[str, Host] = {}
+        #: set by whoever furnishes the room
+        self.network: Network
+        #: by the names of the hosts
+        self.disks: dict[str, VirtualDisk] = {}
         self.descriptors: dict[int, Descriptor] = {}
         #: the thread on whose behalf code runs; None when it is the machine itself
         self.running: Thread | None = None
