@@ -174,6 +174,35 @@ class Core:
         self._sync()
         self._tell_role()
 
+    def check(self) -> None:
+        """AssertionError if this node contradicts itself; between two of its events."""
+        consensus, journal = self.consensus, self.journal
+        journal.check()
+        applied, committed, last = consensus.last_applied, consensus.commit_index, journal.last_index
+        if not journal.base_index <= applied <= committed or applied > last:
+            raise BrokenInvariant(
+                f"{journal.base_index}..{last} in the journal, {committed} committed, {applied} applied"
+            )
+        if consensus.leads and committed > last:
+            raise BrokenInvariant(f"this node leads, {committed} is committed, its log ends at {last}")
+        if consensus.term != self._vote.term or consensus.term < max(
+            self._durable_vote.term, journal.last_term
+        ):
+            raise BrokenInvariant(
+                f"term {consensus.term}, {self._vote}, {self._durable_vote} on disk, log of {journal.last_term}"
+            )
+        if self._held and self._vote == self._durable_vote:
+            raise BrokenInvariant(f"{len(self._held)} messages wait for a vote that is durable")
+        if (self._waiting or self._queue) and not consensus.leads:
+            raise BrokenInvariant(f"commands wait for {sorted(self._waiting)}, and this node does not lead")
+        if self._waiting and not applied < min(self._waiting) <= max(self._waiting) <= last:
+            raise BrokenInvariant(
+                f"commands wait for {sorted(self._waiting)}, {applied}..{last} are to be applied"
+            )
+        queued = sum(len(command or b"") + OVERHEAD_BYTES for command, _ in self._queue)
+        if queued != self._queued_bytes:
+            raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
+
     def stop(self) -> None:
         """Take no further part. Whoever waits learns that the outcome is unknown."""
         self._stopped = True

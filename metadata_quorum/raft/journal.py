@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .disk import Disk
 from .journal_recovery import Entry, Segment, recover
 from .records import Kind, pack
 
 SEGMENT_BYTES = 8 << 20
+_CHECKED_ENTRIES = 16
 FIRST_BASE = (b"", 1, 0)
 """What every log begins behind."""
 
@@ -108,6 +110,24 @@ class Journal:
     def syncing(self) -> bool:
         """Whether a ticket is out."""
         return self._ticket is not None
+
+    def check(self) -> None:
+        """AssertionError if the log contradicts itself. Looks at both ends, not at every entry between."""
+        entries, last = self.entries, self.last_index
+        if last - self.base_index != len(entries) - 1:
+            raise AssertionError(f"{len(entries) - 1} entries from {self.base_index + 1} to {last}")
+        for (_, index, term), (_, next_index, next_term) in pairwise(entries[-_CHECKED_ENTRIES:]):
+            if next_index != index + 1 or next_term < term:
+                raise AssertionError(f"({next_index}, term {next_term}) follows ({index}, term {term})")
+        if not self.base_index <= self.durable_index <= last:
+            raise AssertionError(f"{self.base_index}..{last}, durable up to {self.durable_index}")
+        if not 0 <= self.durable_ordinal < self.next_ordinal:
+            raise AssertionError(f"record {self.next_ordinal} is next, {self.durable_ordinal} is durable")
+        waiting = [index for _, index, _ in self._unsynced]
+        if waiting != sorted(waiting) or (waiting and not self.durable_index < waiting[-1] <= last):
+            raise AssertionError(f"{waiting} wait to be durable, {self.durable_index} is, {last} is the last")
+        if not waiting and self.durable_index != last:
+            raise AssertionError(f"durable up to {self.durable_index} of {last}, and nothing waits")
 
     def term_at(self, index: int) -> int | None:
         """The term of an entry or the base; None for an index that is not held."""

@@ -40,6 +40,16 @@ class ElectionSafety(Invariant):
                 raise self.broken(f"nodes {leader} and {node.node_id} both lead term {consensus.term}")
 
 
+class NoContradiction(Invariant):
+    """Every node agrees with itself: what is durable, committed and applied, and who waits for what."""
+
+    def observe(self, world: World, node: SimulatedNode) -> None:
+        try:
+            node.running.check()
+        except AssertionError as error:
+            raise self.broken(f"node {node.node_id}: {error}") from error
+
+
 class LogMatching(Invariant):
     """An index and a term name one entry, and one entry before it: so logs that share it share all before."""
 
@@ -230,6 +240,7 @@ def all_invariants() -> list[Invariant]:
     """A fresh set for one run."""
     histories = SameHistoryEverywhere()
     return [
+        NoContradiction(),
         ElectionSafety(),
         LogMatching(),
         histories,
