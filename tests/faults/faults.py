@@ -10,6 +10,7 @@ all processes running for the tests after it.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -37,9 +38,13 @@ class Faults:
     cluster: RunningCluster
     topics: tuple[str, ...] = ()
     """Those whose replicas are all in sync when the cluster is well; the offsets of groups are added."""
+    seed: int | None = None
+    """What decides about the faults, if anything does: told when the test fails."""
     done: Counter[str] = field(default_factory=Counter)
     """Faults by kind: kill, pause, restart, stop."""
     journal: list[str] = field(default_factory=list)
+    healed_s: float = math.inf
+    """When the last fault was over, by `time.monotonic`."""
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
@@ -51,6 +56,8 @@ class Faults:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
+            if self.seed is not None:
+                error.add_note(f"Repeat this order of faults with OTTLA_FAULTS_SEED={self.seed}")
             error.add_note(f"What had happened:\n{self.story()}")
             self.resume(*[node for node in self.nodes if node.paused])
             self.restart(*[node for node in self.nodes if not node.alive])
@@ -91,10 +98,15 @@ class Faults:
         self._note("stop", node)
         node.terminate()
 
+    def let_pass(self, duration_s: float) -> None:
+        """Leave the cluster as it is: for a session to end, or before it does."""
+        time.sleep(duration_s)
+
     def heal(self, timeout_s: float = HEAL_S) -> None:
         """Resume whoever is paused, start whoever is dead, and return once the cluster is whole."""
         self.resume(*[node for node in self.nodes if node.paused])
         self.restart(*[node for node in self.nodes if not node.alive])
+        self.healed_s = time.monotonic()
         self.wait_whole(timeout_s)
 
     def wait_whole(self, timeout_s: float = HEAL_S) -> None:
@@ -109,6 +121,13 @@ class Faults:
         """The broker that leads a partition; waits for one."""
         found = wait_for(lambda: self.cluster.leader(topic, partition), f"a leader of {topic}-{partition}")
         return self.cluster.broker(found)
+
+    def wait_led_by_another(self, topic: str, partition: int, than: Node) -> None:
+        """Return once somebody else leads a partition."""
+        wait_until(
+            lambda: self.cluster.leader(topic, partition) not in (None, than.id),
+            f"a leader of {topic}-{partition} after broker {than.id}",
+        )
 
     def follower(self, topic: str, partition: int) -> Node:
         """A broker that follows a partition."""

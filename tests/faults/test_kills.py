@@ -39,4 +39,4 @@ def test_some_die_and_the_others_go_on(cluster: RunningCluster, victims: str) ->
         workload.wait_read(150)
         faults.heal()
         workload.wait_acknowledged(50)
-    workload.check()
+    workload.check(faults)

@@ -1,10 +1,10 @@
 """Clients at work while processes break: producers, readers and group members, each noting what it saw.
 
-    with Workload(cluster.bootstrap, "orders") as workload:
+    with Faults(cluster, ("orders",)) as faults, Workload(cluster.bootstrap, "orders") as workload:
         workload.wait_acknowledged(300)
         faults.kill(faults.leader("orders", 0))
         faults.heal()
-    workload.check()
+    workload.check(faults)
 
 Values are unique: `<producer>:<number>`. All clients are confluent-kafka.
 """
@@ -15,9 +15,10 @@ import struct
 import threading
 import time
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -29,8 +30,30 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.cluster import wait_until
-from tests.integration import history
+from ottla.protocol.record_batch import walk_batches
+from tests.cluster import RunningCluster, wait_until
+from tests.faults.faults import HEAL_S, Faults
+from tests.histories.invariants import check_all
+from tests.histories.operations import (
+    ALL_IN_SYNC,
+    NO_GENERATION,
+    NOTHING_COMMITTED,
+    Commit,
+    Dump,
+    Fetched,
+    FinalRead,
+    Healed,
+    History,
+    Outcome,
+    Owned,
+    Poll,
+    Position,
+    Reason,
+    Released,
+    Send,
+)
+from tests.integration.history import make_topic as make_any_topic
+from tests.integration.history import read_all, segment_files
 
 SETTLE_S = 60.0
 """Within this time after the cluster is whole every send has its outcome and every consumer is at the end."""
@@ -39,16 +62,16 @@ CLIENT = {
     "log_level": 0,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 300,
-    "socket.timeout.ms": 10_000,
+    "socket.timeout.ms": 4_000,
 }
 PRODUCER = CLIENT | {
-    "acks": "all",
-    "enable.idempotence": True,
     "linger.ms": 5,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 300,
     "message.timeout.ms": 180_000,
 }
+STRICT = {"acks": "all", "enable.idempotence": True}
+LAX = {"acks": 1}
 CONSUMER = CLIENT | {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
@@ -64,48 +87,18 @@ SESSIONS = {
     "group.consumer.heartbeat.interval.ms": "500",
 }
 """Settings of brokers under which a dead group member is missed soon."""
-
-
-class Sent(NamedTuple):
-    """A record and what became of it; offset -1 where it has none."""
-
-    value: bytes
-    partition: int
-    began: float
-    ended: float
-    offset: int
-    error: KafkaError | None
-
-
-class Polled(NamedTuple):
-    """A record as a consumer got it."""
-
-    at: float
-    partition: int
-    offset: int
-    leader_epoch: int
-    value: bytes
-
-
-class Committed(NamedTuple):
-    """A synchronous commit of one partition: the next offset to read."""
-
-    began: float
-    ended: float
-    partition: int
-    offset: int
-    generation: int
-    error: KafkaError | None
-
-
-class Owned(NamedTuple):
-    """Partitions that were given to a member, or taken from it."""
-
-    at: float
-    given: bool
-    partitions: tuple[int, ...]
-    generation: int
-    member: str
+TRANSIENT = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+"""Errors of connections and coordinators, which end by themselves."""
+PACKED_METADATA = b"CGMDv2:"
+"""How librdkafka's group metadata begins."""
 
 
 class Actor:
@@ -113,21 +106,31 @@ class Actor:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.history = History()
+        """What it did and saw; others may look at it only once it has ended."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
         self.crash: BaseException | None = None
+        self.abandoned = False
+        """Whether the test has failed already: it need not end in good order."""
 
     def start(self) -> None:
+        """Begin to work."""
         self._thread.start()
 
     def tell_to_stop(self) -> None:
+        """Ask it to end, without waiting for that."""
         self._stop.set()
 
     def join(self) -> None:
         """Wait for the end; raises what ended it too early."""
         self._stop.set()
-        self._thread.join(SETTLE_S)
+        self._thread.join(SETTLE_S + 5)
         assert not self._thread.is_alive(), f"{self.name} hangs"
+        self.raise_crash()
+
+    def raise_crash(self) -> None:
+        """Raise what ended it too early, if anything did."""
         if self.crash is not None:
             raise self.crash
 
@@ -142,23 +145,27 @@ class Actor:
 
 
 class Sender(Actor):
-    """An idempotent producer that writes `<name>:<number>` round robin, at a steady rate."""
+    """A producer that writes `<name>:<number>` round robin, at a steady rate: idempotent, or with acks=1."""
 
     def __init__(
-        self, bootstrap: str, topic: str, name: str, partitions: int, per_second: int, **settings: Any
+        self,
+        bootstrap: str,
+        topic: str,
+        name: str,
+        partitions: int,
+        per_second: int,
+        settings: dict[str, Any],
+        *,
+        strict: bool = True,
     ) -> None:
         super().__init__(name)
-        self.sent: list[Sent] = []
         self.acknowledged = 0
-        self._producer = Producer(PRODUCER | {"bootstrap.servers": bootstrap} | settings)
+        kind = STRICT if strict else LAX
+        self._producer = Producer(PRODUCER | kind | {"bootstrap.servers": bootstrap} | settings)
+        self._strict = strict
         self._topic = topic
         self._partitions = partitions
         self._per_second = per_second
-
-    @property
-    def failed(self) -> list[Sent]:
-        """Records that were not acknowledged."""
-        return [one for one in self.sent if one.error is not None]
 
     def _run(self) -> None:
         number = 0
@@ -171,78 +178,95 @@ class Sender(Actor):
                 due += 1 / self._per_second
             due = max(due, now - 1)  # what a fault held up is not made up for at once
             self._producer.poll(0.01)
+        if self.abandoned:
+            self._producer.purge()
         left = self._producer.flush(SETTLE_S)
         assert left == 0, f"{self.name}: {left} records have no outcome {SETTLE_S:g} s after the last"
 
     def _send(self, number: int) -> None:
         value = b"%s:%d" % (self.name.encode(), number)
         partition = number % self._partitions
-        began = time.monotonic()
+        send = Send(
+            self.name,
+            self.name,
+            self._topic,
+            partition,
+            value,
+            acks=ALL_IN_SYNC if self._strict else 1,
+            idempotent=self._strict,
+            sequence_number=number // self._partitions,
+            invoked_s=time.monotonic(),
+        )
+        self.history.add(send)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            told = -1 if error is not None or offset is None else offset
-            self.sent.append(Sent(value, partition, began, time.monotonic(), told, error))
+            send.finish(time.monotonic(), name_of(error), offset=message.offset(), tried_before=True)
             self.acknowledged += error is None
 
         self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
 
 
 class Reading(Actor):
-    """What readers have in common: a consumer, what it has polled, how far it is."""
+    """What consumers have in common: what they polled, how far they are."""
 
-    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+    def __init__(self, name: str, topic: str, settings: dict[str, Any]) -> None:
         super().__init__(name)
-        self.polled: list[Polled] = []
-        self.errors: list[KafkaError] = []
-        """What the consumer said besides records, other than that something can be tried again."""
+        self.polled = 0
         self.next_offsets: dict[int, int] = {}
         self._consumer = Consumer(settings)
+        self._topic = topic
+        self._sessions: dict[int, str] = {}
+        self._sessions_begun = 0
 
     def _take(self, timeout_s: float) -> None:
+        """Poll once; whatever a user would have to deal with ends the actor."""
         for message in self._consumer.consume(1_000, timeout_s):
             error = message.error()
             if error is None:
                 self._note(message)
             elif not error.retriable() and error.code() not in TRANSIENT:
-                self.errors.append(error)
+                raise KafkaException(error)
 
     def _note(self, message: Message) -> None:
         partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
         assert partition is not None
         assert offset is not None
-        value = message.value() or b""
-        self.polled.append(Polled(time.monotonic(), partition, offset, -1 if epoch is None else epoch, value))
+        told = -1 if epoch is None else epoch
+        session, value = self._sessions[partition], message.value() or b""
+        now = time.monotonic()
+        self.history.add(Poll(self.name, session, self._topic, partition, offset, told, value, now))
         self.next_offsets[partition] = offset + 1
+        self.polled += 1
 
-
-TRANSIENT = {
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._RESOLVE,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.REQUEST_TIMED_OUT,
-}
-"""Errors of connections and coordinators, which end by themselves."""
+    def _begin(self, partition: int, offset: int | None, reason: Reason) -> None:
+        """A partition is assigned: what is read of it from here on is one session."""
+        self._sessions_begun += 1
+        session = self._sessions[partition] = f"{self.name}/{self._sessions_begun}"
+        now = time.monotonic()
+        self.history.add(Position(self.name, session, self._topic, partition, offset, reason, now))
 
 
 class Reader(Reading):
     """Reads all partitions by `assign`, from the beginning."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, partitions: int) -> None:
-        super().__init__(name, CONSUMER | {"bootstrap.servers": bootstrap, "group.id": f"{name}-{topic}"})
-        self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+        settings = CONSUMER | {"bootstrap.servers": bootstrap, "group.id": f"{name}-{topic}"}
+        super().__init__(name, topic, settings)
+        self._partitions = partitions
 
     def _run(self) -> None:
+        self._consumer.assign(
+            [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(self._partitions)]
+        )
+        for partition in range(self._partitions):
+            self._begin(partition, 0, Reason.START)
         while not self._stop.is_set():
             self._take(0.1)
         self._consumer.close()
 
 
 class Member(Reading):
-    """A group member that commits what it has read, synchronously, about twice a second."""
+    """A group member that commits what it has read, synchronously, about twice a second, and asks what is committed."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, protocol: str) -> None:
         settings = CONSUMER | {
@@ -253,17 +277,17 @@ class Member(Reading):
         }
         if protocol == "classic":
             settings |= {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500}
-        super().__init__(name, settings)
+        super().__init__(name, topic, settings)
         self.group = group
-        self.commits: list[Committed] = []
-        self.ownership: list[Owned] = []
-        self._topic = topic
+        self.committed: dict[int, tuple[float, int]] = {}
+        """When it last committed in a partition, and which offset."""
+        self._own_epochs = protocol == "consumer"
         self._uncommitted: dict[int, int] = {}
-        self._consumer.subscribe(
-            [topic], on_assign=self._given, on_revoke=self._revoked, on_lost=self._revoked_at_once
-        )
 
     def _run(self) -> None:
+        self._consumer.subscribe(
+            [self._topic], on_assign=self._given, on_revoke=self._revoked, on_lost=self._lost
+        )
         due = time.monotonic()
         while not self._stop.is_set():
             self._take(0.1)
@@ -274,25 +298,30 @@ class Member(Reading):
 
     def _note(self, message: Message) -> None:
         super()._note(message)
-        last = self.polled[-1]
-        self._uncommitted[last.partition] = last.offset + 1
+        partition = message.partition() or 0
+        self._uncommitted[partition] = self.next_offsets[partition]
 
     def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._own(True, partitions)
+        generation, member = self._identity()
+        for one in partitions:
+            self.history.add(
+                Owned(self.group, generation, member, self._topic, one.partition, time.monotonic())
+            )
+            self._begin(one.partition, None, Reason.COMMITTED)
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit()
-        self._revoked_at_once(_, partitions)
+        self._ask_committed(partitions)
+        self._lost(_, partitions)
 
-    def _revoked_at_once(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._own(False, partitions)
-        for one in partitions:
-            self._uncommitted.pop(one.partition, None)
-
-    def _own(self, given: bool, partitions: list[TopicPartition]) -> None:
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         generation, member = self._identity()
-        which = tuple(sorted(one.partition for one in partitions))
-        self.ownership.append(Owned(time.monotonic(), given, which, generation, member))
+        for one in partitions:
+            self.history.add(
+                Released(self.group, generation, member, self._topic, one.partition, time.monotonic())
+            )
+            self._uncommitted.pop(one.partition, None)
+            self.next_offsets.pop(one.partition, None)
 
     def _commit(self) -> None:
         """Commit what was read since the last commit; what fails is tried again with the next."""
@@ -300,29 +329,50 @@ class Member(Reading):
             return
         wanted = dict(self._uncommitted)
         offsets = [TopicPartition(self._topic, p, offset) for p, offset in wanted.items()]
-        generation, _ = self._identity()
+        generation, member = self._identity()
         began = time.monotonic()
-        failed: dict[int, KafkaError] = {}
+        failed: dict[int, KafkaError | None] = {}
         try:
-            told = self._consumer.commit(offsets=offsets, asynchronous=False)
-            failed = {one.partition: one.error for one in told or [] if one.error is not None}
+            for one in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
+                failed[one.partition] = one.error
         except KafkaException as error:
             failed = dict.fromkeys(wanted, error.args[0])
         ended = time.monotonic()
         for partition, offset in wanted.items():
-            reason = failed.get(partition)
-            self.commits.append(Committed(began, ended, partition, offset, generation, reason))
-            if reason is None and self._uncommitted.get(partition) == offset:
+            commit = Commit(
+                self.group,
+                member,
+                generation,
+                self._topic,
+                partition,
+                offset,
+                began,
+                own_epoch=self._own_epochs,
+            )
+            commit.finish(ended, name_of(failed.get(partition)), tried_before=True)
+            self.history.add(commit)
+            if commit.outcome is Outcome.OK:
+                self.committed[partition] = (ended, offset)
                 del self._uncommitted[partition]
+
+    def _ask_committed(self, partitions: list[TopicPartition]) -> None:
+        """Ask the coordinator what is committed; no answer is none."""
+        began = time.monotonic()
+        with suppress(KafkaException):
+            for one in self._consumer.committed(partitions, timeout=2):
+                if one.error is None:
+                    offset = max(one.offset, NOTHING_COMMITTED)
+                    ended = time.monotonic()
+                    self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
 
     def _identity(self) -> tuple[int, str]:
         """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it."""
         packed = self._consumer.consumer_group_metadata()
         if packed is None:
-            return -1, ""
-        assert packed.startswith(b"CGMDv2:"), packed
-        (generation,) = struct.unpack_from("=i", packed, 7)
-        _, member, _ = packed[11:].split(b"\0", 2)
+            return NO_GENERATION, ""
+        assert packed.startswith(PACKED_METADATA), packed
+        (generation,) = struct.unpack_from("=i", packed, len(PACKED_METADATA))
+        _, member, _ = packed[len(PACKED_METADATA) + 4 :].split(b"\0", 2)
         return generation, member.decode()
 
 
@@ -334,36 +384,45 @@ class Workload:
     topic: str
     partitions: int = 3
     senders: int = 2
+    lax_senders: int = 0
+    """Those with acks=1, whose records may be lost."""
     per_second: int = 150
     """Of each sender."""
     protocols: tuple[str, ...] = ("classic", "consumer")
     """A group of two members for each."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of producers."""
+    """Of producers, beside or instead of what they have."""
+    others: list[Actor] = field(default_factory=list)
+    """Whoever else works on the topic; started and stopped with the rest."""
+    history: History = field(default_factory=History)
+    """What everybody did and saw, once the block has ended."""
 
     def __post_init__(self) -> None:
         bootstrap, topic, partitions = self.bootstrap, self.topic, self.partitions
-        self.sending = [
-            Sender(bootstrap, topic, f"p{n}", partitions, self.per_second, **self.settings)
+        self.strict = [
+            Sender(bootstrap, topic, f"p{n}", partitions, self.per_second, self.settings)
             for n in range(self.senders)
         ]
-        self.readers = [Reader(bootstrap, topic, "reader", partitions)]
+        self.lax = [
+            Sender(bootstrap, topic, f"lax{n}", partitions, self.per_second, self.settings, strict=False)
+            for n in range(self.lax_senders)
+        ]
+        self.reader = Reader(bootstrap, topic, "reader", partitions)
         self.members = [
             Member(bootstrap, topic, f"{protocol}-{topic}", f"{protocol}-{n}", protocol)
             for protocol in self.protocols
             for n in range(2)
         ]
-        self.final: list[Polled] = []
 
     @property
     def acknowledged(self) -> int:
         """Records acknowledged so far."""
-        return sum(one.acknowledged for one in self.sending)
+        return sum(one.acknowledged for one in (*self.strict, *self.lax))
 
     @property
     def actors(self) -> list[Actor]:
         """Everyone."""
-        return [*self.sending, *self.readers, *self.members]
+        return [*self.strict, *self.lax, self.reader, *self.members, *self.others]
 
     def __enter__(self) -> Self:
         for one in self.actors:
@@ -376,98 +435,117 @@ class Workload:
         try:
             if error is None:
                 self._settle()
-        finally:
-            for one in self.actors:
-                one.tell_to_stop()
-            if error is None:
-                for one in self.actors:
-                    one.join()
+        except BaseException:
+            self._abandon()
+            raise
+        if error is not None:
+            self._abandon()
+            return
+        for one in self.actors:
+            one.tell_to_stop()
+        for one in self.actors:
+            one.join()
+        self.history = History.merged([*(one.history for one in self.actors), self.history])
 
     def wait_acknowledged(self, more: int, timeout_s: float = 40) -> None:
-        """Return once every sender has `more` acknowledgements than now."""
-        goals = [one.acknowledged + more for one in self.sending]
+        """Return once every strict sender has `more` acknowledgements than now."""
+        goals = [one.acknowledged + more for one in self.strict]
 
         def reached() -> bool:
             self._raise_crash()
-            return all(one.acknowledged >= goal for one, goal in zip(self.sending, goals, strict=True))
+            return all(one.acknowledged >= goal for one, goal in zip(self.strict, goals, strict=True))
 
         wait_until(reached, f"{more} acknowledgements of each sender", timeout_s)
 
     def wait_read(self, more: int, timeout_s: float = 40) -> None:
         """Return once every group has read `more` records than now."""
-        groups = [[m for m in self.members if m.group == group] for group in {m.group for m in self.members}]
-        goals = [sum(len(m.polled) for m in members) + more for members in groups]
+        before = self._read_by_group()
 
         def reached() -> bool:
             self._raise_crash()
-            counts = [sum(len(m.polled) for m in members) for members in groups]
-            return all(count >= goal for count, goal in zip(counts, goals, strict=True))
+            return all(read >= before[group] + more for group, read in self._read_by_group().items())
 
         wait_until(reached, f"{more} records read by each group", timeout_s)
 
+    def check(self, faults: Faults | None = None) -> None:
+        """Fail unless every send succeeded, and what everybody saw fits together: with `faults` also to what the
+        replicas hold, and to the time since all processes were well again."""
+        if faults is not None:
+            for read in list(self.history.final_reads):
+                for found in dump(faults.cluster, self.topic, read.partition, read.end or 0):
+                    self.history.add(found)
+            self.history.add(Healed(faults.healed_s, HEAL_S + SETTLE_S))
+        failed = [one for one in self.history.sends if one.outcome is not Outcome.OK]
+        assert not failed, f"{len(failed)} sends failed: {failed[:3]}"
+        check_all(self.history)
+
     def _settle(self) -> None:
         """Everything sent gets an outcome, and everyone reads to the end, or the test fails."""
-        for one in self.sending:
-            one.join()
-        self.final = self._read_everything()
-        ends: dict[int, int] = {}
-        for record in self.final:
-            ends[record.partition] = record.offset + 1
         deadline = time.monotonic() + SETTLE_S
-        for reader in self.readers:
-            wait_until(lambda r=reader: r.next_offsets == ends, f"{reader.name} at the end", SETTLE_S)
-        for group in sorted({member.group for member in self.members}):
-            members = [member for member in self.members if member.group == group]
-            left = max(1.0, deadline - time.monotonic())
-            wait_until(lambda m=members: committed_by(m) == ends, f"{group} has committed the end", left)
+        for sender in (*self.strict, *self.lax):
+            sender.join()
+        records: dict[int, list[tuple[int, bytes]]] = {p: [] for p in range(self.partitions)}
+        for place, value in sorted(read_all(self.bootstrap, self.topic, SETTLE_S)):
+            records[place.partition].append((place.offset, value))
+        ends = {partition: found[-1][0] + 1 for partition, found in records.items() if found}
+        for partition, found in records.items():
+            now = time.monotonic()
+            self.history.add(FinalRead(self.topic, partition, found, end=ends.get(partition, 0), at_s=now))
 
-    def _read_everything(self) -> list[Polled]:
-        """From the beginning to the end as it is now: at least behind everything acknowledged."""
-        reader = Reader(self.bootstrap, self.topic, "final", self.partitions)
-        goals: dict[int, int] = {}
-        for sender in self.sending:
-            for one in sender.sent:
-                goals[one.partition] = max(goals.get(one.partition, 0), one.offset + 1)
-        reader.start()
-        try:
-            wait_until(
-                lambda: all(reader.next_offsets.get(p, 0) >= end for p, end in goals.items()),
-                f"a final read up to {goals}",
-                SETTLE_S,
+        def reached() -> bool:
+            self._raise_crash()
+            return self.reader.next_offsets == ends and all(
+                self._committed_by(group) == ends for group in self._read_by_group()
             )
-        finally:
-            reader.join()
-        assert reader.errors == []
-        return reader.polled
 
-    def check(self) -> None:
-        """Fail unless what everybody saw fits together."""
-        assert [one for sender in self.sending for one in sender.failed] == []
-        places = {(one.partition, one.offset): one.value for one in self.final}
-        for sender in self.sending:
-            for sent in sender.sent:
-                assert places.get((sent.partition, sent.offset)) == sent.value, sent
-        for one in (*self.readers, *self.members):
-            assert one.errors == []
-            for polled in one.polled:
-                assert places.get((polled.partition, polled.offset)) == polled.value, polled
+        wait_until(
+            reached,
+            f"everyone at {ends}: {self.reader.next_offsets}, {[(m.name, m.committed) for m in self.members]}",
+            max(1.0, deadline - time.monotonic()),
+        )
+
+    def _abandon(self) -> None:
+        for one in self.actors:
+            one.abandoned = True
+            one.tell_to_stop()
+
+    def _read_by_group(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for member in self.members:
+            counts[member.group] = counts.get(member.group, 0) + member.polled
+        return counts
+
+    def _committed_by(self, group: str) -> dict[int, int]:
+        """The last committed offset of each partition, whoever of the group committed it."""
+        found: dict[int, tuple[float, int]] = {}
+        for member in self.members:
+            if member.group == group:
+                for partition, told in list(member.committed.items()):
+                    found[partition] = max(found.get(partition, told), told)
+        return {partition: offset for partition, (_, offset) in found.items()}
 
     def _raise_crash(self) -> None:
         for one in self.actors:
-            if one.crash is not None:
-                raise one.crash
+            one.raise_crash()
+
+
+def name_of(error: KafkaError | None) -> str | None:
+    """Kafka's name of an error; librdkafka's own begin with an underscore."""
+    return None if error is None else str(error.name())
+
+
+def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: int) -> list[Dump]:
+    """What stands in the files of all replicas, batch by batch; nothing may be written meanwhile."""
+    found = []
+    for broker_id in cluster.partitions(topic)[partition].replicas:
+        entries = []
+        for segment in segment_files(cluster, broker_id, topic, partition):
+            for _, header in walk_batches(segment.read_bytes()):
+                entries.append((header.base_offset, header.partition_leader_epoch, header.crc))
+        found.append(Dump(broker_id, topic, partition, 0, high_watermark, entries, time.monotonic()))
+    return found
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
     """A topic of three replicas, two of which must have what is acknowledged."""
-    history.make_topic(bootstrap, name, partitions, min_insync_replicas=2)
-
-
-def committed_by(members: list[Member]) -> dict[int, int]:
-    """The last committed offset of each partition, whoever of the group committed it."""
-    found: dict[int, tuple[float, int]] = {}
-    for member in members:
-        for one in list(member.commits):
-            if one.error is None:
-                found[one.partition] = max(found.get(one.partition, (0.0, 0)), (one.ended, one.offset))
-    return {partition: offset for partition, (_, offset) in found.items()}
+    make_any_topic(bootstrap, name, partitions, min_insync_replicas=2)
