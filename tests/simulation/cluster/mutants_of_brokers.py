@@ -22,7 +22,7 @@ from tests.simulation.cluster.planting import mutant
 
 
 @mutant(
-    "followers forget producers",
+    "followers-forget-producers",
     "a follower does not note the producers of what it copies",
     history="KIP-98: state of idempotent producers that only the leader has; scenarios 5 and 27",
     needs="Idempotent producers with retries; the answer to a produce request lost (leader killed, paused or its "
@@ -45,7 +45,7 @@ def followers_forget_producers() -> Iterator[None]:
 
 
 @mutant(
-    "truncation keeps producers",
+    "truncation-keeps-producers",
     "a truncation leaves the producers' windows as they were",
     history="producer state that is ahead of its log (KIP-98, truncation); scenarios 1 and 5",
     needs="Idempotent producers with retries; a leader with records that no other member has (cut off from its "
@@ -68,7 +68,7 @@ def truncation_keeps_producers() -> Iterator[None]:
 
 
 @mutant(
-    "recovery forgets producers",
+    "recovery-forgets-producers",
     "opening a log takes the producers of the last snapshot and does not walk what came after",
     history="KIP-98, recovery; scenario 5",
     needs="Idempotent producers with retries; a broker that is killed and restarted, then elected while a producer "
@@ -86,7 +86,7 @@ def recovery_forgets_producers() -> Iterator[None]:
 
 
 @mutant(
-    "crash passes for a clean stop",
+    "crash-passes-for-clean-stop",
     "the marker of a clean stop stays, so that later starts check and cut nothing",
     history="KAFKA-10471: a crash that passes for a clean stop",
     needs="A clean stop, a restart, then power loss with unflushed records of which later pages survived and earlier "
@@ -106,7 +106,7 @@ def crash_passes_for_clean_stop() -> Iterator[None]:
 
 
 @mutant(
-    "uncommitted records shown",
+    "uncommitted-records-shown",
     "a leader answers consumers up to its log end",
     history="scenarios 3 and 14: retraction; the high watermark exists against it (KIP-207 for ListOffsets)",
     needs="Consumers at the end of the log; a leader cut off from its followers with a producer and a consumer on its "
@@ -141,7 +141,7 @@ def uncommitted_records_shown() -> Iterator[None]:
 
 
 @mutant(
-    "zombie coordinator",
+    "zombie-coordinator",
     "a broker that no longer leads an offsets partition goes on coordinating its groups",
     history="group metadata that is not unloaded; scenarios 36 to 38",
     needs="Groups that commit and fetch offsets; leadership of their __consumer_offsets partition moved away and the "
@@ -170,7 +170,7 @@ def zombie_coordinator() -> Iterator[None]:
 
 
 @mutant(
-    "commits of anybody",
+    "commits-of-anybody",
     "an offset commit is stored whatever member and generation it names",
     history="scenario 37, zombie commit; generations in the group protocol, and member epochs in KIP-848, are against "
     "it",
@@ -189,7 +189,7 @@ def commits_of_anybody() -> Iterator[None]:
 
 
 @mutant(
-    "commits before they are replicated",
+    "commits-before-replicated",
     "an offset commit is answered and shown when it is appended",
     history="offsets.commit.required.acks below -1 (Kafka before 4.0); scenario 36",
     needs="Groups that commit; the leader of their __consumer_offsets partition killed or cut off from its followers "

@@ -16,7 +16,7 @@ from tests.simulation.cluster.planting import mutant
 
 
 @mutant(
-    "truncate to high watermark",
+    "truncate-to-high-watermark",
     "a follower cuts its log at its own high watermark, and no epoch is compared",
     history="KIP-101, KAFKA-1211, first scenario (Kafka before 0.11)",
     needs="RF 3, acks=all; two changes of leader within one fetch of a follower (slow links between brokers, or "
@@ -55,7 +55,7 @@ def truncate_to_high_watermark() -> Iterator[None]:
 
 
 @mutant(
-    "fast double failover",
+    "fast-double-failover",
     "a follower cuts at the end offset it is told, without looking at which epoch ends there",
     history="KIP-279, KAFKA-6361 (Kafka before 2.0)",
     needs="RF 3, min.insync.replicas 1 (or acks=1 load beside acks=all); a member of the ISR cut off from the others "
@@ -85,7 +85,7 @@ def fast_double_failover() -> Iterator[None]:
 
 
 @mutant(
-    "late answer taken",
+    "late-answer-taken",
     "a follower takes answers to requests that it sent in an older leader epoch",
     history="KIP-320, second part; rule 2 (fenced truncation) of Kip320.tla",
     needs="The same broker leads again within the delay of one answer: slow link from leader to follower, leadership "
@@ -107,7 +107,7 @@ def late_answer_taken() -> Iterator[None]:
 
 
 @mutant(
-    "stale leader epoch served",
+    "stale-leader-epoch-served",
     "fetches that name another leader epoch are served, and count as acknowledgements",
     history="KIP-320 (Kafka before 2.1)",
     needs="Metadata that reaches brokers at different times (slow or cut feed to one broker) around changes of leader; "
@@ -129,7 +129,7 @@ def stale_leader_epoch_served() -> Iterator[None]:
 
 
 @mutant(
-    "new leader shows its log end",
+    "new-leader-shows-log-end",
     "a new leader takes its log end for the high watermark",
     history="KAFKA-2334: the high watermark over a change of leader; scenarios 1 and 14",
     needs="RF 3, min.insync.replicas 2; a leader killed while its followers are unequally far (slow link to one), the "

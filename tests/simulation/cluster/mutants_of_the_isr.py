@@ -17,7 +17,7 @@ from tests.simulation.cluster.planting import mutant
 
 
 @mutant(
-    "joins before the epoch's start",
+    "joins-before-epoch-start",
     "a follower joins the ISR at the high watermark, though the leader's epoch begins behind that",
     history="KAFKA-7128 (fixed in 2.1)",
     needs="RF 3, min.insync.replicas 2 (which holds a lone new leader's high watermark back); one follower out of the "
@@ -44,7 +44,7 @@ def joins_before_the_epochs_start() -> Iterator[None]:
 
 
 @mutant(
-    "pending member not waited for",
+    "pending-member-not-waited-for",
     "the high watermark goes by the committed ISR while a member is proposed",
     history="KIP-497, the maximal ISR (AsyncIsr.tla)",
     needs="RF 3, min.insync.replicas 1 or 2; answers and the feed from the quorum to the leader delayed or cut one way "
@@ -87,7 +87,7 @@ def pending_member_not_waited_for() -> Iterator[None]:
 
 
 @mutant(
-    "leaving member not waited for",
+    "leaving-member-not-waited-for",
     "the high watermark goes by a smaller ISR before the quorum has committed that",
     history="KIP-497, the other half: a leader that believes in its own shrink (KAFKA-8836)",
     needs="RF 3, min.insync.replicas 1 or 2, replica.lag.time.max.ms below the session timeout (or the leader cut off "
@@ -108,7 +108,7 @@ def leaving_member_not_waited_for() -> Iterator[None]:
 
 
 @mutant(
-    "stale broker epoch joins",
+    "stale-broker-epoch-joins",
     "neither leader nor quorum looks at the broker epoch of a proposed member",
     history="KIP-903 (Kafka before 3.5), KAFKA-14139; scenario 20",
     needs="RF 3, min.insync.replicas 1 or 2, default flushing; a follower that rejoins the ISR loses power and is back "
@@ -139,7 +139,7 @@ def stale_broker_epoch_joins() -> Iterator[None]:
 
 
 @mutant(
-    "commits below min.insync.replicas",
+    "commits-below-min-isr",
     "min.insync.replicas is looked at when a record is appended, not when it is committed",
     history="KIP-966 (Kafka before 4.0): the last replica standing; scenario 21",
     needs="RF 3, min.insync.replicas 2, default flushing; ISR shrinks to the leader with acks=all in flight or acks=1 "
@@ -165,7 +165,7 @@ def commits_below_min_isr() -> Iterator[None]:
 
 
 @mutant(
-    "unclean stop passes for clean",
+    "unclean-stop-passes-for-clean",
     "a broker that crashed keeps its place in ISR and ELR when it registers again",
     history="KIP-966, unclean shutdown detection; scenario 21",
     needs="RF 3, min.insync.replicas 2, default flushing; the ISR shrunk to the leader, then power loss of that leader "
@@ -182,7 +182,7 @@ def unclean_stop_passes_for_clean() -> Iterator[None]:
 
 
 @mutant(
-    "unclean election",
+    "unclean-election",
     "a replica outside ISR and ELR leads where nobody else can",
     history="unclean.leader.election.enable=true, the default before Kafka 0.11 (KIP-106)",
     needs="RF 3; one follower out of the ISR (paused), then the others killed before it is back.",
@@ -200,7 +200,7 @@ def unclean_election() -> Iterator[None]:
 
 
 @mutant(
-    "acknowledged before flushed",
+    "acknowledged-before-flushed",
     "with flush.messages=1 records count as acknowledged when they are appended",
     history="scenario 22; the mistake of every store that acknowledges from a queue",
     needs="A topic with flush.messages=1; power loss of every replica within a moment (or RF 1 and of one) while "

@@ -64,7 +64,7 @@ def formed(folder: Path, **settings: Any) -> Cluster:
 # Followers
 
 
-@shows("truncate to high watermark")
+@shows("truncate-to-high-watermark")
 def an_acknowledged_record_is_cut(folder: Path) -> bool:
     cluster = formed(folder)
     sent = cluster[1].produce(b"m")
@@ -77,7 +77,7 @@ def an_acknowledged_record_is_cut(folder: Path) -> bool:
     return cluster[3].values() != [b"m"]
 
 
-@shows("truncate to high watermark")
+@shows("truncate-to-high-watermark")
 def a_fetch_does_not_name_its_epoch(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"m")
@@ -86,7 +86,7 @@ def a_fetch_does_not_name_its_epoch(folder: Path) -> bool:
     return cluster[2].ask().positions[0].last_fetched_epoch != 1
 
 
-@shows("fast double failover")
+@shows("fast-double-failover")
 def records_of_an_unknown_epoch_stay(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"common")
@@ -104,7 +104,7 @@ def records_of_an_unknown_epoch_stay(folder: Path) -> bool:
     return cluster[3].values() != [b"common", b"b1", b"b2", b"b3", b"a1"]
 
 
-@shows("late answer taken")
+@shows("late-answer-taken")
 def an_answer_from_an_older_epoch_is_appended(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"zombie", acks=1)
@@ -117,7 +117,7 @@ def an_answer_from_an_older_epoch_is_appended(folder: Path) -> bool:
     return cluster[2].values() != []
 
 
-@shows("stale leader epoch served")
+@shows("stale-leader-epoch-served")
 def a_fetch_of_an_older_epoch_acknowledges(folder: Path) -> bool:
     cluster = formed(folder)
     ask = cluster[2].ask()
@@ -132,7 +132,7 @@ def a_fetch_of_an_older_epoch_acknowledges(folder: Path) -> bool:
     return leader.followers[2].log_end_offset != -1
 
 
-@shows("new leader shows its log end")
+@shows("new-leader-shows-log-end")
 def a_record_that_one_member_lacks_is_shown(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"m")
@@ -144,7 +144,7 @@ def a_record_that_one_member_lacks_is_shown(folder: Path) -> bool:
 # The ISR
 
 
-@shows("joins before the epoch's start")
+@shows("joins-before-epoch-start")
 def a_follower_joins_at_a_high_watermark_that_lags(folder: Path) -> bool:
     cluster = Cluster(folder, min_in_sync=2)
     cluster.elect(1, isr=(1, 2))
@@ -163,7 +163,7 @@ def a_follower_joins_at_a_high_watermark_that_lags(folder: Path) -> bool:
     return leader.propose_expand(3) is not None
 
 
-@shows("pending member not waited for")
+@shows("pending-member-not-waited-for")
 def a_record_is_acknowledged_without_the_member_proposed(folder: Path) -> bool:
     cluster = Cluster(folder)
     cluster.elect(1, isr=(1,))
@@ -173,7 +173,7 @@ def a_record_is_acknowledged_without_the_member_proposed(folder: Path) -> bool:
     return cluster[1].produce(b"m").outcome is ErrorCode.NONE
 
 
-@shows("leaving member not waited for")
+@shows("leaving-member-not-waited-for")
 def a_record_is_acknowledged_without_the_member_that_may_leave(folder: Path) -> bool:
     cluster = formed(folder)
     sent = cluster[1].produce(b"m")
@@ -185,7 +185,7 @@ def a_record_is_acknowledged_without_the_member_that_may_leave(folder: Path) -> 
     return sent.outcome is ErrorCode.NONE
 
 
-@shows("stale broker epoch joins")
+@shows("stale-broker-epoch-joins")
 def the_quorum_takes_a_member_of_a_former_life(_folder: Path) -> bool:
     quorum = Quorum()
     quorum.create(assigned("t", [1, 2, 3]))
@@ -209,7 +209,7 @@ def the_quorum_takes_a_member_of_a_former_life(_folder: Path) -> bool:
     return 2 in partition_of(quorum).isr
 
 
-@shows("stale broker epoch joins")
+@shows("stale-broker-epoch-joins")
 def the_leader_proposes_a_member_of_a_former_life(folder: Path) -> bool:
     cluster = Cluster(folder, isr=(1,))
     cluster.elect(1, isr=(1,))
@@ -223,7 +223,7 @@ def the_leader_proposes_a_member_of_a_former_life(folder: Path) -> bool:
     return leader.propose_expand(2) is not None
 
 
-@shows("commits below min.insync.replicas")
+@shows("commits-below-min-isr")
 def the_last_replica_commits_alone(folder: Path) -> bool:
     cluster = formed(folder, min_in_sync=2)
     sent = cluster[1].produce(b"m")
@@ -238,7 +238,7 @@ def partition_of(quorum: Quorum) -> PartitionState:
     return quorum.machine.image.topics["t"].partitions[0]
 
 
-@shows("unclean stop passes for clean")
+@shows("unclean-stop-passes-for-clean")
 def the_sole_member_stays_after_a_crash(_folder: Path) -> bool:
     quorum = Quorum()
     topic = assigned("t", [1, 2])
@@ -250,7 +250,7 @@ def the_sole_member_stays_after_a_crash(_folder: Path) -> bool:
     return 1 in partition_of(quorum).isr
 
 
-@shows("unclean election")
+@shows("unclean-election")
 def a_replica_out_of_sync_is_elected(_folder: Path) -> bool:
     quorum = Quorum()
     quorum.create(assigned("t", [1, 2]))
@@ -260,7 +260,7 @@ def a_replica_out_of_sync_is_elected(_folder: Path) -> bool:
     return partition_of(quorum).leader == 2
 
 
-@shows("acknowledged before flushed")
+@shows("acknowledged-before-flushed")
 def nobody_has_flushed_and_it_is_acknowledged(folder: Path) -> bool:
     cluster = Cluster(folder, brokers=(1, 2), durable=True)
     cluster.elect(1)
@@ -273,7 +273,7 @@ def nobody_has_flushed_and_it_is_acknowledged(folder: Path) -> bool:
 # What a broker keeps beside the records
 
 
-@shows("followers forget producers")
+@shows("followers-forget-producers")
 def a_retry_is_appended_again_by_the_next_leader(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"m", producer=(*IDEMPOTENT, 0))
@@ -282,7 +282,7 @@ def a_retry_is_appended_again_by_the_next_leader(folder: Path) -> bool:
     return not cluster[2].produce(b"m", producer=(*IDEMPOTENT, 0)).duplicate
 
 
-@shows("truncation keeps producers")
+@shows("truncation-keeps-producers")
 def a_record_that_was_cut_is_taken_for_a_duplicate(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"first", producer=(*IDEMPOTENT, 0))
@@ -295,7 +295,7 @@ def a_record_that_was_cut_is_taken_for_a_duplicate(folder: Path) -> bool:
     return cluster[1].produce(b"m", producer=(*IDEMPOTENT, 1)).duplicate
 
 
-@shows("recovery forgets producers")
+@shows("recovery-forgets-producers")
 def a_retry_is_appended_again_after_a_restart(folder: Path) -> bool:
     cluster = formed(folder)
     cluster[1].produce(b"m", producer=(*IDEMPOTENT, 0))
@@ -304,7 +304,7 @@ def a_retry_is_appended_again_after_a_restart(folder: Path) -> bool:
     return not cluster[1].produce(b"m", producer=(*IDEMPOTENT, 0)).duplicate
 
 
-@shows("crash passes for a clean stop")
+@shows("crash-passes-for-clean-stop")
 def a_crash_is_not_noticed(folder: Path) -> bool:
     def opened() -> LogDirectory:
         directory = LogDirectory.open(folder, "cluster", 1, new_directory_id=b"d" * 16)
@@ -321,7 +321,7 @@ def a_crash_is_not_noticed(folder: Path) -> bool:
     return not noticed
 
 
-@shows("uncommitted records shown")
+@shows("uncommitted-records-shown")
 def a_consumer_reads_beyond_the_high_watermark(folder: Path) -> bool:
     cluster = formed(folder)
     partition = cluster[1].partition
@@ -337,7 +337,7 @@ def a_consumer_reads_beyond_the_high_watermark(folder: Path) -> bool:
     return found.size > 0
 
 
-@shows("zombie coordinator")
+@shows("zombie-coordinator")
 def a_group_is_still_found_where_it_was(_folder: Path) -> bool:
     async def play() -> bool:
         coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: ())
@@ -355,7 +355,7 @@ def a_group_is_still_found_where_it_was(_folder: Path) -> bool:
     return asyncio.run(play())
 
 
-@shows("commits of anybody")
+@shows("commits-of-anybody")
 def an_older_generation_commits(_folder: Path) -> bool:
     async def play() -> bool:
         shard, _ = await new_shard()
@@ -366,7 +366,7 @@ def an_older_generation_commits(_folder: Path) -> bool:
     return asyncio.run(play())
 
 
-@shows("commits before they are replicated")
+@shows("commits-before-replicated")
 def a_commit_is_answered_before_followers_have_it(folder: Path) -> bool:
     cluster = formed(folder)
     outcomes: list[ErrorCode] = []
@@ -377,7 +377,7 @@ def a_commit_is_answered_before_followers_have_it(folder: Path) -> bool:
 # The quorum
 
 
-@shows("snapshot hides a torn journal")
+@shows("snapshot-hides-torn-journal")
 def damage_behind_a_snapshot_is_passed_over(folder: Path) -> bool:
     disk = Directory(folder)
     formation = prepare(disk, "cluster", 1, b"d" * 16)
