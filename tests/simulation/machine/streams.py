@@ -74,6 +74,9 @@ class Flow:
         #: lost, to be sent again; in order
         self._held: list[_Segment] = []
         self._newest: _Segment | None = None
+        #: the number of the segment that the receiver can use next, and what came before its turn
+        self._expected = 1
+        self._early: list[_Segment] = []
         self.last_arrival = 0.0
         #: when the sender hears that bytes have arrived, and how many
         self._acknowledgements: deque[tuple[float, int]] = deque()
@@ -205,30 +208,37 @@ class Flow:
         self._machine.at(self.last_arrival, partial(self._arrive, segment))
 
     def _arrive(self, segment: _Segment) -> None:
-        held = self._held
-        if self._there.blocked() or (held and held[0].number < segment.number):
+        if self._there.blocked():
             self._hold(segment)
+            return
+        if segment.number != self._expected:
+            insort(self._early, segment, key=lambda one: one.number)
             return
         if segment is self._newest:
             self._newest = None
         random, split_rate = self._machine.random, self._network.split_rate
+        whole = True
         # Only the newest: the rest of it may then come after everything that is on its way.
         if segment.number == self._numbers and segment.size > 1 and random.random() < split_rate:
             rest, segment = segment, segment.split(random.randrange(1, segment.size))
             self._machine.at(self._next_arrival(0), partial(self._arrive, rest))
             self._network.counts["segments split"] += 1
-        self._deliver(segment)
+            whole = False
+        if self._deliver(segment) and whole:
+            self._expected += 1
+            if self._early and self._early[0].number == self._expected:
+                self._arrive(self._early.pop(0))
 
-    def _deliver(self, segment: _Segment) -> None:
-        size = segment.size
-        receiver = self._receiver
+    def _deliver(self, segment: _Segment) -> bool:
+        """To the receiver; whether that is settled."""
+        size, receiver = segment.size, self._receiver
         if not receiver.takes(segment.last and not size):
             if self._back.blocked():
                 self._hold(segment)
-            else:
-                self._on_its_way -= size
-                receiver.refuse(self._label)
-            return
+                return False
+            self._on_its_way -= size
+            receiver.refuse(self._label)
+            return True
         self._on_its_way -= size
         data = segment.parts[0] if len(segment.parts) == 1 else b"".join(segment.parts)
         self._network.note(f"{self._label} {size} {crc32(data):08x}{' end' if segment.last else ''}")
@@ -240,6 +250,7 @@ class Flow:
             self._stall()
         elif size:
             self._acknowledge(size)
+        return True
 
     def _acknowledge(self, size: int) -> None:
         heard_at = self._back.arrival(self._machine, 0)
