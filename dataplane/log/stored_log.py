@@ -127,13 +127,13 @@ class StoredLog:
         if self.failure is not None:
             return
         start, end = self.log_start_offset, self.log_end_offset
+        self._segments.check(end)
         if not self._segments.first_base <= start <= end:
             raise AssertionError(
                 f"{self!r}: first segment {self._segments.first_base} <= log start <= log end does not hold"
             )
         if self.recovery_point > end:
             raise AssertionError(f"{self!r}: flushed to {self.recovery_point}, past its end")
-        self._segments.check(end)
         self.leader_epochs.check(start, end)
         self.producers.check(end)
 

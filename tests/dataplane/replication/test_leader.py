@@ -227,7 +227,8 @@ def test_the_four_invariants_of_a_leadership(ops, isr, min_in_sync, watermark) -
             end += args[0]
             state.appended(end, end, now)
         elif op == "fetch":
-            offset = min(args[1], end)
+            # A follower that lives on takes nothing back.
+            offset = max(acknowledged[args[0]], min(args[1], end))
             acknowledged[args[0]] = offset
             state.fetched(args[0], 100 + args[0], offset, now)
         elif op == "expand":
