@@ -24,8 +24,13 @@ class Process:
         self.paused = False
         self.threads: list[Thread] = []
         self.descriptors: dict[int, Descriptor] = {}
-        #: processes that end when this one does
+        #: the process whose child it is, if it is one; both end when that one does
+        self.parent_number = 0
         self.children: list[Process] = []
+        #: called on its loop when it is told to stop (SIGTERM)
+        self.on_signal: Callable[[], object] | None = None
+        #: called once it has ended by itself
+        self.on_end: Callable[[Process], None] | None = None
         #: turns that became due while it was paused
         self.held_back: list[Callable[[], None]] = []
         #: what ended its main, if that was not a return
@@ -40,7 +45,7 @@ class Process:
         return Thread(self, work, name)
 
     def kill(self, *, silently: bool = False) -> None:
-        """SIGKILL: nothing of it runs again. The kernel closes its connections, unless that is gone too (`silently`)."""
+        """SIGKILL: nothing of it runs again. The kernel closes its connections; `silently`: it is gone, too."""
         if not self.alive:
             return
         self._note("is killed")
@@ -50,6 +55,21 @@ class Process:
         self._release(silently)
         # What its threads hold stays as it is: no `finally` of a dead process may run.
         self.machine.graveyard.extend(self.threads)
+
+    def signal(self, number: int) -> None:
+        """SIGTERM or SIGINT: what was asked for happens on the event loop; without that it is killed."""
+        self._note(f"gets signal {number}")
+        if self.on_signal is None:
+            self.kill()
+        else:
+            self.call(self.on_signal)
+
+    def give_up(self) -> None:
+        """`os._exit`, by one of its own threads."""
+        self._note("gives up")
+        self.kill()
+        if self.on_end is not None:
+            self.on_end(self)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -96,6 +116,8 @@ class Process:
             child.kill()
         self._release(silently=False)
         self.machine.graveyard.extend(self.threads)
+        if self.on_end is not None:
+            self.on_end(self)
 
     def _release(self, silently: bool) -> None:
         self.host.processes.remove(self)

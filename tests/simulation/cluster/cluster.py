@@ -1,0 +1,210 @@
+"""A simulated cluster: quorum nodes and brokers, each a process on a host of its own, run by their real code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from ottla.dataplane.broker import Broker
+from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.replication.partition import Partition
+from ottla.metadata_quorum.config import QuorumNodeConfig
+from ottla.metadata_quorum.node import QuorumNode
+from ottla.protocol.cluster_image import ClusterImage
+from tests.simulation.machine.files import VirtualDisk
+from tests.simulation.machine.host import Host
+from tests.simulation.machine.machine import Machine
+from tests.simulation.machine.process import Process
+
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
+SECRET = b"the secret of a simulated cluster"
+RAFT_PORT = 9093
+CLIENT_PORT = 9092
+RESTART_AFTER_S = 0.4
+"""A process that ended by itself is started again after so long, as a service manager would."""
+
+BROKER_SETTINGS = {
+    "broker.session.timeout.ms": "900",
+    "broker.heartbeat.interval.ms": "150",
+    "replica.lag.time.max.ms": "700",
+    "replica.fetch.wait.max.ms": "150",
+    "replica.socket.timeout.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controlled.shutdown.timeout.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.segment.bytes": "65536",
+    "log.retention.check.interval.ms": "1500",
+    "log.cleaner.backoff.ms": "2000",
+    "auto.create.topics.enable": "false",
+}
+QUORUM_SETTINGS = {"broker.session.timeout.ms": "900"}
+
+
+class Node:
+    """One place where a process of the cluster runs, again and again."""
+
+    def __init__(
+        self, machine: Machine, role: str, number: int, address: str, settings: Mapping[str, str]
+    ) -> None:
+        self.machine = machine
+        self.role = role
+        self.id = number
+        self.name = f"{role}-{number}"
+        self.host = Host(machine, self.name, address, VirtualDisk(machine, self.name))
+        self.settings = dict(settings)
+        self.process: Process | None = None
+        #: of the present process: what it runs, once it is made
+        self.broker: Broker | None = None
+        self.quorum_node: QuorumNode | None = None
+        #: whether it is meant to run
+        self.wanted = False
+        #: how often its process ended by itself without being told to
+        self.gave_up = 0
+        self.folder = f"/simulated/{self.name}/data"
+
+    @property
+    def up(self) -> bool:
+        """It runs, and is not paused."""
+        return self.process is not None and self.process.alive and not self.process.paused
+
+    def image(self) -> ClusterImage | None:
+        """The metadata that its process holds."""
+        if self.quorum_node is not None:
+            return self.quorum_node.machine.image
+        session = getattr(self.broker, "session", None)
+        return None if session is None else session.image
+
+    def led(self) -> list[Partition]:
+        """The partitions that this broker believes to lead."""
+        replicas = getattr(self.broker, "replicas", None)
+        return [] if replicas is None else [partition for partition in replicas if partition.leader is not None]
+
+    def start(self) -> None:
+        """Begin a process, if none runs."""
+        self.wanted = True
+        self.host.power_on()
+        if self.process is None or not self.process.alive:
+            self.broker = self.quorum_node = None
+            self.process = Process(self.host, self.name, self._main)
+            self.process.on_end = self._ended
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.wanted = False
+        if self.process is not None:
+            self.process.kill()
+
+    def lose_power(self) -> None:
+        self.wanted = False
+        self.host.lose_power()
+
+    def terminate(self) -> None:
+        """SIGTERM: it leaves in good order."""
+        self.wanted = False
+        if self.process is not None and self.process.alive:
+            self.process.signal(15)
+
+    def _ended(self, process: Process) -> None:
+        if process is not self.process or not self.wanted:
+            return
+        self.gave_up += 1
+        self.machine.after(RESTART_AFTER_S, lambda: self.start() if self.wanted else None)
+
+    async def _main(self) -> None:
+        """As `ottla quorum` and `ottla broker` do it."""
+        process, told = self.process, asyncio.Event()
+        assert process is not None
+        process.on_signal = told.set
+        node: Broker | QuorumNode
+        if self.role == "quorum":
+            node = self.quorum_node = QuorumNode(QuorumNodeConfig.from_properties(self.settings))
+        else:
+            node = self.broker = Broker(BrokerConfig.from_properties(self.settings))
+        starting = asyncio.ensure_future(node.start())
+        stopping = asyncio.ensure_future(told.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await stopping
+        else:
+            starting.cancel()
+            await asyncio.wait((starting,))
+        await node.stop()
+
+
+class Cluster:
+    """The nodes, and the hosts from which clients come."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        quorum: int = 3,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.machine = machine
+        voters = ",".join(f"{node}@10.0.0.{node}:{RAFT_PORT}" for node in range(1, quorum + 1))
+        common = {"controller.quorum.voters": voters, "cluster.id": CLUSTER_ID, **(settings or {})}
+        self.quorum = {
+            node: self._node("quorum", node, f"10.0.0.{node}", common | QUORUM_SETTINGS)
+            for node in range(1, quorum + 1)
+        }
+        self.brokers = {
+            node: self._node("broker", node, f"10.0.1.{node}", common | BROKER_SETTINGS)
+            for node in range(1, brokers + 1)
+        }
+        self.nodes = [*self.quorum.values(), *self.brokers.values()]
+        self.bootstrap = ",".join(f"{node.host.address}:{CLIENT_PORT}" for node in self.brokers.values())
+        self._clients = 0
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def client(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Process:
+        """A process of a client, on a host of its own."""
+        self._clients += 1
+        address = f"10.0.2.{self._clients}"
+        host = Host(self.machine, name, address, VirtualDisk(self.machine, name))
+        return Process(host, name, main)
+
+    @property
+    def quorum_leader(self) -> Node | None:
+        for node in self.quorum.values():
+            if node.up and node.quorum_node is not None and node.quorum_node.is_leader:
+                return node
+        return None
+
+    def leaders(self, topic: str | None = None) -> list[Node]:
+        """Brokers that run and lead some partition, of this topic if one is named."""
+        return [
+            node
+            for node in self.brokers.values()
+            if node.up and any(topic is None or partition.topic == topic for partition in node.led())
+        ]
+
+    def _node(self, role: str, number: int, address: str, settings: Mapping[str, str]) -> Node:
+        node = Node(self.machine, role, number, address, {"node.id": str(number), **settings})
+        secret = f"/simulated/{node.name}/secret"
+        with open(secret, "wb") as file:
+            file.write(SECRET)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(os.path.dirname(secret), os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        node.settings["cluster.secret.file"] = secret
+        node.settings["process.roles"] = "controller" if role == "quorum" else "broker"
+        node.settings["log.dirs"] = node.folder
+        scheme, port = ("CONTROLLER", RAFT_PORT) if role == "quorum" else ("PLAINTEXT", CLIENT_PORT)
+        node.settings["listeners"] = f"{scheme}://{address}:{port}"
+        return node

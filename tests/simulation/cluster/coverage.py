@@ -1,0 +1,94 @@
+"""Which of the interesting branches a run has been through: counted where they are taken.
+
+A simulation that quietly stops exploring finds nothing. So truncations, elections, refusals and the like are counted, and
+a test asserts that a batch of seeds has been through each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.replication import follower_sessions
+from ottla.dataplane.replication.isr_updates import IsrUpdates
+from ottla.dataplane.replication.leader import LeaderState
+from ottla.dataplane.replication.partition import Partition
+from ottla.metadata_quorum.raft.core import Core
+from ottla.metadata_quorum.state import partitions
+from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+NAMED_ERRORS = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+Namer = Callable[[tuple[Any, ...], Any], str | None]
+"""From the arguments of a call and what it returned, the branch that was taken; None for none of interest."""
+
+
+@contextmanager
+def counting(branches: Counter[str]) -> Iterator[None]:
+    """Count what happens inside."""
+    with ExitStack() as stack:
+        for owner, name, namer in (
+            (Partition, "become_leader", _leadership),
+            (Partition, "truncate_diverging", lambda _arguments, _result: "divergence told to a follower"),
+            (follower_sessions, "diverges", lambda _arguments, result: "divergence found by a leader" if result else None),
+            (Segment, "truncate", lambda _arguments, _result: "segment cut"),
+            (PartitionLog, "append_as_leader", lambda _, result: "duplicate answered" if result.duplicate else None),
+            (PartitionLog, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),
+            (LeaderState, "propose_expand", lambda _, result: result and "ISR expansion proposed"),
+            (LeaderState, "propose_shrink", lambda _, result: result and "ISR shrink proposed"),
+            (IsrUpdates, "_again", lambda _arguments, _result: "ISR change tried again"),
+            (partitions, "_refusal", _refused),
+            (KafkaError, "__init__", _error),
+            (Core, "leadership_begins", lambda _arguments, _result: "quorum node leads"),
+        ):
+            stack.enter_context(patch.object(owner, name, _counted(getattr(owner, name), namer, branches)))
+        yield
+
+
+def _counted(function: Callable[..., Any], namer: Namer, branches: Counter[str]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if branch := namer(args, result):
+            branches[branch] += 1
+        return result
+
+    return counted
+
+
+def _leadership(arguments: tuple[Any, ...], began: Any) -> str | None:
+    state: PartitionState = arguments[1]
+    if not began:
+        return None
+    return "leadership begins uncleanly" if state.unclean else "leadership begins"
+
+
+def _refused(_arguments: tuple[Any, ...], result: Any) -> str | None:
+    return None if result == ErrorCode.NONE else f"ISR change refused: {ErrorCode(result).name}"
+
+
+def _error(arguments: tuple[Any, ...], _result: Any) -> str | None:
+    error: KafkaError = arguments[0]
+    return f"refused: {error.code.name}" if error.code in NAMED_ERRORS else None

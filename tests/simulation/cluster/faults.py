@@ -1,0 +1,245 @@
+"""What goes wrong in a run: a plan of faults drawn from the seed, each with a beginning and an end.
+
+A plan is data, so that a run can be repeated with some of its faults left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.cluster.cluster import Cluster, Node
+
+TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` befalls `target` from `start_s` on, for `lasts_s`. `chance` decides whatever is left open."""
+
+    kind: str
+    target: str
+    start_s: float
+    lasts_s: float
+    chance: int
+
+    def __str__(self) -> str:
+        return f"{self.start_s:6.3f} s: {self.kind} of {self.target} for {self.lasts_s:.3f} s"
+
+
+WEIGHTS = {
+    "kill": 5,
+    "power loss": 4,
+    "pause": 3,
+    "isolation": 3,
+    "cut": 3,
+    "one-way cut": 3,
+    "slow link": 2,
+    "lossy link": 2,
+    "slow disk": 2,
+    "full disk": 1,
+    "restart": 2,
+    "clock jump": 1,
+    "stall": 3,
+    "kill of all": 1,
+}
+"""How often each kind is drawn, beside the others."""
+
+
+def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[Fault]:
+    """Faults for so many seconds: bursts and quiet times, one target at a time or several."""
+    plan: list[Fault] = []
+    kinds, shares = list(weights), list(weights.values())
+    now = random.uniform(0.0, 0.5)
+    while now < seconds:
+        kind = random.choices(kinds, shares)[0]
+        lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 2.2)
+        plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
+        now += random.expovariate(1 / 0.12) if random.random() < 0.35 else random.uniform(0.2, 1.4)
+    return plan
+
+
+class Faults:
+    """Makes a plan come true. What is broken is mended when the fault's time is over, at the latest by `heal`."""
+
+    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Node], bool]) -> None:
+        self._cluster = cluster
+        self._machine = cluster.machine
+        self._may_lose_power = may_lose_power
+        #: how often each kind has befallen something
+        self.counts: Counter[str] = Counter()
+        self._mending: list[Callable[[], None]] = []
+
+    def schedule(self, plan: list[Fault]) -> None:
+        start = self._machine.now
+        for fault in plan:
+            self._machine.at(start + fault.start_s, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+
+    def heal(self) -> None:
+        """Everything that is broken is mended, and what should run, runs."""
+        self._machine.network.heal()
+        mending, self._mending = self._mending, []
+        for mend in mending:
+            mend()
+        for node in self._cluster.nodes:
+            if node.process is not None:
+                node.process.resume()
+            node.start()
+
+    def _begin(self, fault: Fault) -> None:
+        random = Random(fault.chance)
+        node = self._target(fault.target, random)
+        if node is None:
+            return
+        mend = _KINDS[fault.kind](self, node, random)
+        if mend is None:
+            return
+        machine = self._machine
+        self.counts[fault.kind] += 1
+        machine.trace.note(machine.now, node.name, f"suffers: {fault}")
+        self._mending.append(mend)
+
+        def end() -> None:
+            if mend in self._mending:
+                self._mending.remove(mend)
+                machine.trace.note(machine.now, node.name, f"over: {fault.kind}")
+                mend()
+
+        machine.after(fault.lasts_s, end)
+
+    def _target(self, kind: str, random: Random) -> Node | None:
+        cluster = self._cluster
+        if kind == "quorum leader":
+            return cluster.quorum_leader
+        if kind == "quorum":
+            return random.choice(list(cluster.quorum.values()))
+        if kind in ("leader", "coordinator"):
+            leaders = cluster.leaders("__consumer_offsets" if kind == "coordinator" else None)
+            return random.choice(leaders) if leaders else None
+        return random.choice(list(cluster.brokers.values()))
+
+    # each returns how to mend it, or None if it cannot befall this node now
+
+    def _kill(self, node: Node, random: Random) -> Callable[[], None] | None:
+        if not node.up:
+            return None
+        node.kill()
+        return node.start
+
+    def _power_loss(self, node: Node, random: Random) -> Callable[[], None] | None:
+        if not self._may_lose_power(node):
+            return None
+        node.lose_power()
+        return node.start
+
+    def _pause(self, node: Node, random: Random) -> Callable[[], None] | None:
+        process = node.process
+        if process is None or not node.up:
+            return None
+        process.pause()
+        return process.resume
+
+    def _stall(self, node: Node, random: Random) -> Callable[[], None] | None:
+        """A pause so short that nobody may take it for a death."""
+        process = node.process
+        if process is None or not node.up:
+            return None
+        process.pause()
+        self._machine.after(random.uniform(0.005, 0.08), process.resume)
+        return lambda: None
+
+    def _restart(self, node: Node, random: Random) -> Callable[[], None] | None:
+        """In good order, as in a rolling restart."""
+        if not node.up:
+            return None
+        node.terminate()
+        return node.start
+
+    def _kill_all(self, node: Node, random: Random) -> Callable[[], None] | None:
+        for each in self._cluster.nodes:
+            each.kill()
+
+        def start_all() -> None:
+            for each in random.sample(self._cluster.nodes, len(self._cluster.nodes)):
+                self._machine.after(random.uniform(0, 0.3), each.start)
+
+        return start_all
+
+    def _isolation(self, node: Node, random: Random) -> Callable[[], None]:
+        network = self._machine.network
+        network.isolate(node.host.address)
+        return network.heal
+
+    def _cut(self, node: Node, random: Random) -> Callable[[], None]:
+        return self._cut_from(node, random, both=True)
+
+    def _one_way_cut(self, node: Node, random: Random) -> Callable[[], None]:
+        return self._cut_from(node, random, both=False)
+
+    def _cut_from(self, node: Node, random: Random, *, both: bool) -> Callable[[], None]:
+        network = self._machine.network
+        others = [other for other in self._cluster.nodes if other is not node]
+        for other in random.sample(others, random.randint(1, 3)):
+            ends = (node.host.address, other.host.address)
+            network.cut(*(ends if random.random() < 0.5 else reversed(ends)), both=both)
+        return network.heal
+
+    def _slow_link(self, node: Node, random: Random) -> Callable[[], None]:
+        network = self._machine.network
+        other = random.choice([other for other in self._cluster.nodes if other is not node])
+        network.slow(node.host.address, other.host.address, random.uniform(0.005, 0.2), random.uniform(0.0, 0.1))
+        return network.heal
+
+    def _lossy_link(self, node: Node, random: Random) -> Callable[[], None]:
+        network = self._machine.network
+        other = random.choice([other for other in self._cluster.nodes if other is not node])
+        network.lossy(node.host.address, other.host.address, random.uniform(0.02, 0.4))
+        return network.heal
+
+    def _slow_disk(self, node: Node, random: Random) -> Callable[[], None]:
+        disk = node.host.disk
+        disk.slow = True
+
+        def mend() -> None:
+            disk.slow = False
+
+        return mend
+
+    def _full_disk(self, node: Node, random: Random) -> Callable[[], None]:
+        disk = node.host.disk
+        disk.capacity_bytes = disk.used_bytes()
+
+        def mend() -> None:
+            disk.capacity_bytes = None
+
+        return mend
+
+    def _clock_jump(self, node: Node, random: Random) -> Callable[[], None]:
+        """The clock on the wall jumps, and jumps back."""
+        jump = random.choice((-1, 1)) * random.uniform(1, 10_000)
+        node.host.wall_error_s += jump
+
+        def mend() -> None:
+            node.host.wall_error_s -= jump
+
+        return mend
+
+
+_KINDS: dict[str, Callable[[Faults, Node, Random], Callable[[], None] | None]] = {
+    "kill": Faults._kill,
+    "power loss": Faults._power_loss,
+    "pause": Faults._pause,
+    "stall": Faults._stall,
+    "restart": Faults._restart,
+    "kill of all": Faults._kill_all,
+    "isolation": Faults._isolation,
+    "cut": Faults._cut,
+    "one-way cut": Faults._one_way_cut,
+    "slow link": Faults._slow_link,
+    "lossy link": Faults._lossy_link,
+    "slow disk": Faults._slow_disk,
+    "full disk": Faults._full_disk,
+    "clock jump": Faults._clock_jump,
+}

@@ -1,0 +1,144 @@
+"""What must hold inside the cluster at every step, one class for each. What clients see is judged by `tests.histories`.
+
+`observe` is called after the turn of a process's event loop; each looks only at what that turn may have changed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.replication.partition import Partition
+from ottla.protocol.messages.metadata_records import encode_record
+from ottla.protocol.record_batch import walk_batches
+from tests.histories.invariants import InvariantBroken
+from tests.histories.operations import Dump, History
+from tests.simulation.cluster.cluster import Cluster, Node
+
+
+class Invariant(Protocol):
+    """One promise."""
+
+    def observe(self, node: Node) -> None:
+        """A process of this node has had a turn. Raises InvariantBroken."""
+
+
+class StateHoldsTogether:
+    """No part of a broker or quorum node contradicts itself: their own `check()` methods say so.
+
+    Logs and coordinators are looked at now and then, the rest at every turn.
+    """
+
+    def __init__(self) -> None:
+        self._turns = 0
+
+    def observe(self, node: Node) -> None:
+        self._turns += 1
+        thorough = self._turns % 50 == 0
+        try:
+            if node.quorum_node is not None:
+                if thorough and node.quorum_node.machine is not None:
+                    node.quorum_node.machine.check()
+            elif (replicas := getattr(node.broker, "replicas", None)) is not None:
+                if not thorough:
+                    return
+                for partition in replicas:
+                    partition.check()
+                    partition.log.check()
+        except AssertionError as error:
+            raise InvariantBroken("state holds together", f"{node.name}: {error}") from error
+
+
+class OneLeaderPerEpoch:
+    """In one leader epoch of a partition at most one broker leads: what it appends there is what the epoch holds."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[tuple[bytes, int, int], str] = {}
+        self._seen: dict[str, dict[Partition, int]] = {}
+
+    def observe(self, node: Node) -> None:
+        seen = self._seen.setdefault(node.name, {})
+        for partition in node.led():
+            epoch = partition.leader_epoch
+            if seen.get(partition) == epoch:
+                continue
+            seen[partition] = epoch
+            key = (partition.topic_id, partition.index, epoch)
+            leader = self._leaders.setdefault(key, node.name)
+            if leader != node.name:
+                raise InvariantBroken(
+                    "one leader per epoch", f"{leader} and {node.name} both lead {partition!r} in epoch {epoch}"
+                )
+
+
+class OneQuorumLeaderPerTerm:
+    """In one Raft term at most one quorum node leads."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, str] = {}
+
+    def observe(self, node: Node) -> None:
+        quorum_node = node.quorum_node
+        if quorum_node is None or not quorum_node.is_leader:
+            return
+        leader = self._leaders.setdefault(quorum_node.raft.term, node.name)
+        if leader != node.name:
+            raise InvariantBroken(
+                "one quorum leader per term", f"{leader} and {node.name} both lead term {quorum_node.raft.term}"
+            )
+
+
+def all_invariants() -> list[Invariant]:
+    """A fresh set for one run."""
+    return [StateHoldsTogether(), OneLeaderPerEpoch(), OneQuorumLeaderPerTerm()]
+
+
+# ------------------------------------------------------------ at the end
+
+
+def check_images(cluster: Cluster) -> None:
+    """After everything has calmed down all nodes hold the same metadata. Raises InvariantBroken."""
+    images = {node.name: node.image() for node in cluster.nodes if node.image() is not None}
+    contents: dict[str, bytes] = {}
+    for name, image in images.items():
+        assert image is not None
+        digest = zlib.crc32(b"".join(sorted(encode_record(record) for record in image.records())))
+        contents[name] = b"%d at %d" % (digest, image.offset)
+    if len(set(contents.values())) > 1:
+        raise InvariantBroken("same metadata everywhere", str(contents))
+
+
+def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
+    """Add every replica's batches to the history, to be compared."""
+    for number, node in cluster.brokers.items():
+        replicas = getattr(node.broker, "replicas", None)
+        for partition in replicas or ():
+            log = partition.log
+            entries = list(_entries(log))
+            history.add(
+                Dump(
+                    number,
+                    partition.topic,
+                    partition.index,
+                    log.log_start_offset,
+                    partition.high_watermark,
+                    entries,
+                    now,
+                )
+            )
+
+
+def _entries(log: PartitionLog) -> Iterator[tuple[int, int, int]]:
+    """(base offset, leader epoch, CRC) of every batch."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+        data = memoryview(found.read())
+        found.release()
+        if not data:
+            return
+        for _, header in walk_batches(data):
+            yield header.base_offset, header.partition_leader_epoch, header.crc
+            offset = header.last_offset + 1

@@ -1,0 +1,159 @@
+"""One run: a cluster forms, is tormented while clients work, heals, and is looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.protocol.cluster_image import ClusterImage
+from tests.histories.invariants import InvariantBroken, check_all
+from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
+from tests.simulation.cluster import workload as clients
+from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.coverage import counting
+from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
+from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
+from tests.simulation.cluster.workload import Workload
+from tests.simulation.machine.installed import installed
+from tests.simulation.machine.machine import START_S, Machine
+from tests.simulation.machine.network import Network
+from tests.simulation.machine.threads import Thread
+from tests.simulation.machine.trace import Trace
+
+FORM_S = 20.0
+CHAOS_S = 6.0
+HEAL_S = 30.0
+"""Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a clean run has seen."""
+
+    seed: int
+    digest: str
+    seconds: float
+    events: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Scenario:
+    """The course of one run."""
+
+    def __init__(self, machine: Machine, seed: int, plan: list[Fault] | None = None) -> None:
+        chance = Random(f"cluster {seed}")
+        self.machine = machine
+        self.history = History()
+        #: acknowledged means on the platters of all in-sync replicas, so that power may fail everywhere
+        self.durable = chance.random() < 0.4
+        self.cluster = Cluster(machine, settings={"log.flush.interval.messages": "1"} if self.durable else {})
+        self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
+        self.configs = {
+            "min.insync.replicas": "2" if chance.random() < 0.8 else "1",
+            "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
+        }
+        self._nodes = {node.name: node for node in self.cluster.nodes}
+        self._invariants = all_invariants()
+        machine.observers.append(self._observe)
+        self.faults = Faults(self.cluster, self._may_lose_power)
+        self.plan = plan_of(seed) if plan is None else plan
+
+    def play(self) -> None:
+        machine, workload = self.machine, self.workload
+        self.cluster.start()
+        self._client("creator", lambda: clients.create_topics(workload, self.configs, 3))
+        self._wait(lambda: workload.ended.get("creator", False), FORM_S, "the cluster forms and makes topics")
+        for number, acks in enumerate((ALL_IN_SYNC, ALL_IN_SYNC, 1)):
+            name = f"producer-{number}"
+            self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 30.0))  # type: ignore[misc]
+        self._client("reader", lambda: clients.consume(workload, "reader"))
+        self.faults.schedule(self.plan)
+        machine.run(machine.now + CHAOS_S)
+        self.faults.heal()
+        self.history.add(Healed(machine.now, HEAL_S))
+        machine.run(machine.now + 1.0)
+        workload.over = True
+        self._wait(lambda: all(workload.ended.values()), HEAL_S, "every client ends")
+        self._client("last reader", lambda: clients.read_all(workload, lambda: None))
+        self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
+        machine.run(machine.now + 1.0)
+        dump_replicas(self.cluster, self.history, machine.now)
+        check_all(self.history)
+        check_images(self.cluster)
+
+    def _observe(self, thread: Thread) -> None:
+        """A process has had a turn: look at what it may have changed."""
+        if thread.name == "main" and (node := self._nodes.get(thread.process.name)) is not None:
+            for invariant in self._invariants:
+                invariant.observe(node)
+
+    def _client(self, name: str, main: Callable[[], object]) -> None:
+        self.workload.ended[name] = False
+        process = self.cluster.client(name, main)  # type: ignore[arg-type]
+
+        def ended(_process: object) -> None:
+            self.workload.ended[name] = True
+            if process.failure is not None:
+                self.machine.failures.append(process.failure)
+
+        process.on_end = ended
+
+    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        since = self.machine.now
+        if not self.machine.run(since + seconds, condition):
+            waiting = [name for name, ended in self.workload.ended.items() if not ended]
+            self.history.add(Hung(",".join(waiting), what, since, self.machine.now))
+            check_all(self.history)
+            raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
+
+    def _may_lose_power(self, node: Node) -> bool:
+        """Whether no acknowledged record may be lost by that.
+
+        Unless it is flushed before it is acknowledged, a record is in the memory of the in-sync replicas alone: then
+        another one of them has to be there for every partition that this one has.
+        """
+        if node.role == "quorum" or self.durable:
+            return True
+        image = max((each.image() for each in self.cluster.quorum.values() if each.image()), key=_offset, default=None)
+        if image is None:
+            return False
+        current = {number for number, each in self.cluster.brokers.items() if _has_joined(each, image)}
+        return all(
+            current.intersection(state.isr).difference([node.id])
+            for topic in image.topics.values()
+            for state in topic.partitions.values()
+            if node.id in state.replicas
+        )
+
+
+def _offset(image: ClusterImage | None) -> int:
+    return -1 if image is None else image.offset
+
+
+def _has_joined(node: Node, image: ClusterImage) -> bool:
+    """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
+    known, session = image.brokers.get(node.id), getattr(node.broker, "session", None)
+    return known is not None and node.up and session is not None and session.broker_epoch == known.broker_epoch
+
+
+def plan_of(seed: int) -> list[Fault]:
+    """The faults of a seed."""
+    return draw_plan(Random(f"faults {seed}"), CHAOS_S, WEIGHTS)
+
+
+def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None] | None = None) -> Report:
+    """Play one seed in this process, which is used up by that. Raises AssertionError with what was broken."""
+    machine = Machine(seed, Trace(sink))
+    machine.network = Network(machine)
+    branches = Counter[str]()
+    with counting(branches), installed(machine):
+        scenario = Scenario(machine, seed, plan)
+        scenario.play()
+    counts = branches + machine.network.counts
+    for name, count in scenario.faults.counts.items():
+        counts[f"fault: {name}"] += count
+    for host in machine.hosts.values():
+        counts += host.disk.counts
+    return Report(seed, machine.trace.digest(), machine.now - START_S, machine.events, counts)

@@ -1,0 +1,191 @@
+"""Clients of a simulated cluster, each a process of its own; everything they do and see goes into one history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.consumer import Consumer
+from ottla.client.fetched import ConsumerRecord, TopicPartition
+from ottla.client.producer import Producer
+from ottla.client.sender import RecordMetadata
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import (
+    ALL_IN_SYNC,
+    Commit,
+    Fetched,
+    FinalRead,
+    History,
+    Owned,
+    Poll,
+    Position,
+    Reason,
+    Released,
+    Send,
+)
+from tests.simulation.cluster.cluster import Cluster
+
+REQUEST_TIMEOUT_MS = 1500
+DELIVERY_TIMEOUT_MS = 6000
+POLL_MS = 200
+
+
+class Workload:
+    """What the clients of one run share: where the cluster is, what they note, and when they are to stop."""
+
+    def __init__(self, cluster: Cluster, history: History, topics: dict[str, int]) -> None:
+        self.cluster = cluster
+        self.machine = cluster.machine
+        self.history = history
+        #: partitions of each topic
+        self.topics = topics
+        self.over = False
+        #: clients that have begun, by name, and whether they have come to their end
+        self.ended: dict[str, bool] = {}
+
+    def now(self) -> float:
+        return self.machine.now
+
+    def chance(self) -> Random:
+        """For one client."""
+        return Random(self.machine.random.getrandbits(64))
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, index) for topic, count in self.topics.items() for index in range(count)]
+
+
+async def create_topics(workload: Workload, configs: dict[str, str], replication_factor: int) -> None:
+    """Until it has worked: the cluster may still be forming."""
+    topics = [
+        NewTopic(name, num_partitions=count, replication_factor=replication_factor, configs=configs)
+        for name, count in workload.topics.items()
+    ]
+    async with Admin(bootstrap_servers=workload.cluster.bootstrap) as admin:
+        while True:
+            try:
+                await admin.create_topics(topics)
+            except KafkaError as error:
+                if error.code.name != "TOPIC_ALREADY_EXISTS":
+                    await asyncio.sleep(0.05)
+                    continue
+            return
+
+
+async def produce(workload: Workload, actor: str, acks: int, per_second: float) -> None:
+    """Send records at random moments until the workload is over; note what became of each."""
+    chance, history, sequence = workload.chance(), workload.history, 0
+    producer = Producer(
+        bootstrap_servers=workload.cluster.bootstrap,
+        acks=ALL_IN_SYNC if acks == ALL_IN_SYNC else 1,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_block_ms=2000,
+        linger_ms=chance.choice((0, 0, 5)),
+    )
+    await _reach(workload, producer.start)
+    places = workload.partitions
+    while not workload.over:
+        place = chance.choice(places)
+        value = f"{actor}:{sequence}".encode() + b"." * chance.choice((0, 10, 60, 300))
+        send = Send(actor, actor, *place, value, acks, acks == ALL_IN_SYNC, sequence, workload.now())
+        sequence += 1
+        history.add(send)
+        try:
+            delivery = await producer.send(place.topic, value, partition=place.partition)
+        except KafkaError as error:
+            send.finish(workload.now(), error.code.name, tried_before=True)
+            continue
+        delivery.add_done_callback(lambda done, send=send: _delivered(workload, send, done))  # type: ignore[misc]
+        if chance.random() < 0.7:
+            await asyncio.sleep(chance.expovariate(per_second))
+    await producer.stop()
+
+
+def _delivered(workload: Workload, send: Send, done: asyncio.Future[RecordMetadata]) -> None:
+    error = done.exception()
+    if error is None:
+        send.finish(workload.now(), offset=done.result().offset)
+    elif isinstance(error, KafkaError):
+        send.finish(workload.now(), error.code.name, tried_before=True)
+    else:
+        raise error
+
+
+async def consume(workload: Workload, actor: str) -> None:
+    """Read all partitions from their beginning, all over again now and then."""
+    chance, history, round_ = workload.chance(), workload.history, 0
+    places = workload.partitions
+    while not workload.over:
+        round_ += 1
+        session = f"{actor}/{round_}"
+        consumer = Consumer(
+            bootstrap_servers=workload.cluster.bootstrap,
+            auto_offset_reset="earliest",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            fetch_max_wait_ms=POLL_MS,
+            fetch_max_bytes=chance.choice((500, 5000, 1 << 20)),
+        )
+        await _reach(workload, consumer.start)
+        for topic, index in places:
+            history.add(Position(actor, session, topic, index, None, Reason.START, workload.now()))
+        consumer.assign(places)
+        until = workload.now() + chance.uniform(0.5, 5.0)
+        while not workload.over and workload.now() < until:
+            with suppress(KafkaError):
+                _note_polls(workload, actor, session, await consumer.getmany(timeout_ms=POLL_MS))
+        await consumer.stop()
+
+
+def _note_polls(
+    workload: Workload, actor: str, session: str, taken: dict[TopicPartition, list[ConsumerRecord]]
+) -> None:
+    now = workload.now()
+    for place, records in taken.items():
+        for record in records:
+            assert record.value is not None
+            workload.history.add(
+                Poll(actor, session, *place, record.offset, record.leader_epoch, record.value, now)
+            )
+
+
+async def read_all(workload: Workload, done: Callable[[], None]) -> None:
+    """The last look: every partition from its earliest to its end."""
+    consumer = Consumer(
+        bootstrap_servers=workload.cluster.bootstrap, auto_offset_reset="earliest", request_timeout_ms=REQUEST_TIMEOUT_MS
+    )
+    await _reach(workload, consumer.start)
+    places = workload.partitions
+    starts = await _until_answered(lambda: consumer.beginning_offsets(places))
+    ends = await _until_answered(lambda: consumer.end_offsets(places))
+    found: dict[TopicPartition, list[tuple[int, bytes]]] = {place: [] for place in places}
+    consumer.assign(places)
+    while not all([await consumer.position(place) >= ends[place] for place in places]):
+        with suppress(KafkaError):
+            for place, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
+                found[place] += [(record.offset, record.value or b"") for record in records]
+    for place in places:
+        workload.history.add(
+            FinalRead(*place, found[place], log_start=starts[place], end=ends[place], at_s=workload.now())
+        )
+    await consumer.stop()
+    done()
+
+
+async def _until_answered(ask):  # type: ignore[no-untyped-def]
+    while True:
+        try:
+            return await ask()
+        except KafkaError:
+            await asyncio.sleep(0.05)
+
+
+async def _reach(workload: Workload, start) -> None:  # type: ignore[no-untyped-def]
+    while True:
+        try:
+            return await start()
+        except KafkaError:
+            await asyncio.sleep(0.1)

@@ -1,0 +1,179 @@
+"""Puts the machine in the place of Python's system interface, for as long as a run lasts.
+
+What is replaced are the names through which our processes, and asyncio under them, reach the operating system. Modules
+that have bound such a name for themselves (`from time import perf_counter`) are seen to as well.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import concurrent.futures.thread
+import gc
+import os
+import random
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pysyncobj.syncobj
+
+from . import children, files, sockets
+from .descriptors import VirtualPoll
+from .machine import Machine
+from .process import Process
+from .threads import (
+    ProcessKilled,
+    VirtualLock,
+    VirtualPool,
+    VirtualRLock,
+    is_thread_alive,
+    join_thread,
+    start_thread,
+)
+
+_BOUND_IN = frozenset(
+    {"asyncio", "asyncio_dgram", "concurrent", "logging", "ottla", "pathlib", "random", "selectors", "shutil", "uuid"}
+)
+
+
+class Replacement(NamedTuple):
+    """One name and what stands there during a run."""
+
+    owner: Any
+    name: str
+    value: Any
+
+
+def _time(machine: Machine) -> Iterator[Replacement]:
+    def monotonic() -> float:
+        return machine.running.process.host.monotonic_s() if machine.running else machine.now
+
+    def monotonic_ns() -> int:
+        return int(monotonic() * 1e9)
+
+    def wall() -> float:
+        return machine.running.process.host.wall_s() if machine.running else machine.now
+
+    def wall_ns() -> int:
+        return int(wall() * 1e9)
+
+    def sleep(seconds: float) -> None:
+        thread = machine.running
+        if thread is None:
+            raise ProcessKilled
+        until = machine.now + seconds
+        while machine.now < until:
+            thread.block(until)
+
+    yield Replacement(time, "monotonic", monotonic)
+    yield Replacement(time, "monotonic_ns", monotonic_ns)
+    yield Replacement(time, "perf_counter", monotonic)
+    yield Replacement(time, "perf_counter_ns", monotonic_ns)
+    yield Replacement(time, "time", wall)
+    yield Replacement(time, "time_ns", wall_ns)
+    yield Replacement(time, "sleep", sleep)
+    yield Replacement(pysyncobj.syncobj, "monotonicTime", monotonic)
+
+
+def _chance(machine: Machine) -> Iterator[Replacement]:
+    yield Replacement(os, "urandom", machine.random.randbytes)
+    yield Replacement(random, "_urandom", machine.random.randbytes)
+
+
+def _threads(machine: Machine) -> Iterator[Replacement]:
+    lock, reentrant, pool = partial(VirtualLock, machine), partial(VirtualRLock, machine), partial(VirtualPool, machine)
+    yield Replacement(threading, "Lock", lock)
+    yield Replacement(threading, "_allocate_lock", lock)
+    yield Replacement(threading, "RLock", reentrant)
+    yield Replacement(threading.Thread, "start", _method(partial(start_thread, machine)))
+    yield Replacement(threading.Thread, "join", _method(partial(join_thread, machine)))
+    yield Replacement(threading.Thread, "is_alive", is_thread_alive)
+    yield Replacement(concurrent.futures, "ThreadPoolExecutor", pool)
+    yield Replacement(concurrent.futures.thread, "ThreadPoolExecutor", pool)
+    yield Replacement(select, "poll", partial(VirtualPoll, machine))
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+def _processes(machine: Machine) -> Iterator[Replacement]:
+    def own() -> Process:
+        if machine.running is None:
+            raise ProcessKilled
+        return machine.running.process
+
+    def getpid() -> int:
+        return own().number
+
+    def getppid() -> int:
+        return own().parent_number
+
+    def kill(number: int, signal_number: int) -> None:
+        process = own()
+        if number != process.number:
+            raise ProcessLookupError(number)
+        process.signal(signal_number)
+
+    def exit_process(status: int = 0) -> None:
+        thread = machine.running
+        if thread is None:
+            raise ProcessKilled
+        thread.process.give_up()
+        thread.block()  # for ever: nothing of a dead process goes on, not even a `finally`
+
+    yield Replacement(os, "getpid", getpid)
+    yield Replacement(os, "getppid", getppid)
+    yield Replacement(os, "kill", kill)
+    yield Replacement(os, "_exit", exit_process)
+
+
+@contextmanager
+def installed(machine: Machine) -> Iterator[None]:
+    """Everything that runs inside, runs on the machine. Afterwards the process is best thrown away: see `run.py`."""
+    replacements = [
+        *_time(machine),
+        *_chance(machine),
+        *_threads(machine),
+        *_processes(machine),
+        *(Replacement(*one) for one in files.replacements(machine)),
+        *(Replacement(*one) for one in sockets.replacements(machine)),
+        *(Replacement(*one) for one in children.replacements(machine)),
+    ]
+    before: list[Replacement] = []
+    for owner, name, value in replacements:
+        original = getattr(owner, name)
+        places = [(owner, name)]
+        if isinstance(owner, ModuleType):
+            places += _bound_elsewhere(owner, name, original)
+        for place, bound in places:
+            before.append(Replacement(place, bound, original))
+            setattr(place, bound, value)
+    random.seed(machine.random.getrandbits(64))
+    gc.disable()
+    try:
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
+        gc.enable()
+
+
+def _bound_elsewhere(owner: ModuleType, name: str, original: object) -> list[tuple[ModuleType, str]]:
+    """Where modules have bound the name for themselves."""
+    return [
+        (module, bound)
+        for module_name, module in list(sys.modules.items())
+        if module is not None and module is not owner and module_name.partition(".")[0] in _BOUND_IN
+        for bound, value in list(vars(module).items())
+        if value is original
+    ]
