@@ -128,6 +128,7 @@ class DatagramSocket(SocketDescriptor):
         label = f"{source[0]}:{source[1]}>{to[0]}:{to[1]}"
         if there is not None and there.takes_from(source, to[0]):
             network.note(f"{label} datagram {len(data)} {crc32(data):08x}")
+            network.datagrams_delivered += 1
             there.deliver(data, source)
         elif self.peer == to:
             network.counts["datagrams refused"] += 1

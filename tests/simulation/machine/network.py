@@ -1,7 +1,7 @@
 """The network between hosts: links with delay, loss and cuts, ports, names, and what was done to whom.
 
-Streams are in `streams.py`, datagrams in `datagrams.py`; here is what they share. A link is one way between two
-hosts. Every figure is drawn from the machine's randomness; `counts` says how often each fault really happened.
+Streams are in `streams.py` and `flow.py`, datagrams in `datagrams.py`; here is what they share. A link is one way
+between two hosts. Every figure is drawn from the machine's randomness; `counts` says how often each fault really hit.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ class Network:
         self.machine = machine
         #: of each fault, how often it really hit something
         self.counts: Counter[str] = Counter()
-        #: of two segments: what a stream delivers need not be what was sent at once
+        #: what did get through
+        self.segments = self.datagrams_delivered = 0
+        #: of segments: what is read at once need not be what was written at once
         self.split_rate = 1 / 16
         self.streams: dict[Endpoint, StreamSocket] = {}
         self.datagrams: dict[Endpoint, DatagramSocket] = {}

@@ -11,10 +11,11 @@ from typing import Any, Self
 
 from .datagrams import DatagramSocket
 from .descriptors import Descriptor, Watcher
+from .flow import RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES
 from .machine import Machine
 from .network import EVERYWHERE, LOOPBACK, Endpoint, failure
 from .process import Process
-from .streams import RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, StreamEnd, StreamSocket
+from .streams import StreamEnd, StreamSocket
 from .threads import ProcessKilled
 
 _PAIR_BYTES_MAX = 208 << 10

@@ -149,7 +149,7 @@ def test_a_connection_to_a_name_and_to_the_own_host(room: Room) -> None:
 
     async def by_number() -> None:
         # Names are resolved by a pool of threads, which this test does not replace.
-        remote.address = socket.getaddrinfo("h1", PORT, type=socket.SOCK_STREAM)[0][4][0]
+        remote.address = str(socket.getaddrinfo("h1", PORT, type=socket.SOCK_STREAM)[0][4][0])
         await remote()
 
     room.start(2, by_number)
