@@ -38,6 +38,7 @@ from .replication.fetching import FetchLimits
 from .replication.isr_submission import submit_to
 from .replication.offline import report_to
 from .replication.partition import Partition
+from .replication.renewal import renew_with
 from .replication.replicas import Replicas, ReplicasConfig
 from .replication.surroundings import monotonic_ms, wall_ms
 from .server import HandlerTable, Server
@@ -266,6 +267,7 @@ class Broker:
             submit_to(session, config.node_id),
             lambda: session.broker_epoch,
             report_to(session, config.node_id),
+            renew_with(session, config.node_id),
         )
 
     def _register_handlers(self) -> None:

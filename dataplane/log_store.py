@@ -210,6 +210,29 @@ class LogStore:
                 if topic_id is not None and not belongs(topic_id, index):
                     self._set_aside(directory, topic, index)
 
+    def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
+        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+        for directory in self.usable:
+            if (topic, index) in directory.logs and directory.topic_id(topic, index) == topic_id:
+                directory.condemn(topic, index, error)
+
+    def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the folder of a damaged log, so that another can be made. It is not deleted: what can be read of
+        it is an operator's last resort.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for directory in self.usable:
+            if (topic, index) in directory.failed and directory.topic_id(topic, index) in (None, topic_id):
+                kept = directory.set_aside(topic, index)
+                self._high_watermarks.pop((topic, index), None)
+                log.warning(
+                    "%s-%d is copied anew: its damaged log is kept as %s until you delete it",
+                    topic,
+                    index,
+                    kept,
+                )
+
     def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> None:
         try:
             kept = directory.set_aside(topic, index)

@@ -54,7 +54,7 @@ class LogDirectory:
         self.last_clean_broker_epoch: int | None = None
         """Broker epoch of the last clean stop (-1: not recorded); None if the last stop was unclean."""
         self.failed: dict[TopicPartition, KafkaError] = {}
-        """Logs that could not be opened, and why."""
+        """Logs that are damaged, or could not be opened, and why."""
         self.on_failure: Callable[[KafkaError], None] | None = None
         """Called once, in whichever thread found out, when this folder failed."""
         self.failure: KafkaError | None = None
@@ -167,6 +167,12 @@ class LogDirectory:
     def fail(self, error: KafkaError) -> None:
         """The disk refused something outside of any log: the folder is offline from now on."""
         self._failed(error)
+
+    def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
+        """This log proved to be damaged: close it, and count it among those that could not be opened."""
+        log = self._logs.pop((topic, partition))
+        log.close(clean=False)
+        self.failed[topic, partition] = error
 
     def let_go(self) -> dict[TopicPartition, bytes | None]:
         """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""

@@ -61,6 +61,9 @@ class Followed(Protocol):
     def broker_epoch_of(self, broker_id: int) -> int:
         """As the cluster image has it; -1 if the broker is unknown."""
 
+    def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """What was read at `offset` was of no use to a follower, or could not be read."""
+
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
         """A follower that is not in the ISR fetched: it may be time for it to join."""
 
@@ -68,7 +71,16 @@ class Followed(Protocol):
 class _Watch:
     """A partition in a session: where the follower is, and whether it has something to hear."""
 
-    __slots__ = ("awaiting", "key", "partition", "position", "sent_watermark", "session")
+    __slots__ = (
+        "awaiting",
+        "diverged",
+        "key",
+        "partition",
+        "position",
+        "sent_from",
+        "sent_watermark",
+        "session",
+    )
 
     def __init__(
         self, session: FollowerSession, key: PartitionKey, partition: Partition, position: FetchPosition
@@ -78,18 +90,25 @@ class _Watch:
         self.partition = partition
         self.position = position
         self.sent_watermark = -1
+        self.sent_from = -1
+        """The offset of the records that were sent last, until the follower asks from elsewhere."""
         # True while records are on their way: what comes next is asked for by the follower's next fetch.
         self.awaiting = False
+        # True from an answer that says where the logs diverge until they agree: a high watermark that came in
+        # between, with the answer to another request, would cover records that are not ours.
+        self.diverged = False
 
     def records_arrived(self) -> None:
         if not self.awaiting:
             self.session.has_records(self)
 
     def high_watermark_moved(self) -> None:
-        self.session.has_watermark(self)
+        if not self.diverged:
+            self.session.has_watermark(self)
 
     def log_start_moved(self) -> None:
-        self.session.has_watermark(self)
+        if not self.diverged:
+            self.session.has_watermark(self)
 
     def role_changed(self) -> None:
         self.session.lost(self)
@@ -181,15 +200,22 @@ class FollowerSession:
         if watch is None:
             watch = self._watches[key] = _Watch(self, key, partition, position)
             partition.watchers[self.broker_id] = watch
+        asks_again = watch.sent_from == position.fetch_offset
         watch.position = position
         watch.awaiting = False
+        watch.sent_from = -1
         partition.trims.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
         self._held.discard(watch)
-        if not self._agrees(watch, leader):
+        watch.diverged = not self._agrees(watch, leader)
+        if watch.diverged:
+            self._watermarks.pop(watch, None)
+            watch.sent_watermark = -1
             return
         if position.fetch_offset < leader.log_end_offset:
             self._ready[watch] = None
+            if asks_again:
+                self._followed.doubted(partition, position.fetch_offset, position.max_bytes)
         partition.fetched_by(self.broker_id, self.broker_epoch, position.fetch_offset)
         if self.broker_id not in leader.in_sync.committed:
             self._outside.add(watch)
@@ -378,6 +404,7 @@ class FollowerSession:
             )
         except KafkaError as error:
             watch.awaiting = True
+            self._followed.doubted(watch.partition, position.fetch_offset, max_bytes)
             return PartitionAnswer(watch.key, error.code, log_start_offset=log.log_start_offset)
         if records.size == 0:
             records.release()
@@ -385,6 +412,7 @@ class FollowerSession:
         if throttled:
             self._throttle.spend(records.size)
         watch.awaiting = True
+        watch.sent_from = position.fetch_offset
         self._watermarks.pop(watch, None)
         answer = self._state(watch)
         answer.records = records

@@ -32,6 +32,12 @@ class LogStore(Protocol):
 
     def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog: ...
     def delete(self, topic: str, topic_id: bytes, index: int) -> None: ...
+    def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
+        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+
+    def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the folder of a damaged log, so that another can be made. KafkaError if that fails."""
+
     def high_watermark(self, topic: str, index: int) -> int:
         """As of the last checkpoint; 0 if there is none."""
 
@@ -39,8 +45,8 @@ class LogStore(Protocol):
 
 
 class ReplicaMaking:
-    """What is still to be made, and what has no log though it should. `look` is called with partitions whose turn
-    has come."""
+    """What is still to be made, and what has no log though it should. `damaged` is told of logs that are there and
+    cannot be used; `look` is called with partitions whose turn has come."""
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class ReplicaMaking:
         around: Surroundings,
         settings_of: Callable[[str], TopicSettings],
         offline: OfflineReplicas,
+        damaged: Callable[[PartitionKey], None],
         look: Callable[[set[PartitionKey]], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -55,6 +62,7 @@ class ReplicaMaking:
         self._around = around
         self._settings_of = settings_of
         self._offline = offline
+        self._damaged = damaged
         self._look = look
         self._to_make: dict[PartitionKey, None] = {}
         self._without_log: set[PartitionKey] = set()
@@ -96,7 +104,9 @@ class ReplicaMaking:
             if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
                 self._without_log.add(key)
             else:
-                self._offline.add([key])  # It is damaged: that does not pass.
+                # It is damaged: that does not pass by itself.
+                self._offline.add([key])
+                self._damaged(key)
             return None
         return Partition(
             topic.name,

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.cluster_image import ImageDelta
+from ...protocol.cluster_image import NO_LEADER, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
 from .catch_up import CatchUpThrottles
+from .doubts import Doubts
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
 from .fetching import FetchLimits
@@ -22,6 +23,7 @@ from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
 from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition
+from .renewal import Renew, Renewal, renew_nothing
 from .replica_making import LogStore, ReplicaMaking
 from .surroundings import TopicSettings, monotonic_ms, wall_ms
 
@@ -74,6 +76,7 @@ class Replicas:
         submit_isr: Submit,
         broker_epoch: Callable[[], int],
         report_offline: Report = tell_nobody,
+        renew: Renew = renew_nothing,
     ) -> None:
         self.config = config
         self.image = image
@@ -83,7 +86,9 @@ class Replicas:
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.offline = OfflineReplicas(report_offline)
-        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self._look_at)
+        self.renewal = Renewal(renew, self._is_renewable, self._renew, lambda key: self._look_at({key}))
+        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.renewal.add, self._look_at)
+        self._doubts = Doubts(self.holds, self._condemn)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -270,7 +275,7 @@ class Replicas:
             for gone in [one for key, one in self._by_key.items() if key[0] in delta.removed_topics]:
                 self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
-                self.offline.discard(lost)
+                self._not_offline(lost)
         reconfigured = self._reconfigured(delta.configs)
         self._tighten(reconfigured)
         follow: list[tuple[TopicState, int, PartitionState]] = []
@@ -281,9 +286,11 @@ class Replicas:
                 reassigned = self._by_key.get((topic_id, index))
                 if reassigned is not None:
                     self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                self.offline.discard((topic_id, index))
+                self._not_offline((topic_id, index))
             elif (topic_id, index) in self.offline:
-                if self.broker_id not in state.offline_replicas:
+                if self.broker_id not in state.offline_replicas and not self.renewal.is_asked(
+                    (topic_id, index)
+                ):
                     self.offline.again((topic_id, index))
             elif state.leader == self.broker_id:
                 self._lead(topic, index, state)
@@ -296,6 +303,7 @@ class Replicas:
         if delta.configs:
             self._throttles.reconfigure()
             self._reconfigure(reconfigured)
+        self.renewal.look()
 
     def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
         """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
@@ -386,10 +394,58 @@ class Replicas:
         lost = list(keys)
         for key in lost:
             self.making.lost(key)
+            self.renewal.discard(key)
             partition = self._by_key.pop(key, None)
             if partition is not None:
                 self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.offline.add(lost)
+
+    def _not_offline(self, key: PartitionKey) -> None:
+        self.offline.discard(key)
+        self.renewal.discard(key)
+
+    # Damaged logs
+
+    def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
+        self._doubts.raised(partition, offset, max_bytes)
+
+    def _condemn(self, partition: Partition, error: KafkaError) -> None:
+        """The log is damaged: the replica goes offline and is made anew, unless it is all there is."""
+        leader = partition.leader
+        if leader is None or len(leader.in_sync.committed) == 1:
+            log.error("%r is damaged, and nobody else has all of it: %s", partition, error.message)
+            return
+        log.error("%r is damaged and goes offline: %s", partition, error.message)
+        key = (partition.topic_id, partition.index)
+        self.take_offline([key])
+        self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
+        self.renewal.add(key)
+        self.renewal.look()
+
+    def _is_renewable(self, key: PartitionKey) -> bool:
+        topic = self.image.topics_by_id.get(key[0])
+        state = None if topic is None else topic.partitions.get(key[1])
+        return (
+            state is not None
+            and self.broker_id in state.offline_replicas
+            and self.broker_id not in state.isr
+            and state.leader not in (NO_LEADER, self.broker_id)
+        )
+
+    def _renew(self, key: PartitionKey) -> None:
+        """Nothing counts on the damaged log any more: begin with an empty one."""
+        topic = self.image.topics_by_id.get(key[0])
+        if topic is None:
+            return
+        try:
+            self._logs.set_damaged_aside(topic.name, topic.id, key[1])
+        except KafkaError as error:
+            log.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
+            self.offline.again(key)
+            return
+        self.offline.discard(key)
+        self._look_at({key})
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:
         if self._by_name.get((partition.topic, partition.index)) is partition:
@@ -431,6 +487,7 @@ class Replicas:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
         self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.renewal.look)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -476,6 +533,8 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
+        self.renewal.close()
+        self._doubts.close()
         self.making.removals.close()
         await self._isr_updates.close()
         self._fetchers.close()

@@ -28,7 +28,7 @@ from ...protocol.messages.metadata_records import (
     decode_record,
     encode_record,
 )
-from ...protocol.messages.offline_replica_commands import ReportOfflineReplicas
+from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from ...protocol.messages.partition_commands import AlterPartition, ElectLeaders
 from ...protocol.messages.quorum_commands import (
     Command,
@@ -226,6 +226,7 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     FormCluster: _form,
     AlterPartitionReassignments: partitions.alter_reassignments,
     ReportOfflineReplicas: offline_replicas.report,
+    RenewReplicas: offline_replicas.renew,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,
 }

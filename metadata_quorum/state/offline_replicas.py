@@ -3,16 +3,20 @@
 Kafka's controllers learn which folder each replica is in (KIP-858) and conclude the rest; here brokers, who
 know, name the replicas. An offline replica leaves the ISR as a fenced broker's does (and, as there, remains in
 an ELR, or alone in an ISR, which it leaves when its broker registers after what cannot have been a clean stop
-of that folder). No election and no ISR takes it. It stays offline until its broker registers anew, or until it
-is moved away.
+of that folder). No election and no ISR takes it. It stays offline until its broker registers anew, until it
+is moved away; or until its broker, finding its log damaged while others have the data, makes it anew from nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import PartitionState
-from ...protocol.messages.offline_replica_commands import ReportOfflineReplicas
+from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.messages.offline_replica_commands import (
+    RenewReplicas,
+    RenewReplicasResult,
+    ReportOfflineReplicas,
+)
 from ...protocol.messages.quorum_commands import CommandResult
 from . import election
 from .brokers import current
@@ -38,3 +42,43 @@ def _without_replica(
     offline = replace(state, offline_replicas=election.in_replica_order(state.replicas, members))
     new = election.without(offline, broker_id, work.electorate(topic_id))
     return new if new is not offline else replace(offline, partition_epoch=state.partition_epoch + 1)
+
+
+def renew(work: Workspace, command: RenewReplicas) -> RenewReplicasResult:
+    """Take those back, as replicas that have nothing, whose partition another broker leads.
+
+    They leave the ELR: what made them members is given up. A leader epoch of its own keeps fetches from before
+    apart, by which the leader would take the new replica for as far along as the old one. Where nobody leads, or
+    where the replica is alone in the ISR, it may be all that is left: it stays offline, as it is.
+    """
+    broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
+    result = RenewReplicasResult()
+    for lost in command.partitions:
+        topic = work.image.topics_by_id.get(lost.topic_id)
+        state = None if topic is None else topic.partitions.get(lost.partition)
+        if state is not None and _is_renewable(state, broker_id):
+            work.set_partition(lost.topic_id, lost.partition, _renewed(state, broker_id))
+            result.renewed.append(lost)
+    return result
+
+
+def _is_renewable(state: PartitionState, broker_id: int) -> bool:
+    return (
+        broker_id in state.offline_replicas
+        and broker_id not in state.isr
+        and state.leader not in (NO_LEADER, broker_id)
+    )
+
+
+def _renewed(state: PartitionState, broker_id: int) -> PartitionState:
+    def others(members: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([member for member in members if member != broker_id])
+
+    return replace(
+        state,
+        elr=others(state.elr),
+        last_known_elr=others(state.last_known_elr),
+        offline_replicas=others(state.offline_replicas),
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=state.partition_epoch + 1,
+    )

@@ -1,8 +1,10 @@
-"""The command by which a broker tells that some of its replicas are offline: a data folder failed, or a log."""
+"""The commands by which a broker tells that some of its replicas are offline, since a data folder failed or a log,
+and that it makes such replicas anew, from nothing.
+"""
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int32, int64, uuid
+from ..schema import Message, array, data, int16, int32, int64, string, uuid
 
 
 @data()
@@ -20,3 +22,22 @@ class ReportOfflineReplicas(Message):
     broker_id: int = int32(about="Who reports.")
     broker_epoch: int = int64(about="Its registration.")
     partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+
+
+@data()
+class RenewReplicas(Message):
+    """The broker will copy these offline replicas of its own anew, from their leaders; what it has of them does not
+    count any more."""
+
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")
+    partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+
+
+@data()
+class RenewReplicasResult(Message):
+    """Those that are to be made anew; the others may be all that is left of their partitions."""
+
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
+    renewed: list[OfflineReplica] = array(OfflineReplica, about="Offline no longer.")

@@ -23,7 +23,7 @@ from .broker_commands import (
     UnregisterBroker,
 )
 from .config_commands import AlterConfigs, AlterConfigsResult
-from .offline_replica_commands import ReportOfflineReplicas
+from .offline_replica_commands import RenewReplicas, RenewReplicasResult, ReportOfflineReplicas
 from .partition_commands import AlterPartition, AlterPartitionResult, ElectLeaders, ElectLeadersResult
 from .quota_commands import AlterClientQuotas, AlterClientQuotasResult, UpdateFeatures, UpdateFeaturesResult
 from .reassignment_commands import AlterPartitionReassignments, AlterPartitionReassignmentsResult
@@ -70,6 +70,7 @@ Command = (
     | AlterClientQuotas
     | UpdateFeatures
     | AlterPartitionReassignments
+    | RenewReplicas
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -90,6 +91,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     18: (ReportOfflineReplicas, CommandResult),
     20: (AlterClientQuotas, AlterClientQuotasResult),
     21: (UpdateFeatures, UpdateFeaturesResult),
+    22: (RenewReplicas, RenewReplicasResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

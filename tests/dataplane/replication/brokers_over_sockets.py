@@ -15,7 +15,9 @@ from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.replication.fetcher import LinkSettings
 from ottla.dataplane.replication.isr_submission import submit_to
+from ottla.dataplane.replication.offline import report_to
 from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.renewal import renew_with
 from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.server.handler import HandlerTable
@@ -35,8 +37,14 @@ from ottla.protocol.messages.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
+from ottla.protocol.messages.offline_replica_commands import (
+    RenewReplicas,
+    RenewReplicasResult,
+    ReportOfflineReplicas,
+)
 from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.quorum_commands import CommandResult
 
 from .harness import TOPIC_ID, batch
 
@@ -86,17 +94,35 @@ class Quorum:
             self.broker_record(broker_id, known.broker_epoch, port, fenced=True), self.partition(**changes)
         )
 
+    def _lose(self, broker_id: int) -> None:
+        """The replica is offline: it leaves the ISR, and another leads."""
+        state = self.state
+        isr = [member for member in state.isr if member != broker_id]
+        changes: dict[str, Any] = {"isr": isr, "offline_replicas": [broker_id]}
+        if state.leader == broker_id:
+            changes |= {"leader": isr[0], "leader_epoch": state.leader_epoch + 1}
+        self.tell(self.partition(**changes))
+
     async def submit(self, command: Any) -> Any:
         await asyncio.sleep(0)
         if isinstance(command, AllocateProducerIds):
             self.producer_ids += 1000
             return AllocateProducerIdsResult(first=self.producer_ids - 1000, count=1000)
+        if isinstance(command, ReportOfflineReplicas):
+            self._lose(command.broker_id)
+            return CommandResult()
+        if isinstance(command, RenewReplicas):
+            offline = [member for member in self.state.offline_replicas if member != command.broker_id]
+            epoch = self.state.leader_epoch + 1
+            self.tell(self.partition(offline_replicas=offline, leader_epoch=epoch))
+            return RenewReplicasResult(renewed=command.partitions)
         assert isinstance(command, AlterPartition)
         results = []
         for change in command.partitions:
             state = self.state
             eligible = all(
                 self.image.brokers[member.broker_id].usable
+                and member.broker_id not in state.offline_replicas
                 and member.broker_epoch in (-1, self.image.brokers[member.broker_id].broker_epoch)
                 for member in change.new_isr
             )
@@ -134,6 +160,8 @@ class Broker:
             lambda topic: settings,
             submit_to(self, broker_id),
             lambda: self.broker_epoch,
+            report_to(self, broker_id),
+            renew_with(self, broker_id),
         )
         table = HandlerTable()
         self.server = Server(table)

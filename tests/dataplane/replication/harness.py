@@ -153,6 +153,9 @@ class Node:
     def broker_epoch_of(self, broker_id: int) -> int:
         return self.brokers[broker_id].broker_epoch
 
+    def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        return
+
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
         assert partition.leader is not None
         proposal = partition.leader.propose_expand(broker_id)

@@ -12,7 +12,12 @@ from ottla.metadata_quorum.state.election import Electorate
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
-from ottla.protocol.messages.offline_replica_commands import OfflineReplica, ReportOfflineReplicas
+from ottla.protocol.messages.offline_replica_commands import (
+    OfflineReplica,
+    RenewReplicas,
+    RenewReplicasResult,
+    ReportOfflineReplicas,
+)
 from ottla.protocol.messages.partition_commands import (
     AlterPartition,
     AlterPartitionChange,
@@ -190,3 +195,52 @@ def test_a_folder_that_is_gone_counts_as_an_unclean_stop() -> None:
         assert (1 in state(made).isr) == stays
         made.unfence(2)
         made.unfence(1)
+
+
+def renew(of: Cluster, broker_id: int, *indexes: int) -> list[int]:
+    """Ask to make replicas of `t` anew; the partitions where that is right."""
+    topic_id = of.topic_id("t")
+    command = RenewReplicas(
+        broker_id=broker_id,
+        broker_epoch=of.epoch(broker_id),
+        partitions=[OfflineReplica(topic_id=topic_id, partition=index) for index in indexes],
+    )
+    result = of.do(command, RenewReplicasResult)
+    of.machine.check()
+    assert result.error_code == 0
+    return [one.partition for one in result.renewed]
+
+
+def test_a_damaged_replica_is_taken_back_with_nothing() -> None:
+    made = cluster([1, 2, 3])
+    report(made, 1, 0)
+    before = state(made)
+    assert renew(made, 1, 0) == [0]
+    after = state(made)
+    assert (after.offline_replicas, after.isr, after.leader) == ((), (2, 3), 2)
+    assert after.leader_epoch == before.leader_epoch + 1, "a fetch from before must not count"
+    assert propose(made, [1, 2, 3]) == 0
+
+
+def test_what_is_given_up_leaves_the_elr() -> None:
+    made = cluster([1, 2], **{"min.insync.replicas": "2"})
+    report(made, 1, 0)
+    assert (state(made).isr, state(made).elr) == ((2,), (1,))
+    assert renew(made, 1, 0) == [0]
+    assert (state(made).isr, state(made).elr) == ((2,), ())
+
+
+def test_only_a_replica_that_is_offline_while_another_leads_is_renewed() -> None:
+    made = cluster([1, 2], [2, 1])
+    assert renew(made, 1, 0, 1, 7) == [], "they are not offline"
+    report(made, 1, 0, 1)
+    made.fence(2)
+    assert renew(made, 1, 0, 1) == [], "nobody leads them"
+    made.unfence(2)
+    assert renew(made, 1, 0, 1) == [0, 1]
+    assert renew(made, 1, 0) == []
+    made.fence(1)
+    report(made, 2, 0)
+    assert (state(made).isr, state(made).leader) == ((2,), -1)
+    made.unfence(1)
+    assert renew(made, 2, 0) == [], "what it has may be all there is"

@@ -1,0 +1,73 @@
+"""What a leader looks at again because somebody could not use it: a follower that asks once more for what it has
+just been sent, or a read that met no batch where one should begin.
+
+Nobody checks a CRC on the way out. The follower does before it appends; when it asks again, the leader reads what it
+sent, off the loop, and where its own log is damaged somebody else had better lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...protocol.errors import KafkaError
+from ..log.batch_walk import BrokenBatch
+from ..log.verification import check_slice
+from .fetch_values import PartitionKey
+from .partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_AFTER_S = 2.0
+"""There are other reasons to ask again, and each look reads from the disk."""
+
+
+class Doubts:
+    """Looks, one at a time for each partition; `condemn` is called when a log proves to be damaged."""
+
+    def __init__(
+        self,
+        holds: Callable[[Partition], bool],
+        condemn: Callable[[Partition, KafkaError], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._holds = holds
+        self._condemn = condemn
+        self._looked_at: dict[PartitionKey, float] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def raised(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """What lies at `offset` may be damaged."""
+        key, now = (partition.topic_id, partition.index), self._loop.time()
+        if now < self._looked_at.get(key, -_AGAIN_AFTER_S) + _AGAIN_AFTER_S:
+            return
+        self._looked_at = {k: at for k, at in self._looked_at.items() if now < at + _AGAIN_AFTER_S}
+        self._looked_at[key] = now
+        task = asyncio.create_task(self._look(partition, offset, max_bytes), name=f"look at {partition!r}")
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        log = partition.log
+        cuts = log.cuts
+        found: KafkaError | None = None
+        try:
+            piece = log.read(offset, max_bytes, log.log_end_offset, at_least_one=True)
+        except KafkaError as error:
+            found = error if isinstance(error.__cause__, BrokenBatch) else None
+        else:
+            try:
+                found = await asyncio.to_thread(check_slice, piece, log.directory)
+            except OSError as error:
+                piece.failed(error)
+            finally:
+                piece.release()
+        # A cut meanwhile explains what was found, and a log in another folder may be in order.
+        if found is not None and self._holds(partition) and partition.log is log and log.cuts == cuts:
+            self._condemn(partition, found)
+
+    def close(self) -> None:
+        """Look no more."""
+        for task in self._looking:
+            task.cancel()
