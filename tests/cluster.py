@@ -58,6 +58,11 @@ class Node:
         return int(self.entry["port"])
 
     @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"{self.entry.get('host', '127.0.0.1')}:{self.port}"
+
+    @property
     def pid(self) -> int:
         return int(self.entry["pid"]) if self.process is None else self.process.pid
 
@@ -113,7 +118,7 @@ class RunningCluster:
     """A cluster that is up."""
 
     directory: Path
-    launcher: subprocess.Popen[bytes]
+    launcher: subprocess.Popen[bytes] | None
     description: dict[str, Any]
     brokers: list[Node] = field(default_factory=list)
     quorum: list[Node] = field(default_factory=list)
@@ -158,7 +163,7 @@ class RunningCluster:
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo]:
         """Leaders, replicas and ISRs of a topic, empty while no broker tells."""
-        awake = [f"127.0.0.1:{node.port}" for node in self.brokers if node.alive and not node.paused]
+        awake = [node.address for node in self.brokers if node.alive and not node.paused]
         if not awake:
             return {}
 
@@ -189,6 +194,7 @@ class RunningCluster:
         for node in (*self.brokers, *self.quorum):
             with suppress(ProcessLookupError):
                 node.resume()
+        assert self.launcher is not None
         self.launcher.terminate()
         try:
             code = self.launcher.wait(STOP_TIMEOUT_S)

@@ -16,10 +16,10 @@ VERSION = 9
 class RawProducer:
     """Writes one record per request to partition 0 of a topic, and reads the answers when told to."""
 
-    def __init__(self, port: int, topic: str, acks: int) -> None:
+    def __init__(self, port: int, topic: str, acks: int, host: str = "127.0.0.1") -> None:
         self._topic = topic
         self._acks = acks
-        self._socket = socket.create_connection(("127.0.0.1", port), 5)
+        self._socket = socket.create_connection((host, port), 5)
         self._socket.settimeout(30)
         self._stream = self._socket.makefile("rb")
 
