@@ -132,6 +132,35 @@ def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
     assert_identical(cluster, 1, 2, 3)
 
 
+def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agree(tmp_path: Path) -> None:
+    """It takes two rounds to find where they do. Between them the answer to another request of its session comes:
+    a high watermark in it would cover, and show to consumers, records that the leader does not have."""
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    cluster[1].produce(b"a")
+    cluster.sync(1, 2, 3)
+    cluster.elect(3, tell=(3,))
+    for value in (b"x1", b"x2"):
+        cluster[3].produce(value, acks=1)
+    cluster.elect(1, isr=(1, 2), tell=(1,))
+    for value in (b"y1", b"y2", b"y3"):
+        cluster[1].produce(value, acks=1)
+    cluster.elect(3, isr=(1, 2, 3), tell=(3,))
+    cluster[3].produce(b"z", acks=1)
+    cluster.elect(1, isr=(1, 2))
+    ask = cluster[3].ask()
+    (diverging,) = cluster[1].serve(ask)
+    about_others = replace(ask, session_id=diverging.session_id, session_epoch=1, positions=())
+    parked = cluster[1].serve(about_others, wait=True)
+    cluster.sync(1, 2)
+    assert cluster[1].partition.high_watermark == 4
+    cluster[1].scheduler.fire_timers()
+    assert [part for answer in parked for part in answer.partitions] == []
+    cluster[3].take(diverging)
+    assert cluster[3].values() == [b"a", b"x1", b"x2"], "one epoch further than the leader said"
+    assert cluster[3].partition.high_watermark <= 1
+
+
 def test_an_epoch_led_without_a_record_does_not_hold_a_follower_up(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, brokers=(1, 2))
     cluster.elect(1)
