@@ -151,12 +151,10 @@ class Network:
         self.cut(host, list(self.machine.hosts.values()))
 
     def heal(self, one: Places | None = None, other: Places | None = None) -> None:
-        """Ends the cuts between `one` and `other`, both ways; without them, all cuts."""
+        """All faults between `one` and `other`, both ways, are over; without them, all faults everywhere."""
         everywhere = list(self.machine.hosts.values())
-        for a in everywhere if one is None else self._hosts(one):
-            for b in everywhere if other is None else self._hosts(other):
-                if a is not b:
-                    self.link(a, b).cut = self.link(b, a).cut = False
+        for link in self._between(one or everywhere, other or everywhere, both=True):
+            link.set(GOOD_DELAY_S, GOOD_JITTER_S)
         self.note("heals")
 
     def slow(
@@ -169,9 +167,10 @@ class Network:
         self.note(f"slow {delay_s:.6f} {jitter_s:.6f}")
 
     def lossy(self, one: Places, other: Places, rate: float, both: bool = True) -> None:
-        """Segments and datagrams are lost at this rate; segments come again later."""
+        """Segments are lost at this rate, and come again later. Datagrams are lost, come twice, come late."""
         for link in self._between(one, other, both):
             link.loss = link.datagram_loss = rate
+            link.datagram_duplicate = link.datagram_reorder = rate / 2
         self.note(f"lossy {rate:.6f}")
 
     def narrow(self, one: Places, other: Places, bytes_per_s: float | None, both: bool = True) -> None:
@@ -194,13 +193,6 @@ class Network:
         for link in self._between(one, other, both):
             link.datagram_loss, link.datagram_duplicate, link.datagram_reorder = loss, duplicate, reorder
         self.note(f"datagrams {loss:.6f} {duplicate:.6f} {reorder:.6f}")
-
-    def recover(self) -> None:
-        """Ends all faults: a good network again."""
-        for (source, destination), link in self._links.items():
-            if source != destination:
-                link.set(GOOD_DELAY_S, GOOD_JITTER_S)
-        self.note("recovers")
 
     # ------------------------------------------------------------ links and names
 

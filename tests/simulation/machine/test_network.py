@@ -482,7 +482,7 @@ def test_datagrams_arrive_late_twice_or_never(room: Room) -> None:
     assert 200 < len(set(numbers)) < 300
     assert len(numbers) > len(set(numbers))
     assert numbers != sorted(numbers)
-    room.network.recover()
+    room.network.heal()
     room.network.cut("h1", "h2")
     listener.seen.clear()
     ask(room, Asker(count=10))
