@@ -117,6 +117,7 @@ class ChildProcess(Process):
             self._returned, self.failure = 1, error
             machine.trace.remark(machine.now, self.name, "".join(traceback.format_exception(error)))
         self._ended()
+        thread.block()  # for ever
 
     def _release(self, silently: bool) -> None:
         super()._release(silently)
