@@ -77,7 +77,7 @@ class Model:
 
     def strikes(self, bug: Bug) -> bool:
         """Whether the bug happens now; it does so once."""
-        if self.bug is not bug or self.step < self.armed_from:
+        if self.bug is not bug or self.step <= self.armed_from:
             return False
         self.bug = Bug.NONE
         return True
