@@ -118,6 +118,8 @@ class Machine:
     def switch_to(self, thread: Thread) -> None:
         """Let a thread run until it waits or ends; what asyncio and the interpreter keep per thread is its own."""
         self.running = thread
+        # Where control goes when it ends: without this, to the thread that happened to make it.
+        thread.greenlet.parent = self._hub
         _set_running_loop(thread.loop)
         sys.set_asyncgen_hooks(*thread.asyncgen_hooks)
         thread.greenlet.switch()
