@@ -192,16 +192,20 @@ class Flow:
         self.last_arrival = max(self.last_arrival, self._there.arrival(self._machine, size))
         return self.last_arrival
 
-    def _depart(self, segment: _Segment) -> None:
-        arrival = self._there.arrival(self._machine, segment.size)
-        if self._there.loss:
-            again_s = _RETRANSMIT_FIRST_S
-            while self._machine.random.random() < self._there.loss:
-                self._network.counts["segments lost"] += 1
-                arrival += again_s
-                again_s *= 2
-        self.last_arrival = max(self.last_arrival, arrival)
-        self._machine.at(self.last_arrival, partial(self._arrive, segment))
+    def _depart(self, segment: _Segment, again_s: float = _RETRANSMIT_FIRST_S) -> None:
+        there = self._there
+        if there.loss and self._machine.random.random() < there.loss:
+            self._network.counts["segments lost"] += 1
+            later_s = min(again_s * 2, _RETRANSMIT_MAX_S)
+            self._machine.after(again_s, partial(self._again, segment, later_s))
+            return
+        self._machine.at(self._next_arrival(segment.size), partial(self._arrive, segment))
+
+    def _again(self, segment: _Segment, again_s: float) -> None:
+        if self._there.blocked():
+            self._hold(segment)
+        elif not self._stopped:
+            self._depart(segment, again_s)
 
     def _arrive(self, segment: _Segment) -> None:
         if self._there.blocked():

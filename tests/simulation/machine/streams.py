@@ -340,7 +340,8 @@ class _Handshake:
         self._client.not_connected(errno.ETIMEDOUT)
 
     def _knock(self) -> None:
-        if self._there.blocked() or self._back.blocked():
+        loss = self._there.loss
+        if self._there.blocked() or self._back.blocked() or (loss and self._machine.random.random() < loss):
             self._later()
             return
         answered_at = self._back.arrival(self._machine, 0)

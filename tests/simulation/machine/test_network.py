@@ -326,7 +326,8 @@ def test_a_sender_waits_for_a_reader_who_does_not_read(room: Room, cut: bool) ->
     assert received == sent == 2_000_000
 
 
-def test_bytes_arrive_as_they_were_sent_whatever_happens(room: Room) -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_bytes_arrive_as_they_were_sent_whatever_happens(seed: int) -> None:
     size, sent, received = 0, hashlib.sha256(), hashlib.sha256()
 
     async def reader() -> None:
@@ -347,22 +348,26 @@ def test_bytes_arrive_as_they_were_sent_whatever_happens(room: Room) -> None:
                 data = b"%d" % number * (number * 17 % 5000)
                 sent.update(data)
                 await loop.sock_sendall(sock, data)
-                await asyncio.sleep(number % 7 * 0.001)
+                await asyncio.sleep(number % 7 * 0.003)
 
-    room.network.lossy("h1", "h2", 0.1)
-    room.start(1, reader)
-    room.run(0.01)
-    room.start(2, sender)
-    for _ in range(12):
-        room.run(0.2)
-        room.network.cut("h1", "h2", both=bool(room.machine.random.getrandbits(1)))
-        room.run(0.3)
-        room.network.heal()
-    room.run(60)
-    assert size > 1_000_000
+    with installed(Room(seed)) as room:
+        network, random = room.network, room.machine.random
+        reading = room.start(1, reader)
+        room.run(0.01)
+        sending = room.start(2, sender)
+        for _ in range(8):
+            room.run(random.uniform(0, 0.1))
+            network.slow("h1", "h2", random.uniform(0, 0.05), random.uniform(0, 0.05))
+            network.lossy("h1", "h2", random.uniform(0, 0.3))
+            network.cut(*random.sample(("h1", "h2"), 2), both=random.random() < 0.5)
+            room.run(random.uniform(0, 0.4))
+            network.heal()
+        room.run(4)
+    assert not sending.alive
+    assert not reading.alive
+    assert size > 2_000_000
     assert received.digest() == sent.digest()
-    counts = room.network.counts
-    assert min(counts["segments held"], counts["segments split"], counts["segments lost"]) > 0
+    assert min(network.counts[f"segments {fault}"] for fault in ("held", "split")) > 0
 
 
 def test_closing_with_unread_data_resets_the_peer(room: Room) -> None:
