@@ -39,6 +39,7 @@ async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path
                 assert len(broker.replicas) - before < A_FEW, "a turn of the loop made too many logs"
                 before = len(broker.replicas)
         assert all(broker.replicas.get("many", n).leader is not None for n in range(COUNT))
+        broker.replicas.check()
     finally:
         await broker.stop()
 

@@ -29,9 +29,7 @@ class _Input:
     """The child's standard input."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._data = bytearray()
-        self._ended = False
+        self._machine, self._data, self._ended = machine, bytearray(), False
         self._reader: Thread | None = None
 
     def feed(self, data: bytes, *, ended: bool = False) -> None:
@@ -44,7 +42,7 @@ class _Input:
         """Blocks its virtual thread until there is a line, or the end."""
         while True:
             size = self._data.find(b"\n") + 1 or (len(self._data) if self._ended else 0)
-            if 0 <= limit <= len(self._data):
+            if 0 <= limit <= len(self._data):  # More than is taken of one line.
                 size = min(size or limit, limit)
             if size or self._ended:
                 line = bytes(self._data[:size])
@@ -117,7 +115,6 @@ class ChildProcess(Process):
             self._returned, self.failure = 1, error
             machine.trace.remark(machine.now, self.name, "".join(traceback.format_exception(error)))
         self._ended()
-        thread.block()  # for ever
 
     def _release(self, silently: bool) -> None:
         super()._release(silently)
@@ -149,21 +146,14 @@ class VirtualChild:
     """What `asyncio.subprocess.Process` is to its parent: of that, what our processes use."""
 
     def __init__(
-        self,
-        parent: Process,
-        program: Program,
-        arguments: Sequence[str],
-        stdin: int | None,
-        stdout: int | None,
-        limit: int,
+        self, parent: Process, program: Program, arguments: Sequence[str], line_bytes_max: int
     ) -> None:
-        self._parent = parent
         self.returncode: int | None = None
         self._gone = asyncio.Event()
         jobs = _Input(parent.machine)
-        self.stdin = None if stdin is None else _Pipe(self, jobs)
-        self.stdout = None if stdout is None else asyncio.StreamReader(limit=limit)
-        replies = _Output(lambda data: parent.call(lambda: self._hear(data)))
+        self.stdin = _Pipe(self, jobs)
+        self.stdout = asyncio.StreamReader(limit=line_bytes_max)
+        replies = _Output(lambda data: parent.call(lambda: self.stdout.feed_data(data)))
         self.process = ChildProcess(
             parent,
             program.__name__.strip("_"),
@@ -182,14 +172,9 @@ class VirtualChild:
         assert self.returncode is not None
         return self.returncode
 
-    def _hear(self, data: bytes) -> None:
-        if self.stdout is not None:
-            self.stdout.feed_data(data)
-
     def _ended(self, code: int) -> None:
         self.returncode = code
-        if self.stdout is not None:
-            self.stdout.feed_eof()
+        self.stdout.feed_eof()
         self._gone.set()
 
 
@@ -206,9 +191,10 @@ def replacements(machine: Machine) -> Iterator[tuple[Any, str, Any]]:
     async def create_subprocess_exec(
         *argv: str, stdin: int | None = None, stdout: int | None = None, limit: int = 1 << 16
     ) -> VirtualChild:
+        # Pipes are there in any case; who has not asked for them does not use them.
         _, option, module, *arguments = argv
         if option != "-m" or module not in PROGRAMS or machine.running is None:
             raise FileNotFoundError(f"no process runs {argv}")
-        return VirtualChild(machine.running.process, PROGRAMS[module], arguments, stdin, stdout, limit)
+        return VirtualChild(machine.running.process, PROGRAMS[module], arguments, limit)
 
     yield asyncio, "create_subprocess_exec", create_subprocess_exec
