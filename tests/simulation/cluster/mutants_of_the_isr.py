@@ -58,7 +58,8 @@ def pending_member_not_waited_for() -> Iterator[None]:
     A and B die, or C is elected as the preferred leader: it is a member as far as the quorum knows. m is lost.
 
     Waiting for a follower that is caught up but no member yet (`_about_to_join`) would hide this for
-    replica.lag.time.max.ms, so the mutant does not wait for the proposed one there either.
+    replica.lag.time.max.ms, so the mutant does not wait for the proposed one there either. `LeaderState.check` sees
+    the maximal ISR as it is, and objects as soon as the high watermark has passed a member of it.
     """
     advance = LeaderState.advance
     about_to_join = LeaderState._about_to_join
@@ -113,7 +114,8 @@ def leaving_member_not_waited_for() -> Iterator[None]:
     history="KIP-903 (Kafka before 3.5), KAFKA-14139; scenario 20",
     needs="RF 3, min.insync.replicas 1 or 2, default flushing; a follower that rejoins the ISR loses power and is back "
     "and unfenced while the leader's AlterPartition is on its way (link to the quorum slow by about the time of "
-    "a restart, or the quorum changes its leader: the same proposal is sent again); then the leader killed.",
+    "a restart, or the quorum changes its leader: the same proposal is sent again); then the leader killed. A "
+    "kill of the follower, or flush.messages=1, shows nothing: it must lose what it has acknowledged.",
 )
 def stale_broker_epoch_joins() -> Iterator[None]:
     """B, outside the ISR, has caught up; A proposes {A, B}; that is slow. B loses power, and with it what it had not
@@ -142,14 +144,15 @@ def stale_broker_epoch_joins() -> Iterator[None]:
     "commits-below-min-isr",
     "min.insync.replicas is looked at when a record is appended, not when it is committed",
     history="KIP-966 (Kafka before 4.0): the last replica standing; scenario 21",
-    needs="RF 3, min.insync.replicas 2, default flushing; ISR shrinks to the leader with acks=all in flight or acks=1 "
-    "load (both followers paused or killed); then power loss of the leader; consumers at the end.",
+    needs="RF 3, min.insync.replicas 2; ISR shrinks to the leader with acks=all in flight or acks=1 load (both "
+    "followers paused, cut off or killed); then a kill of the leader, whose stop counts as unclean whether it "
+    "lost anything or not, and one of the others back before it; consumers at the end.",
 )
 def commits_below_min_isr() -> Iterator[None]:
     """m is appended at A while the ISR is {A, B, C}, on its way. B and C die or lag; the ISR becomes {A}, the high
     watermark passes m, the producer is told that it is committed, and consumers read it.
 
-    A loses power before it has flushed m. It stopped uncleanly, so B, in the ELR, leads: m is lost.
+    A dies. It stopped uncleanly, so B, in the ELR, leads when it is back: m is lost.
     """
     advance = LeaderState.advance
 
@@ -169,7 +172,7 @@ def commits_below_min_isr() -> Iterator[None]:
     "a broker that crashed keeps its place in ISR and ELR when it registers again",
     history="KIP-966, unclean shutdown detection; scenario 21",
     needs="RF 3, min.insync.replicas 2, default flushing; the ISR shrunk to the leader, then power loss of that leader "
-    "with unflushed records, restart.",
+    "with unflushed records, restart. A kill shows nothing, nor does flush.messages=1: the records must go.",
 )
 def unclean_stop_passes_for_clean() -> Iterator[None]:
     """m is acknowledged by A and B. B is fenced: ISR {A}, ELR {B}. A loses power and with it m, restarts, and is still
