@@ -195,7 +195,8 @@ class Position:
 @dataclass(slots=True)
 class Commit:
     """An offset committed for a group. `own_epoch`: `generation` is the member's own epoch (KIP-848), not the group's
-    generation; members are then at different epochs at the same time."""
+    generation; members are then at different epochs at the same time. `retried`: it may have been sent several times,
+    and an attempt that had no answer may come into force later, even again."""
 
     group: str
     member: str
@@ -208,10 +209,11 @@ class Commit:
     outcome: Outcome = Outcome.INFO
     error: str | None = None
     own_epoch: bool = False
+    retried: bool = False
 
     def finish(self, at_s: float, error: str | None = None, *, tried_before: bool = False) -> None:
         """Note the answer."""
-        self.completed_s, self.error = at_s, error
+        self.completed_s, self.error, self.retried = at_s, error, tried_before
         self.outcome = outcome_of(error, tried_before=tried_before)
 
 

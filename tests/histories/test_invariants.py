@@ -83,9 +83,10 @@ def commit(
     *,
     takes: float = 0.5,
     own_epoch: bool = False,
+    tried_before: bool = False,
 ) -> Commit:
     made = Commit("g", member, generation, "t", 0, offset, at_s, own_epoch=own_epoch)
-    made.finish(at_s + takes, error)
+    made.finish(at_s + takes, error, tried_before=tried_before)
     return made
 
 
@@ -205,6 +206,14 @@ CLEAN: list[Case] = [
     (
         "an unknown commit, then a known one, then the unknown one",
         [commit(7, 2, "REQUEST_TIMED_OUT"), commit(5, 3), told(5, 4), told(7, 5)],
+    ),
+    (
+        "an earlier attempt of a commit comes into force late",
+        [commit(5, 1, tried_before=True), commit(7, 2), told(7, 3), told(5, 4)],
+    ),
+    (
+        "a send fails soon after the faults, a later one is served",
+        [Healed(20, 5), sent(21, None, "REQUEST_TIMED_OUT"), sent(26, 0), final(b"v26")],
     ),
     (
         "partitions change hands",
@@ -359,7 +368,8 @@ BROKEN: dict[str, list[Case]] = {
         ("a stranger", [Copied("t", "u", False, 9), final(b"a"), final(b"a", b"z", topic="u")]),
     ],
     "NotServing": [
-        ("a send fails", [Healed(20, 5), sent(30, None, "NOT_ENOUGH_REPLICAS")]),
+        ("a send fails, none is served", [Healed(20, 5), sent(21, None, "REQUEST_TIMED_OUT")]),
+        ("a send fails late", [Healed(20, 5), sent(30, None, "NOT_ENOUGH_REPLICAS")]),
         ("a send takes too long", [Healed(20, 5), sent(30, 0, takes=6), final(b"v30")]),
         ("an old send is never answered", [unanswered(0), Healed(20, 5), told(-1, 40)]),
         ("a commit is never answered", [Commit("g", "m", 1, "t", 0, 5, 1), Healed(20, 5), told(-1, 40)]),

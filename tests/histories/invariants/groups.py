@@ -17,7 +17,8 @@ class CommittedOffsetWentBack(Invariant):
     """The committed offset that a group is told is that of the latest commit: what was acknowledged is not undone by a
     change of coordinator, what was refused never shows, and it goes back only when somebody commits a lower one.
 
-    Judged as a register: a commit without an answer may come into force at any time until it is first seen.
+    Judged as a register: a commit without an answer may come into force at any time until it is first seen, one that
+    was sent several times at any time.
     """
 
     scenarios = (36, 37)
@@ -55,7 +56,7 @@ class CommittedOffsetWentBack(Invariant):
         for told in fetched:
             begun_s = settled.at(told.invoked_s)
             possible = any(
-                one.invoked_s <= told.completed_s and in_force_s(one) >= begun_s
+                one.invoked_s <= told.completed_s and (one.retried or in_force_s(one) >= begun_s)
                 for one in by_offset.get(told.offset, ())
             )
             if told.offset == NOTHING_COMMITTED:

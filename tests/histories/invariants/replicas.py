@@ -51,7 +51,7 @@ class HighWatermarkWentBack(Invariant):
         for told in facts.history.watermarks:
             if told.log_start > told.high_watermark >= 0:
                 yield f"{told}: it starts behind its high watermark"
-            if told.leader_epoch < 0:
+            if told.leader_epoch < 0 or told.high_watermark < 0:
                 continue
             key = (told.observer, told.broker, told.topic, told.partition, told.leader_epoch)
             before = latest.get(key)
