@@ -1,0 +1,135 @@
+"""Disks that tests break: a small file system of its own under a node's data folder, made before the cluster is.
+
+    with tmpfs(tmp_path / "broker-1", size_mb=16) as small, running_cluster(tmp_path) as cluster:
+        small.fill()      # nothing more fits
+        small.make_room()
+
+A disk is a tmpfs, or, where it shall turn read-only under load as real ones do, an ext4 on a loop device that stops
+writing at its first error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_MEGABYTE = 1 << 20
+_FILLER = "filler"
+
+
+@cache
+def unavailable() -> str:
+    """Why file systems cannot be mounted here; empty if they can."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return "mounting file systems needs root"
+    done = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"mounting file systems needs CAP_SYS_ADMIN: {done.stderr.strip()}" if done.returncode else ""
+
+
+@cache
+def no_loop_devices() -> str:
+    """Why there can be no ext4 on a loop device; empty if there can."""
+    if why := unavailable():
+        return why
+    missing = [tool for tool in ("mkfs.ext4", "losetup") if shutil.which(tool) is None]
+    if missing:
+        return f"a read-only disk needs {' and '.join(missing)}"
+    done = subprocess.run(["losetup", "--find"], capture_output=True, text=True, check=False)
+    if done.returncode or "ext4" not in Path("/proc/filesystems").read_text():
+        return "a read-only disk needs a free loop device and ext4"
+    return ""
+
+
+@dataclass
+class Disk:
+    """A mounted file system; it is the data folder of a node."""
+
+    path: Path
+    device: str = ""
+    """The loop device; empty if it is a tmpfs."""
+    image: Path | None = None
+
+    def fill(self) -> None:
+        """Write until no file can have one page more; what fits into the page a file ends in still does."""
+        with (self.path / _FILLER).open("ab", buffering=0) as filler:
+            for size in (_MEGABYTE, 4096, 1):
+                with suppress(OSError):
+                    while filler.write(b"\0" * size) == size:
+                        pass
+
+    def make_room(self) -> None:
+        """Delete what `fill` wrote."""
+        (self.path / _FILLER).unlink(missing_ok=True)
+
+    def break_down(self) -> None:
+        """The file system meets an error and writes nothing from now on (errors=remount-ro)."""
+        trigger = Path("/sys/fs/ext4") / Path(self.device).name / "trigger_fs_error"
+        with suppress(OSError):
+            trigger.write_text("broken by a test")
+        assert not os.access(self.path, os.W_OK), f"{self.path} can still be written"
+
+    def remount(self, option: str) -> None:
+        """Mount it again: `ro` or `rw`."""
+        _run("mount", "-o", f"remount,{option}", str(self.path))
+
+    def repair(self) -> None:
+        """What an operator does once the node has let go: check the file system, and mount it as before."""
+        _run("umount", str(self.path))
+        subprocess.run(["e2fsck", "-fp", self.device], check=False, capture_output=True)
+        _run("mount", "-o", "errors=remount-ro", self.device, str(self.path))
+
+
+@contextmanager
+def tmpfs(path: Path, size_mb: int) -> Iterator[Disk]:
+    """A file system of this size in memory, mounted at `path` until the block ends."""
+    path.mkdir(parents=True)
+    _run("mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "ottla-test", str(path))
+    try:
+        yield Disk(path)
+    finally:
+        _run("umount", "--lazy", str(path))
+
+
+@contextmanager
+def ext4(path: Path, image: Path, size_mb: int) -> Iterator[Disk]:
+    """An ext4 in the file `image`, mounted at `path` until the block ends."""
+    path.mkdir(parents=True)
+    with image.open("wb") as file:
+        file.truncate(size_mb * _MEGABYTE)
+    _run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+    device = _run("losetup", "--find", "--show", str(image)).strip()
+    try:
+        _run("mount", "-o", "errors=remount-ro", device, str(path))
+        try:
+            yield Disk(path, device, image)
+        finally:
+            _run("umount", "--lazy", str(path))
+    finally:
+        _run("losetup", "--detach", device)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def flip(path: Path, position: int, bits: int = 1) -> None:
+    """Flip bits of one byte; a negative position counts from the end."""
+    with path.open("r+b") as file:
+        file.seek(position, os.SEEK_END if position < 0 else os.SEEK_SET)
+        at = file.tell()
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ bits]))

@@ -1,0 +1,146 @@
+"""A disk that is full: what cannot be written is not acknowledged, everybody else goes on, and room is all it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.protocol.errors import ErrorCode
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.faults.disks import Disk, tmpfs, unavailable
+from tests.faults.workload import SESSIONS, Workload
+from tests.integration.history import SMALL_CLUSTER, make_topic, read_all, wait_identical_replicas
+from tests.integration.raw_producer import RawProducer
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable()),
+    pytest.mark.timeout(240),
+]
+
+FULL = 1
+"""The broker whose disk is small."""
+PAGES = b":" + b"x" * 20_000
+"""Part of records that do not fit into the rest of the page a file ends in."""
+SETTINGS = SMALL_CLUSTER | SESSIONS | {"replica.lag.time.max.ms": "2000", "log.segment.bytes": "1048576"}
+
+
+@contextmanager
+def cluster_with_small_disk(
+    directory: Path, node: str, **sizes: int
+) -> Iterator[tuple[RunningCluster, Disk]]:
+    """A cluster one of whose nodes has a file system of 24 MB for itself."""
+    with (
+        tmpfs(directory / node, 24) as disk,
+        running_cluster(directory, settings=SETTINGS, **sizes) as cluster,
+    ):
+        yield cluster, disk
+
+
+def led_by(cluster: RunningCluster, topic: str, *leaders: int) -> None:
+    """Make a topic with a partition led by each of these brokers, and wait until they do."""
+    ids = [broker.id for broker in cluster.brokers]
+    assignment = [[leader, *(one for one in ids if one != leader)] for leader in leaders]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    new = NewTopic(topic, len(leaders), replica_assignment=assignment, config={"min.insync.replicas": "2"})
+    admin.create_topics([new])[topic].result(15)
+    cluster.wait_until_in_sync(topic)
+
+
+@pytest.mark.short
+def test_a_broker_whose_disk_is_full_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with cluster_with_small_disk(tmp_path, f"broker-{FULL}", quorum=1) as (cluster, disk):
+        led_by(cluster, "here", FULL)
+        led_by(cluster, "elsewhere", 2)
+        producer = RawProducer(cluster.broker(FULL).port, "here", -1)
+        assert producer.ask(b"raw:0")[0] is ErrorCode.NONE
+        with Workload(cluster.bootstrap, "elsewhere", 1, protocols=()) as workload:
+            workload.wait_acknowledged(50)
+            disk.fill()
+            refused = producer.ask(b"raw:1" + PAGES)
+            assert refused[0] is ErrorCode.KAFKA_STORAGE_ERROR
+            assert refused[0].retriable
+            wait_until(
+                lambda: FULL not in cluster.partitions("elsewhere")[0].isr, "an ISR without the full one"
+            )
+            workload.wait_acknowledged(100)
+            assert producer.ask(b"raw:2" + PAGES)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+            assert cluster.broker(FULL).alive
+            assert [one.value for one in read_all(cluster.bootstrap, "here")] == [b"raw:0"]
+            disk.make_room()
+            wait_until(lambda: producer.ask(b"raw:3" + PAGES)[0] is ErrorCode.NONE, "a write that fits")
+            for topic in ("here", "elsewhere"):
+                cluster.wait_until_in_sync(topic)
+            workload.wait_acknowledged(50)
+        workload.check()
+        producer.close()
+        values = [one.value for one in read_all(cluster.bootstrap, "here")]
+        assert values[0] == b"raw:0"
+        assert set(values[1:]) == {b"raw:3" + PAGES}
+        for topic in ("here", "elsewhere"):
+            wait_identical_replicas(cluster, topic, 1)
+
+
+def test_producers_wait_while_the_leaders_disk_is_full(tmp_path: Path) -> None:
+    """Again and again, at any place in the files: idempotent producers lose nothing and repeat nothing."""
+    with cluster_with_small_disk(tmp_path, f"broker-{FULL}", quorum=1) as (cluster, disk):
+        led_by(cluster, "here", FULL, FULL, 2)
+        with Workload(cluster.bootstrap, "here", 3, senders=3) as workload:
+            for _ in range(4):
+                workload.wait_acknowledged(50)
+                disk.fill()
+                wait_until(lambda: "No space left on device" in cluster.broker(FULL).log(), "a full disk")
+                wait_until(lambda: cluster.partitions("here")[2].isr == (2, 3), "an ISR without the full one")
+                disk.make_room()
+                cluster.wait_until_in_sync("here")
+        workload.check()
+        assert cluster.broker(FULL).alive
+        wait_identical_replicas(cluster, "here", 3)
+
+
+def test_a_full_disk_outlives_a_restart(tmp_path: Path) -> None:
+    with cluster_with_small_disk(tmp_path, f"broker-{FULL}", quorum=1) as (cluster, disk):
+        led_by(cluster, "here", FULL)
+        with Workload(cluster.bootstrap, "here", 1, protocols=()) as workload:
+            workload.wait_acknowledged(50)
+            disk.fill()
+            victim = cluster.broker(FULL)
+            victim.kill9()
+            victim.restart()
+            workload.wait_acknowledged(100)
+            disk.make_room()
+            if not victim.alive:
+                victim.restart()
+            cluster.wait_until_in_sync("here")
+            workload.wait_acknowledged(50)
+        workload.check()
+        wait_identical_replicas(cluster, "here", 1)
+
+
+def test_a_quorum_node_whose_disk_is_full_stops_and_the_others_go_on(tmp_path: Path) -> None:
+    with cluster_with_small_disk(tmp_path, "quorum-101") as (cluster, disk):
+        make_topic(cluster.bootstrap, "before", 1)
+        with Workload(cluster.bootstrap, "before", 1, protocols=()) as workload:
+            disk.fill()
+            victim = cluster.quorum_node(101)
+            for number in range(3):
+                make_topic(cluster.bootstrap, f"meanwhile-{number}", 1)
+            wait_until(lambda: not victim.alive, "the end of the full node")
+            assert "No space left on device" in victim.log()
+            make_topic(cluster.bootstrap, "without", 1)
+            workload.wait_acknowledged(50)
+            disk.make_room()
+            victim.restart()
+            cluster.wait_until_quorum_agrees()
+        workload.check()
+        for node in cluster.quorum:
+            if node is not victim:
+                node.kill9()
+                node.restart()
+                cluster.wait_until_quorum_agrees()
+        topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).topics
+        assert {"before", "without", *(f"meanwhile-{number}" for number in range(3))} <= topics.keys()
