@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.cluster_image import NO_LEADER, ImageDelta
+from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
 from .catch_up import CatchUpThrottles
-from .doubts import Doubts
+from .damage import Damage
 from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
 from .fetching import FetchLimits
@@ -23,7 +23,7 @@ from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
 from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition
-from .renewal import Renew, Renewal, renew_nothing
+from .renewal import Renew, renew_nothing
 from .replica_making import LogStore, ReplicaMaking
 from .surroundings import TopicSettings, monotonic_ms, wall_ms
 
@@ -86,9 +86,10 @@ class Replicas:
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.offline = OfflineReplicas(report_offline)
-        self.renewal = Renewal(renew, self._is_renewable, self._renew, lambda key: self._look_at({key}))
-        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.renewal.add, self._look_at)
-        self._doubts = Doubts(self.holds, self._condemn)
+        self.damage = Damage(self, logs, renew)
+        self.making = ReplicaMaking(
+            logs, self, settings_of, self.offline, self.damage.renewal.add, self._look_at
+        )
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -288,7 +289,7 @@ class Replicas:
                     self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self._not_offline((topic_id, index))
             elif (topic_id, index) in self.offline:
-                if self.broker_id not in state.offline_replicas and not self.renewal.is_asked(
+                if self.broker_id not in state.offline_replicas and not self.damage.renewal.is_asked(
                     (topic_id, index)
                 ):
                     self.offline.again((topic_id, index))
@@ -303,7 +304,7 @@ class Replicas:
         if delta.configs:
             self._throttles.reconfigure()
             self._reconfigure(reconfigured)
-        self.renewal.look()
+        self.damage.renewal.look()
 
     def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
         """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
@@ -394,7 +395,7 @@ class Replicas:
         lost = list(keys)
         for key in lost:
             self.making.lost(key)
-            self.renewal.discard(key)
+            self.damage.renewal.discard(key)
             partition = self._by_key.pop(key, None)
             if partition is not None:
                 self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -402,49 +403,14 @@ class Replicas:
 
     def _not_offline(self, key: PartitionKey) -> None:
         self.offline.discard(key)
-        self.renewal.discard(key)
-
-    # Damaged logs
+        self.damage.renewal.discard(key)
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
         """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
-        self._doubts.raised(partition, offset, max_bytes)
+        self.damage.doubts.raised(partition, offset, max_bytes)
 
-    def _condemn(self, partition: Partition, error: KafkaError) -> None:
-        """The log is damaged: the replica goes offline and is made anew, unless it is all there is."""
-        leader = partition.leader
-        if leader is None or len(leader.in_sync.committed) == 1:
-            log.error("%r is damaged, and nobody else has all of it: %s", partition, error.message)
-            return
-        log.error("%r is damaged and goes offline: %s", partition, error.message)
-        key = (partition.topic_id, partition.index)
-        self.take_offline([key])
-        self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
-        self.renewal.add(key)
-        self.renewal.look()
-
-    def _is_renewable(self, key: PartitionKey) -> bool:
-        topic = self.image.topics_by_id.get(key[0])
-        state = None if topic is None else topic.partitions.get(key[1])
-        return (
-            state is not None
-            and self.broker_id in state.offline_replicas
-            and self.broker_id not in state.isr
-            and state.leader not in (NO_LEADER, self.broker_id)
-        )
-
-    def _renew(self, key: PartitionKey) -> None:
-        """Nothing counts on the damaged log any more: begin with an empty one."""
-        topic = self.image.topics_by_id.get(key[0])
-        if topic is None:
-            return
-        try:
-            self._logs.set_damaged_aside(topic.name, topic.id, key[1])
-        except KafkaError as error:
-            log.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
-            self.offline.again(key)
-            return
-        self.offline.discard(key)
+    def look_again(self, key: PartitionKey) -> None:
+        """Something about this replica that the image does not tell has changed."""
         self._look_at({key})
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:
@@ -487,7 +453,7 @@ class Replicas:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
         self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
-        self._every(_MISSING_LOGS_INTERVAL_S, self.renewal.look)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.damage.renewal.look)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -533,8 +499,7 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
-        self.renewal.close()
-        self._doubts.close()
+        self.damage.close()
         self.making.removals.close()
         await self._isr_updates.close()
         self._fetchers.close()
