@@ -276,10 +276,11 @@ class VirtualDisk:
         links = inode.links if isinstance(inode, File) else inode.links + 1
         nanoseconds, seconds = inode.modified_ns, inode.modified_ns / 1e9
         whole = nanoseconds // 1_000_000_000
-        times = {f"st_{kind}time": seconds for kind in "amc"} | {
-            f"st_{kind}time_ns": nanoseconds for kind in "amc"
+        times = {
+            **{"st_atime": seconds, "st_mtime": seconds, "st_ctime": seconds},
+            **{"st_atime_ns": nanoseconds, "st_mtime_ns": nanoseconds, "st_ctime_ns": nanoseconds},
+            **{"st_blksize": _BLOCK_BYTES, "st_blocks": -(-size // SECTOR_BYTES)},
         }
-        times |= {"st_blksize": _BLOCK_BYTES, "st_blocks": -(-size // SECTOR_BYTES)}
         fields = (inode.mode, inode.number, self.device, links, 0, 0, size, whole, whole, whole)
         return os.stat_result(fields, times)
 
