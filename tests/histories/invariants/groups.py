@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, nextafter
 
 from ..operations import NOTHING_COMMITTED, Commit, Fetched, Outcome
 from .base import Invariant
@@ -42,25 +43,28 @@ class CommittedOffsetWentBack(Invariant):
                 by_offset.setdefault(commit.offset, []).append(commit)
         first_seen: dict[int, float] = {}
         for told in fetched:
-            first_seen[told.offset] = min(told.completed_s, first_seen.get(told.offset, float("inf")))
+            first_seen[told.offset] = min(told.completed_s, first_seen.get(told.offset, inf))
 
         def in_force_s(commit: Commit) -> float:
             """By when it had come into force."""
             if commit.outcome is Outcome.OK and commit.completed_s is not None:
                 return commit.completed_s
             alone = len(by_offset[commit.offset]) == 1
-            return first_seen.get(commit.offset, float("inf")) if alone else float("inf")
+            return first_seen.get(commit.offset, inf) if alone else inf
 
         known = [one for same in by_offset.values() for one in same]
         settled = HighestBefore((in_force_s(one), one.invoked_s) for one in known)
+        in_force = {
+            offset: HighestBefore((one.invoked_s, inf if one.retried else in_force_s(one)) for one in made)
+            for offset, made in by_offset.items()
+        }
         for told in fetched:
             begun_s = settled.at(told.invoked_s)
-            possible = any(
-                one.invoked_s <= told.completed_s and (one.retried or in_force_s(one) >= begun_s)
-                for one in by_offset.get(told.offset, ())
-            )
+            same = in_force.get(told.offset)
+            ended_s = -inf if same is None else same.at(nextafter(told.completed_s, inf))
+            possible = ended_s > -inf and ended_s >= begun_s
             if told.offset == NOTHING_COMMITTED:
-                possible = begun_s == float("-inf")
+                possible = begun_s == -inf
             if not possible:
                 latest = [one for one in known if one.invoked_s == begun_s]
                 yield (
