@@ -108,8 +108,7 @@ class Cluster:
                 continue
             line = (address, "")
             if line not in self._connections and line not in self._opening:
-                task = self._opening[line] = asyncio.ensure_future(self._open(line))
-                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+                self._begin_opening(line)
 
     async def any_connection(self) -> Connection:
         """A connection to some broker that answers now: what may not be asked twice is asked there.
@@ -232,9 +231,13 @@ class Cluster:
         if (connection := self._connections.get(line)) is not None:
             return connection
         task = self._opening.get(line)
-        if task is None:
-            task = self._opening[line] = asyncio.ensure_future(self._open(line))
-        return await asyncio.shield(task)
+        return await asyncio.shield(task or self._begin_opening(line))
+
+    def _begin_opening(self, line: _Line) -> asyncio.Task[Connection]:
+        task = self._opening[line] = asyncio.ensure_future(self._open(line))
+        # Whoever waits for it may have given up by then, and nobody else asks how it ended.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     async def _open(self, line: _Line) -> Connection:
         try:

@@ -23,6 +23,20 @@ _VERSION = 0
 TopicPartition = tuple[str, int]
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it.
+
+    Raises:
+        OSError: it cannot be made. KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)
+    path.mkdir(exist_ok=True)
+    if os.access(path.parent, os.R_OK):  # Else an administrator made it.
+        sync_directory(path.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Make created, renamed and deleted entries of a directory durable.
 

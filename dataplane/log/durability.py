@@ -88,6 +88,7 @@ class Durability:
                 segments.changed = False
                 sync_file(self._directory / PARTITION_METADATA)
                 sync_directory(self._directory)
+                sync_directory(self._directory.parent)  # Where a new log's folder has its name.
         except KafkaError:
             epochs.dirty |= dirty
             segments.changed |= changed

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .checkpoints import make_directory
 from .meta_properties import MetaProperties
 from .storage_errors import disk_error
 
@@ -24,7 +25,7 @@ def claim_folder(
             INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
         fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise disk_error("use data folder", path, error) from error

@@ -113,7 +113,7 @@ class Directory:
     """A real directory, created if missing."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        _make_durably(path)
         self.path = path
         self._lock: int | None = None
 
@@ -156,13 +156,27 @@ class Directory:
         (self.path / name).unlink(missing_ok=True)
 
     def sync_names(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            failstop.fail_stop(f"{self.path}: fsync of the directory failed: {error}")
-        finally:
-            os.close(descriptor)
+        _sync_directory(self.path)
+
+
+def _make_durably(path: Path) -> None:
+    """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it."""
+    for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+        folder.mkdir(exist_ok=True)
+        _sync_directory(folder.parent)
+    path.mkdir(exist_ok=True)
+    if os.access(path.parent, os.R_OK):  # Else an administrator made it.
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        failstop.fail_stop(f"{path}: fsync of the directory failed: {error}")
+    finally:
+        os.close(descriptor)
 
 
 def write_checked(disk: Disk, name: str, magic: bytes, body: bytes) -> None:
