@@ -8,12 +8,14 @@ one group, so that one cluster is started for all of them; beside `--all-faults`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import RunningCluster, running_cluster
+from tests.faults.faults import TALLY
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
 
@@ -37,6 +39,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.stem if everything else "faults"))
         if not everything and item.get_closest_marker("short") is None:
             item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    total: Counter[str] = Counter()
+    for report in terminalreporter.getreports(""):
+        total.update(dict(report.user_properties).get("faults", {}))
+    if total:
+        terminalreporter.write_line(", ".join(f"{what} {count}" for what, count in sorted(total.items())))
+
+
+@pytest.fixture(autouse=True)
+def tally(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """Adds what the test went through to the summary."""
+    before = TALLY.copy()
+    yield
+    record_property("faults", dict(TALLY - before))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,9 @@ from tests.cluster import Node, RunningCluster, wait_for, wait_until
 from tests.integration.history import coordinator_of
 
 OFFSETS_TOPIC = "__consumer_offsets"
-HEAL_S = 40.0
+TALLY: Counter[str] = Counter()
+"""What the tests of this process have been through so far, for the summary at the end of a run."""
+HEAL_S = 90.0
 """Within this time after the last node runs again every replica is in sync and the quorum agrees."""
 
 
@@ -40,8 +42,6 @@ class Faults:
     """Those whose replicas are all in sync when the cluster is well; the offsets of groups are added."""
     seed: int | None = None
     """What decides about the faults, if anything does: told when the test fails."""
-    done: Counter[str] = field(default_factory=Counter)
-    """Faults by kind: kill, pause, restart, stop."""
     journal: list[str] = field(default_factory=list)
     healed_s: float = math.inf
     """When the last fault was over, by `time.monotonic`."""
@@ -119,7 +119,9 @@ class Faults:
 
     def leader(self, topic: str, partition: int) -> Node:
         """The broker that leads a partition; waits for one."""
-        found = wait_for(lambda: self.cluster.leader(topic, partition), f"a leader of {topic}-{partition}")
+        found = wait_for(
+            lambda: self.cluster.leader(topic, partition), f"a leader of {topic}-{partition}", HEAL_S
+        )
         return self.cluster.broker(found)
 
     def wait_led_by_another(self, topic: str, partition: int, than: Node) -> None:
@@ -127,6 +129,7 @@ class Faults:
         wait_until(
             lambda: self.cluster.leader(topic, partition) not in (None, than.id),
             f"a leader of {topic}-{partition} after broker {than.id}",
+            HEAL_S,
         )
 
     def follower(self, topic: str, partition: int) -> Node:
@@ -154,7 +157,7 @@ class Faults:
         return "\n".join(self.journal)
 
     def _note(self, what: str, node: Node) -> None:
-        self.done[what] += 1
+        TALLY[what] += 1
         self.journal.append(f"{self._elapsed():7.2f} s  {what:7} {node.role} {node.id}")
 
     def _elapsed(self) -> float:

@@ -13,7 +13,7 @@ from tests.cluster import Node, RunningCluster
 from tests.faults.faults import Faults, RandomFaults
 from tests.faults.workload import Workload, make_topic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(

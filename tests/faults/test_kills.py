@@ -10,7 +10,7 @@ from tests.cluster import Node, RunningCluster
 from tests.faults.faults import Faults
 from tests.faults.workload import Workload, make_topic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 Choice = Callable[[Faults, str], list[Node]]
 VICTIMS: dict[str, Choice] = {

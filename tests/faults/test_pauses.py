@@ -15,7 +15,7 @@ from tests.faults.test_kills import VICTIMS
 from tests.faults.workload import Workload, make_topic
 from tests.integration.raw_producer import RawProducer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 SHORT = {"leader"}
 

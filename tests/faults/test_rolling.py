@@ -8,7 +8,7 @@ from tests.cluster import RunningCluster
 from tests.faults.faults import Faults
 from tests.faults.workload import Workload, make_topic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -32,7 +32,7 @@ from confluent_kafka import (
 
 from ottla.protocol.record_batch import walk_batches
 from tests.cluster import RunningCluster, wait_until
-from tests.faults.faults import HEAL_S, Faults
+from tests.faults.faults import HEAL_S, TALLY, Faults
 from tests.histories.invariants import check_all
 from tests.histories.operations import (
     ALL_IN_SYNC,
@@ -55,7 +55,7 @@ from tests.histories.operations import (
 from tests.integration.history import make_topic as make_any_topic
 from tests.integration.history import read_all, segment_files
 
-SETTLE_S = 60.0
+SETTLE_S = 90.0
 """Within this time after the cluster is whole every send has its outcome and every consumer is at the end."""
 QUEUED_MAX = 1_000
 CLIENT = {
@@ -302,7 +302,7 @@ class Member(Reading):
         self._uncommitted[partition] = self.next_offsets[partition]
 
     def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        generation, member = self._identity()
+        generation, member = self.identity()
         for one in partitions:
             self.history.add(
                 Owned(self.group, generation, member, self._topic, one.partition, time.monotonic())
@@ -315,7 +315,7 @@ class Member(Reading):
         self._lost(_, partitions)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        generation, member = self._identity()
+        generation, member = self.identity()
         for one in partitions:
             self.history.add(
                 Released(self.group, generation, member, self._topic, one.partition, time.monotonic())
@@ -329,7 +329,7 @@ class Member(Reading):
             return
         wanted = dict(self._uncommitted)
         offsets = [TopicPartition(self._topic, p, offset) for p, offset in wanted.items()]
-        generation, member = self._identity()
+        generation, member = self.identity()
         began = time.monotonic()
         failed: dict[int, KafkaError | None] = {}
         try:
@@ -365,7 +365,7 @@ class Member(Reading):
                     ended = time.monotonic()
                     self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
 
-    def _identity(self) -> tuple[int, str]:
+    def identity(self) -> tuple[int, str]:
         """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it."""
         packed = self._consumer.consumer_group_metadata()
         if packed is None:
@@ -447,7 +447,7 @@ class Workload:
             one.join()
         self.history = History.merged([*(one.history for one in self.actors), self.history])
 
-    def wait_acknowledged(self, more: int, timeout_s: float = 40) -> None:
+    def wait_acknowledged(self, more: int, timeout_s: float = SETTLE_S) -> None:
         """Return once every strict sender has `more` acknowledgements than now."""
         goals = [one.acknowledged + more for one in self.strict]
 
@@ -457,7 +457,7 @@ class Workload:
 
         wait_until(reached, f"{more} acknowledgements of each sender", timeout_s)
 
-    def wait_read(self, more: int, timeout_s: float = 40) -> None:
+    def wait_read(self, more: int, timeout_s: float = SETTLE_S) -> None:
         """Return once every group has read `more` records than now."""
         before = self._read_by_group()
 
@@ -477,6 +477,10 @@ class Workload:
             self.history.add(Healed(faults.healed_s, HEAL_S + SETTLE_S))
         failed = [one for one in self.history.sends if one.outcome is not Outcome.OK]
         assert not failed, f"{len(failed)} sends failed: {failed[:3]}"
+        TALLY["acknowledged"] += len(self.history.sends)
+        TALLY["read"] += len(self.history.polls)
+        TALLY["commits"] += len(self.history.commits)
+        TALLY["histories"] += 1
         check_all(self.history)
 
     def _settle(self) -> None:
