@@ -196,6 +196,13 @@ class VirtualDisk:
             inode.links -= 1
             self.let_go(inode)
 
+    def move(self, inode: Inode, folder: Folder, name: str, new_folder: Folder, new_name: str) -> None:
+        """To another folder. Durable at once, with what was done to both folders before: so it is never half there."""
+        self.change_names(new_folder, {new_name: inode})
+        self.change_names(folder, {name: None})
+        new_folder.settle(self._sequence)
+        folder.settle(self._sequence)
+
     def let_go(self, inode: Inode) -> None:
         """A name or a description less: without any, its room is free."""
         if not inode.links and not inode.opened and isinstance(inode, File):
@@ -274,13 +281,11 @@ class VirtualDisk:
         """What `os.stat` says."""
         size = len(inode.current) if isinstance(inode, File) else _BLOCK_BYTES
         links = inode.links if isinstance(inode, File) else inode.links + 1
-        nanoseconds, seconds = inode.modified_ns, inode.modified_ns / 1e9
+        nanoseconds = inode.modified_ns
         whole = nanoseconds // 1_000_000_000
-        times = {
-            **{"st_atime": seconds, "st_mtime": seconds, "st_ctime": seconds},
-            **{"st_atime_ns": nanoseconds, "st_mtime_ns": nanoseconds, "st_ctime_ns": nanoseconds},
-            **{"st_blksize": _BLOCK_BYTES, "st_blocks": -(-size // SECTOR_BYTES)},
-        }
+        times = dict.fromkeys(("st_atime", "st_mtime", "st_ctime"), nanoseconds / 1e9)
+        times |= dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), nanoseconds)
+        times |= {"st_blksize": _BLOCK_BYTES, "st_blocks": -(-size // SECTOR_BYTES)}
         fields = (inode.mode, inode.number, self.device, links, 0, 0, size, whole, whole, whole)
         return os.stat_result(fields, times)
 

@@ -294,13 +294,10 @@ class FileCalls:
         return writing.write(data) if offset_dst is None else writing.write_at(data, offset_dst)
 
     def sendfile(self, out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
-        """Out to a socket, which raises BlockingIOError if it can take nothing."""
-        out, file = self._descriptor(out_fd), self._file(in_fd)
+        """Mostly to a socket, which raises BlockingIOError if it can take nothing."""
+        file = self._file(in_fd)
         data = file.read(count) if offset is None else file.read_at(count, offset)
-        if not data:
-            return 0
-        sent: int = out.send_bytes(data)  # type: ignore[attr-defined]
-        return sent
+        return self.write(out_fd, data) if data else 0
 
     def mmap(
         self, number: int, length: int, flags: int = 0, prot: int = 0, access: int = 0, offset: int = 0
@@ -386,7 +383,6 @@ class FileCalls:
     remove = unlink
 
     def rename(self, source: Place, target: Any, *, src_dir_fd: None = None, dst_dir_fd: None = None) -> None:
-        """Within a folder. To another it is refused, as between volumes: it could be half there after losing power."""
         assert src_dir_fd is dst_dir_fd is None
         source.disk.stall()
         place = self._place(target)
@@ -394,9 +390,9 @@ class FileCalls:
             refuse(errno.EXDEV, source.path)
         (folder, name), (new_folder, new_name) = source.parent(), place.parent()
         moved = source.inode()
-        if new_folder is not folder:
+        if place.disk is not source.disk:
             refuse(errno.EXDEV, source.path)
-        replaced = folder.names.get(new_name)
+        replaced = new_folder.names.get(new_name)
         if replaced is moved:
             return
         if isinstance(replaced, Folder):
@@ -407,9 +403,12 @@ class FileCalls:
         elif replaced is not None and isinstance(moved, Folder):
             refuse(errno.ENOTDIR, place.path)
         source.disk.check_writable(source.path)
-        source.disk.change_names(folder, {name: None, new_name: moved})
+        if new_folder is folder:
+            source.disk.change_names(folder, {name: None, new_name: moved})
+        else:
+            source.disk.move(moved, folder, name, new_folder, new_name)
         machine = self._machine
-        machine.trace.note(machine.now, source.disk.name, f"renames {source.path} {new_name}")
+        machine.trace.note(machine.now, source.disk.name, f"renames {source.path} {place.path}")
 
     replace = rename
 
@@ -495,9 +494,4 @@ class FileCalls:
         self._descriptor(number)
         return False
 
-    def set_inheritable(self, number: int, inheritable: bool) -> None:
-        self._descriptor(number)
-
-    def get_inheritable(self, number: int) -> bool:
-        self._descriptor(number)
-        return False
+    set_inheritable, get_inheritable = set_blocking, get_blocking

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import stat
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 SECTOR_BYTES = 512
 """What a disk writes whole or not at all."""
 
-_WRITTEN_BACK_BYTES = 4 << 20
+_PENDING_BYTES_MAX = 4 << 20
+_PENDING_NAMES_MAX = 1000
+"""More is written back by the kernel unasked."""
 
 
 @dataclass(slots=True)
@@ -72,8 +75,8 @@ class File(Inode):
         self.pending.append(change)
         if change.data is not None:
             self._pending_bytes += len(change.data)
-            if self._pending_bytes > _WRITTEN_BACK_BYTES:
-                self.settle(change.sequence)  # the kernel does not wait for ever
+            if self._pending_bytes > _PENDING_BYTES_MAX:
+                self.settle(change.sequence)
 
     def settle(self, sequence: int) -> None:
         for change in self._take(sequence):
@@ -156,15 +159,17 @@ class Folder(Inode):
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
         #: the names that changed at once, and what they stand for then
-        self.pending: list[tuple[int, dict[str, Inode | None]]] = []
+        self.pending: deque[tuple[int, dict[str, Inode | None]]] = deque()
 
     def change(self, sequence: int, names: dict[str, Inode | None]) -> None:
         self.pending.append((sequence, names))
         _rename(self.names, names)
+        if len(self.pending) > _PENDING_NAMES_MAX:
+            self.settle(sequence)
 
     def settle(self, sequence: int) -> None:
         while self.pending and self.pending[0][0] <= sequence:
-            _rename(self.durable_names, self.pending.pop(0)[1])
+            _rename(self.durable_names, self.pending.popleft()[1])
 
     def forget(self, sequence: int) -> None:
         pass  # names stay pending until a later sync
@@ -172,7 +177,7 @@ class Folder(Inode):
     def lose_power(self, random: Random, counts: Counter[str]) -> None:
         kept = random.randint(0, len(self.pending))
         counts["lost names"] += len(self.pending) - kept
-        for _, names in self.pending[:kept]:
+        for _, names in islice(self.pending, kept):
             _rename(self.durable_names, names)
         self.pending.clear()
         self.names = dict(self.durable_names)

@@ -320,6 +320,18 @@ def test_a_rename_happens_or_does_not(make_room: Callable[[int], Room]) -> None:
     assert outcomes == {(b"one", b"two"), (False, b"one")}
 
 
+def test_a_move_to_another_folder_is_never_half_done(make_room: Callable[[int], Room]) -> None:
+    for seed in range(10):
+        room = make_room(seed)
+        _make_durable_folder()
+        old, new = DATA.with_name("old"), DATA / "new"
+        _write(old, b"one", sync=True)
+        old.rename(new)
+        room.lose_power()
+        assert not old.exists()
+        assert new.read_bytes() == b"one"
+
+
 def test_writes_are_torn_and_reordered(make_room: Callable[[int], Room]) -> None:
     torn = reordered = 0
     for seed in range(40):
