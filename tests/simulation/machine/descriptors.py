@@ -37,7 +37,7 @@ class Descriptor:
     def changed(self) -> None:
         """It may have become ready: whoever waits for it looks again."""
         for watcher in self._watchers:
-            watcher.notify()
+            watcher.notify(self)
 
     def watch(self, watcher: Watcher) -> None:
         if watcher not in self._watchers:
@@ -63,7 +63,8 @@ class Watcher:
     def __init__(self) -> None:
         self._waiting: Thread | None = None
 
-    def notify(self) -> None:
+    def notify(self, descriptor: Descriptor) -> None:
+        """`descriptor` may have become ready."""
         if self._waiting is not None:
             self._waiting.wake()
 
@@ -78,13 +79,28 @@ _TURN_S = 20e-6
 """What a turn takes that finds something ready at once: time passes even when a loop spins."""
 
 
+class _SelectorWatcher(Watcher):
+    """Remembers what is to be looked at: a selector has many descriptors, few of which are ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[int] = set()
+
+    def notify(self, descriptor: Descriptor) -> None:
+        self.changed.add(descriptor.number)
+        super().notify(descriptor)
+
+
 class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defined]
     """The selector of a stock asyncio event loop."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self._machine = machine
-        self._watcher = Watcher()
+        self._watcher = _SelectorWatcher()
+        #: in which order they were registered
+        self._places: dict[int, int] = {}
+        self._registered = 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key: selectors.SelectorKey = super().register(fileobj, events, data)
@@ -93,12 +109,17 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
             super().unregister(fileobj)
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         descriptor.watch(self._watcher)
+        self._registered += 1
+        self._places[key.fd] = self._registered
+        self._watcher.changed.add(key.fd)
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         key: selectors.SelectorKey = super().unregister(fileobj)
         if (descriptor := self._machine.descriptor(key.fd)) is not None:
             descriptor.unwatch(self._watcher)
+        del self._places[key.fd]
+        self._watcher.changed.discard(key.fd)
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -113,17 +134,20 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
-        for key in self._fd_to_key.values():
-            descriptor = self._machine.descriptor(key.fd)
-            if descriptor is None:
-                continue
+        keys, changed = self._fd_to_key, self._watcher.changed
+        for number in sorted(changed, key=self._places.__getitem__):
+            key = keys[number]
+            descriptor = self._machine.descriptor(number)
             events = 0
-            if key.events & selectors.EVENT_READ and descriptor.readable():
-                events |= selectors.EVENT_READ
-            if key.events & selectors.EVENT_WRITE and descriptor.writable():
-                events |= selectors.EVENT_WRITE
+            if descriptor is not None:
+                if key.events & selectors.EVENT_READ and descriptor.readable():
+                    events |= selectors.EVENT_READ
+                if key.events & selectors.EVENT_WRITE and descriptor.writable():
+                    events |= selectors.EVENT_WRITE
             if events:
                 ready.append((key, events))
+            else:
+                changed.discard(number)
         return ready
 
 
