@@ -30,6 +30,7 @@ from .image_gate import ImageGate
 from .log_cleaner import CleanerSettings, LogCleaner
 from .log_store import LogStore
 from .log_upkeep import LogUpkeep
+from .log_verifier import LogVerifier
 from .metrics import BrokerMetrics
 from .quorum.config import QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
@@ -139,6 +140,13 @@ class Broker:
             lambda: self.replicas, self._keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
         self._log_upkeep.start()
+        self._verifier = LogVerifier(
+            lambda: self.replicas,
+            lambda partition, error: self.replicas.damage.condemn(partition, error),
+            config.verify_bytes_per_second,
+            config.retention_check_interval_ms,
+        )
+        self._verifier.start()
         self._cleaner = LogCleaner(CleanerSettings.of(self.own_settings), lambda: self.replicas, wall_ms)
         self._cleaner.start()
         self.replicas.start()
@@ -169,6 +177,7 @@ class Broker:
                 log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
         self._upkeep.cancel()
         self._log_upkeep.close()
+        await self._verifier.close()
         await self._cleaner.close()
         self.server.close()
         self._fetches.close()

@@ -82,6 +82,7 @@ class BrokerConfig:
     replica_selector: Selector | None = None
     producer_id_expiration_ms: int = 86_400_000
     retention_check_interval_ms: int = 300_000
+    verify_bytes_per_second: int = 4_194_304
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -131,6 +132,7 @@ class BrokerConfig:
             replica_selector=_replica_selector(read),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
+            verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             properties=MappingProxyType(dict(properties)),
         )

@@ -1,7 +1,8 @@
 """The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
 
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
-quorum hears of dead brokers faster; `cluster.id`, `cluster.secret.file` and `metrics.listener` are our own.
+quorum hears of dead brokers faster; `cluster.id`, `cluster.secret.file`, `metrics.listener` and
+`log.verify.bytes.per.second` are our own.
 """
 
 from __future__ import annotations
@@ -181,6 +182,8 @@ _NODE_TABLE = (
     _node("log.roll.jitter.hours", _BROKER, _I, "0", "segment.jitter.ms in hours.", least=0),
     _node("log.retention.check.interval.ms", _BROKER, _L, "300000",
           "Time between retention checks.", least=1),
+    _node("log.verify.bytes.per.second", _BROKER, _L, "4194304",
+          "How fast closed segments are read again and again, to find damage; 0 for never.", least=0),
     _node("log.cleaner.enable", _BROKER, _B, "true", "Whether logs are compacted."),
     _node("log.cleaner.threads", _DYNAMIC, _I, "1", "Threads that compact.", least=0),
     _node("log.cleaner.backoff.ms", _DYNAMIC, _L, "15000",

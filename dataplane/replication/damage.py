@@ -1,4 +1,4 @@
-"""What becomes of a replica whose log proved to be damaged: at the start, for a reader, or when it was looked through."""
+"""What becomes of a replica whose log proved to be damaged: at the start, for a reader, or when looked through."""
 
 from __future__ import annotations
 

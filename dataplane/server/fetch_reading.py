@@ -161,9 +161,12 @@ class FetchReader:
         room = found.budget - found.size
         if offset >= watermark or (room <= 0 and found.size):
             return outcome
-        records = log.read(
-            offset, min(part.partition_max_bytes, max(0, room)), watermark, at_least_one=found.size == 0
-        )
+        most = min(part.partition_max_bytes, max(0, room))
+        try:
+            records = log.read(offset, most, watermark, at_least_one=found.size == 0)
+        except KafkaError:
+            self._replicas.doubted(replica, offset, most)
+            raise
         if version < _FIRST_WITH_ZSTD and _holds_zstd(records):
             records.release()
             raise KafkaError(
