@@ -50,8 +50,9 @@ class QuorumServer:
         self._on_heartbeat = on_heartbeat
         self._limits = limits or LinkLimits()
         self._strangers_max = strangers_max
-        self._strangers: set[Link] = set()
-        self._links: set[Link] = set()
+        # In the order in which they came, which is also that of their ends.
+        self._strangers: dict[Link, None] = {}
+        self._links: dict[Link, None] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -97,19 +98,19 @@ class QuorumServer:
         if len(self._strangers) >= self._strangers_max:
             return _Refusal()
         link = server_link(self._secret, self._identity, self._welcome, self._limits)
-        self._strangers.add(link)
+        self._strangers[link] = None
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
         return link
 
     def _forget(self, link: Link, reason: str) -> None:
         if link in self._strangers:
-            self._strangers.discard(link)
+            self._strangers.pop(link, None)
             logger.info("a connection did not prove itself: %s", reason)
-        self._links.discard(link)
+        self._links.pop(link, None)
 
     def _welcome(self, link: Link) -> LinkHandler | None:
-        self._strangers.discard(link)
-        self._links.add(link)
+        self._strangers.pop(link, None)
+        self._links[link] = None
         return self._handlers[link.peer.role](link)
 
     async def _read_datagrams(self, datagrams: DatagramServer) -> None:
