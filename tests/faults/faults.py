@@ -39,9 +39,11 @@ class Faults:
 
     cluster: RunningCluster
     topics: tuple[str, ...] = ()
-    """Those whose replicas are all in sync when the cluster is well; the offsets of groups are added."""
+    """Those whose replicas are all in sync when the cluster is well."""
     seed: int | None = None
     """What decides about the faults, if anything does: told when the test fails."""
+    groups: bool = True
+    """Whether there are groups: then that holds for their offsets, too."""
     journal: list[str] = field(default_factory=list)
     healed_s: float = math.inf
     """When the last fault was over, by `time.monotonic`."""
@@ -113,7 +115,7 @@ class Faults:
         """Return once the quorum agrees and every replica of the topics is in sync."""
         deadline = time.monotonic() + timeout_s
         self.cluster.wait_until_quorum_agrees(timeout_s)
-        for topic in (*self.topics, OFFSETS_TOPIC):
+        for topic in (*self.topics, *[OFFSETS_TOPIC] * self.groups):
             self.cluster.wait_until_in_sync(topic, max(1.0, deadline - time.monotonic()))
         self.journal.append(f"{self._elapsed():7.2f} s  whole")
 

@@ -53,7 +53,7 @@ def produce(node: Node, topic: str, producer: tuple[int, int], sequence: int) ->
 def test_what_is_sent_again_to_the_next_leader_stands_where_it_stood(cluster: RunningCluster) -> None:
     topic = "again"
     make_topic(cluster.bootstrap, topic, 1)
-    with Faults(cluster, (topic,)) as faults:
+    with Faults(cluster, (topic,), groups=False) as faults:
         leader = faults.leader(topic, 0)
         with closing(Peer(leader.port)) as peer:
             given = peer.ask(InitProducerIdRequest(transactional_id=None), 4)
