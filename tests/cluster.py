@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,18 +161,18 @@ class RunningCluster:
 
         wait_until(agreed, "a quorum that agrees", timeout_s)
 
-    def partitions(self, topic: str) -> dict[int, PartitionInfo]:
-        """Leaders, replicas and ISRs of a topic, empty while no broker tells."""
-        awake = [node.address for node in self.brokers if node.alive and not node.paused]
+    def partitions(self, topic: str, ask: Sequence[Node] = ()) -> dict[int, PartitionInfo]:
+        """Leaders, replicas and ISRs of a topic as brokers tell, or as these tell; empty while none does."""
+        awake = [node.address for node in ask or self.brokers if node.alive and not node.paused]
         if not awake:
             return {}
 
-        async def ask() -> dict[int, PartitionInfo]:
+        async def answer() -> dict[int, PartitionInfo]:
             async with Admin(bootstrap_servers=awake) as admin:
                 return (await admin.describe_topics([topic]))[0].partitions
 
         with suppress(KafkaError):
-            return asyncio.run(ask())
+            return asyncio.run(answer())
         return {}
 
     def leader(self, topic: str, partition: int) -> int | None:

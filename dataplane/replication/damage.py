@@ -42,6 +42,19 @@ class Damage:
         self._logs = logs
         self.renewal = Renewal(renew, self._is_renewable, self._begin, owner.look_again)
         self.doubts = Doubts(owner.holds, self.condemn)
+        self._made_anew: set[PartitionKey] = set()
+
+    def found(self, key: PartitionKey) -> None:
+        """This replica is offline since its log is damaged. Once in a process's life it is made anew: a disk that
+        damages the copy as well would be filled with what is set aside."""
+        if key in self._made_anew:
+            log.error(
+                "a replica of topic %s, partition %d, is damaged again: it stays offline",
+                key[0].hex(),
+                key[1],
+            )
+            return
+        self.renewal.add(key)
 
     def condemn(self, partition: Partition, error: KafkaError) -> None:
         """The log is damaged: the replica goes offline and is made anew, unless it may be all there is."""
@@ -56,7 +69,7 @@ class Damage:
         key = (partition.topic_id, partition.index)
         self._owner.take_offline([key])
         self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
-        self.renewal.add(key)
+        self.found(key)
         self.renewal.look()
 
     def _is_renewable(self, key: PartitionKey) -> bool:
@@ -81,6 +94,7 @@ class Damage:
             log.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
             self._owner.offline.again(key)
             return
+        self._made_anew.add(key)
         self._owner.offline.discard(key)
         self._owner.look_again(key)
 

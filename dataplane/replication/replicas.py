@@ -87,9 +87,7 @@ class Replicas:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
-        self.making = ReplicaMaking(
-            logs, self, settings_of, self.offline, self.damage.renewal.add, self._look_at
-        )
+        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._look_at)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False

@@ -262,9 +262,11 @@ class NetworkCluster(RunningCluster):
 
     def registered(self) -> set[int]:
         """The brokers that take part, as one of them tells."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient(
+            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        )
         try:
-            return set(admin.list_topics(timeout=2).brokers)
+            return set(admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return set()
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.errors import ErrorCode, KafkaError
+
 from .brokers_over_sockets import Client, Cluster, running, until
 
 VALUE = b"v" * 1000
@@ -92,3 +94,17 @@ async def test_who_has_the_last_copy_keeps_it(tmp_path: Path, cluster: Cluster) 
         assert (await client.fetch(0)).error_code == 0
     assert cluster.quorum.state.leader == 1
     assert kept(tmp_path, 1) == []
+
+
+async def test_a_disk_that_damages_the_copy_as_well_is_given_up(tmp_path: Path, cluster: Cluster) -> None:
+    for times in (1, 2):
+        partition = cluster[2].partition
+        cluster[2].replicas.damage.condemn(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "rotten"))
+        if times == 1:
+            await until(lambda: len(kept(tmp_path, 2)) == 1, "the damaged log set aside")
+            await all_in_sync(cluster)
+    await until(lambda: cluster.quorum.state.offline_replicas == (2,), "an offline replica")
+    cluster[2].replicas.damage.renewal.look()
+    await cluster[2].replicas.offline.reported()
+    assert cluster.quorum.state.offline_replicas == (2,)
+    assert len(kept(tmp_path, 2)) == 1
