@@ -26,11 +26,11 @@ RESTART_AFTER_S = 0.4
 """A process that ended by itself is started again after so long, as a service manager would."""
 
 BROKER_SETTINGS = {
-    "broker.session.timeout.ms": "900",
-    "broker.heartbeat.interval.ms": "150",
-    "replica.lag.time.max.ms": "700",
-    "replica.fetch.wait.max.ms": "150",
-    "replica.socket.timeout.ms": "2000",
+    "broker.session.timeout.ms": "500",
+    "broker.heartbeat.interval.ms": "100",
+    "replica.lag.time.max.ms": "400",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.socket.timeout.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "controlled.shutdown.timeout.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
@@ -45,7 +45,7 @@ BROKER_SETTINGS = {
     "log.cleaner.backoff.ms": "2000",
     "auto.create.topics.enable": "false",
 }
-QUORUM_SETTINGS = {"broker.session.timeout.ms": "900"}
+QUORUM_SETTINGS = {"broker.session.timeout.ms": "500"}
 
 
 class Node:
@@ -85,7 +85,9 @@ class Node:
     def led(self) -> list[Partition]:
         """The partitions that this broker believes to lead."""
         replicas = getattr(self.broker, "replicas", None)
-        return [] if replicas is None else [partition for partition in replicas if partition.leader is not None]
+        return (
+            [] if replicas is None else [partition for partition in replicas if partition.leader is not None]
+        )
 
     def start(self) -> None:
         """Begin a process, if none runs."""

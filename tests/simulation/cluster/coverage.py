@@ -52,9 +52,17 @@ def counting(branches: Counter[str]) -> Iterator[None]:
         for owner, name, namer in (
             (Partition, "become_leader", _leadership),
             (Partition, "truncate_diverging", lambda _arguments, _result: "divergence told to a follower"),
-            (follower_sessions, "diverges", lambda _arguments, result: "divergence found by a leader" if result else None),
+            (
+                follower_sessions,
+                "diverges",
+                lambda _arguments, result: "divergence found by a leader" if result else None,
+            ),
             (Segment, "truncate", lambda _arguments, _result: "segment cut"),
-            (PartitionLog, "append_as_leader", lambda _, result: "duplicate answered" if result.duplicate else None),
+            (
+                PartitionLog,
+                "append_as_leader",
+                lambda _, result: "duplicate answered" if result.duplicate else None,
+            ),
             (PartitionLog, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),
             (LeaderState, "propose_expand", lambda _, result: result and "ISR expansion proposed"),
             (LeaderState, "propose_shrink", lambda _, result: result and "ISR shrink proposed"),

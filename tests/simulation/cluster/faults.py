@@ -52,12 +52,12 @@ def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[F
     """Faults for so many seconds: bursts and quiet times, one target at a time or several."""
     plan: list[Fault] = []
     kinds, shares = list(weights), list(weights.values())
-    now = random.uniform(0.0, 0.5)
+    now = random.uniform(0.0, 0.3)
     while now < seconds:
         kind = random.choices(kinds, shares)[0]
-        lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 2.2)
+        lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 1.4)
         plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
-        now += random.expovariate(1 / 0.12) if random.random() < 0.35 else random.uniform(0.2, 1.4)
+        now += random.expovariate(1 / 0.12) if random.random() < 0.35 else random.uniform(0.1, 0.8)
     return plan
 
 
@@ -189,7 +189,9 @@ class Faults:
     def _slow_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
         other = random.choice([other for other in self._cluster.nodes if other is not node])
-        network.slow(node.host.address, other.host.address, random.uniform(0.005, 0.2), random.uniform(0.0, 0.1))
+        network.slow(
+            node.host.address, other.host.address, random.uniform(0.005, 0.2), random.uniform(0.0, 0.1)
+        )
         return network.heal
 
     def _lossy_link(self, node: Node, random: Random) -> Callable[[], None]:
@@ -209,7 +211,7 @@ class Faults:
 
     def _full_disk(self, node: Node, random: Random) -> Callable[[], None]:
         disk = node.host.disk
-        disk.capacity_bytes = disk.used_bytes()
+        disk.capacity_bytes = disk.used_bytes
 
         def mend() -> None:
             disk.capacity_bytes = None

@@ -69,7 +69,8 @@ class OneLeaderPerEpoch:
             leader = self._leaders.setdefault(key, node.name)
             if leader != node.name:
                 raise InvariantBroken(
-                    "one leader per epoch", f"{leader} and {node.name} both lead {partition!r} in epoch {epoch}"
+                    "one leader per epoch",
+                    f"{leader} and {node.name} both lead {partition!r} in epoch {epoch}",
                 )
 
 
@@ -86,7 +87,8 @@ class OneQuorumLeaderPerTerm:
         leader = self._leaders.setdefault(quorum_node.raft.term, node.name)
         if leader != node.name:
             raise InvariantBroken(
-                "one quorum leader per term", f"{leader} and {node.name} both lead term {quorum_node.raft.term}"
+                "one quorum leader per term",
+                f"{leader} and {node.name} both lead term {quorum_node.raft.term}",
             )
 
 

@@ -16,33 +16,50 @@ import itertools
 import logging
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO, TypeVar
 
+from ottla.protocol import codec
+from ottla.protocol.codec import prepare
+from ottla.protocol.schema import Message
 from tests.simulation.cluster.faults import Fault
 from tests.simulation.cluster.mutants import MUTANTS
 from tests.simulation.cluster.scenario import Report, plan_of, play
+from tests.simulation.machine.installed import bound_names
 
-REAL_TIME_MAX_S = 120.0
+REAL_TIME_MAX_S = 120
+"""A run that takes longer has got into an endless loop."""
 _TIME = time.monotonic
+ResultT = TypeVar("ResultT")
 
 
 def main() -> int:
     """See the module's documentation."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings would differ in their order from run to run.
-        os.execve(sys.executable, [sys.executable, "-m", _MODULE, *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", _MODULE, *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", default="0-100", help="first-last, last excluded, or one seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--mutant", choices=[name for name, mutant in MUTANTS.items() if mutant.where == "cluster"])
-    parser.add_argument("--until-found", action="store_true", help="stop at the first seed that breaks something")
+    parser.add_argument(
+        "--mutant", choices=[name for name, mutant in MUTANTS.items() if mutant.where == "cluster"]
+    )
+    parser.add_argument(
+        "--until-found", action="store_true", help="stop at the first seed that breaks something"
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write down what happens")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
     parser.add_argument("--soak", type=Path, metavar="FOLDER", help="play on and on; keep what fails there")
@@ -50,6 +67,7 @@ def main() -> int:
     first, _, last = arguments.seeds.partition("-")
     seeds: Iterable[int] = range(int(first), int(last or int(first) + 1))
     mutant = MUTANTS[arguments.mutant].planted if arguments.mutant else nullcontext
+    _warm_up()
     with mutant():
         if arguments.shrink:
             return _shrink(int(first))
@@ -76,7 +94,10 @@ def _play_many(seeds: Iterable[int], processes: int, until_found: bool, kept: Pa
                 totals["events"] += outcome.events
             else:
                 broken += 1
-                print(f"seed {seed}: {outcome}\nagain: python -m {_MODULE} --seeds {seed} --trace {seed}.txt", flush=True)
+                print(
+                    f"seed {seed}: {outcome}\nagain: python -m {_MODULE} --seeds {seed} --trace {seed}.txt",
+                    flush=True,
+                )
                 if kept is not None:
                     _keep(kept, seed, outcome)
                 if until_found:
@@ -85,14 +106,18 @@ def _play_many(seeds: Iterable[int], processes: int, until_found: bool, kept: Pa
                 print(f"{clean + broken} seeds, {broken} broken, {_TIME() - started:.0f} s", flush=True)
     except KeyboardInterrupt:
         print()
-    print(f"{clean + broken} seeds, {broken} broken; {seconds / 3600:.2f} simulated hours in {_TIME() - started:.0f} s")
+    print(
+        f"{clean + broken} seeds, {broken} broken; {seconds / 3600:.2f} simulated hours in {_TIME() - started:.0f} s"
+    )
     for name, count in sorted(totals.items()):
         print(f"  {name:40} {count}")
     return min(broken, 100)
 
 
 def _keep(folder: Path, seed: int, outcome: str) -> None:
-    (folder / f"{seed}.txt").write_text(f"python -m {_MODULE} --seeds {seed} --trace trace.txt\n\n{outcome}\n")
+    (folder / f"{seed}.txt").write_text(
+        f"python -m {_MODULE} --seeds {seed} --trace trace.txt\n\n{outcome}\n"
+    )
 
 
 def _trace(seed: int, path: Path) -> int:
@@ -132,61 +157,79 @@ def _kind(outcome: str) -> str:
 # ------------------------------------------------------------ processes
 
 
+def _warm_up() -> None:
+    """Make what every run would make for itself: the codecs, and the list of names that are replaced."""
+    bound_names()
+    for message, version in _in_child(_codecs_used):
+        prepare(message, version)
+
+
+def _codecs_used() -> set[tuple[type[Message], int]]:
+    _played(0, None, None)
+    return {*codec._top_readers, *codec._top_writers}
+
+
 def in_child(seed: int, plan: list[Fault] | None, sink: TextIO | None = None) -> Report | str:
     """The outcome of one seed, played in a process of its own."""
-    reader = _fork(seed, plan, sink)
-    return _outcome(*reader)
+    return _in_child(lambda: _played(seed, plan, sink))
 
 
 def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
-    """The outcome of each seed, as they come; so many at a time."""
-    waiting: dict[int, tuple[int, int]] = {}
+    """The outcome of each seed, in order; so many are played at a time."""
+    playing: deque[tuple[int, Child]] = deque()
     todo = iter(seeds)
-    for seed in itertools.islice(todo, processes):
-        waiting[seed] = _fork(seed, None, None)
-    while waiting:
-        seed = next(iter(waiting))
-        outcome = _outcome(*waiting.pop(seed))
-        for following in itertools.islice(todo, 1):
-            waiting[following] = _fork(following, None, None)
-        yield seed, outcome
+    while True:
+        for seed in itertools.islice(todo, processes - len(playing)):
+            playing.append((seed, _fork(lambda seed=seed: _played(seed, None, None))))  # type: ignore[misc]
+        if not playing:
+            return
+        seed, child = playing.popleft()
+        yield seed, _result(child)
 
 
-def _fork(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> tuple[int, int]:
+class Child(NamedTuple):
+    """A forked process, and the pipe through which its result comes."""
+
+    number: int
+    pipe: int
+
+
+def _in_child(work: Callable[[], ResultT]) -> ResultT:
+    return _result(_fork(work))
+
+
+def _fork(work: Callable[[], object]) -> Child:
     sys.stdout.flush()
     reader, writer = os.pipe()
-    child = os.fork()
-    if child:
+    number = os.fork()
+    if number:
         os.close(writer)
-        return child, reader
+        return Child(number, reader)
     os.close(reader)
-    try:
-        outcome = _played(seed, plan, None if sink is None else sink.write)
-    except BaseException:
-        outcome = traceback.format_exc()
-    if sink is not None:
-        sink.flush()
     with open(writer, "wb") as pipe:
-        pickle.dump(outcome, pipe)
+        pipe.write(pickle.dumps(work()))
     os._exit(0)
 
 
-def _played(seed: int, plan: list[Fault] | None, sink: Callable[[str], object] | None) -> Report | str:
+def _result(child: Child) -> Any:
+    with open(child.pipe, "rb") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child.number, 0)
+    return pickle.loads(told) if told else f"crash: the process that played it ended with status {status}"
+
+
+def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report | str:
     logging.disable(logging.CRITICAL if sink is None else logging.NOTSET)
+    signal.alarm(REAL_TIME_MAX_S)
     try:
-        return play(seed, plan, sink)
+        return play(seed, plan, None if sink is None else sink.write)
     except AssertionError as error:
         return str(error)
-
-
-def _outcome(child: int, reader: int) -> Report | str:
-    with open(reader, "rb") as pipe:
-        told = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if not told:
-        return f"crash: the process that played it ended with status {status}"
-    outcome: Report | str = pickle.loads(told)
-    return outcome
+    except BaseException:
+        return f"exception: {traceback.format_exc()}"
+    finally:
+        if sink is not None:
+            sink.flush()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 
 FORM_S = 20.0
-CHAOS_S = 6.0
+CHAOS_S = 3.5
 HEAL_S = 30.0
 """Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
 
@@ -67,21 +67,35 @@ class Scenario:
         self._wait(lambda: workload.ended.get("creator", False), FORM_S, "the cluster forms and makes topics")
         for number, acks in enumerate((ALL_IN_SYNC, ALL_IN_SYNC, 1)):
             name = f"producer-{number}"
-            self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 30.0))  # type: ignore[misc]
+            self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
         self.faults.schedule(self.plan)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
         self.history.add(Healed(machine.now, HEAL_S))
-        machine.run(machine.now + 1.0)
+        self._wait(self._all_in_sync, HEAL_S, "every replica is in sync")
+        machine.run(machine.now + 0.2)
         workload.over = True
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "every client ends")
-        self._client("last reader", lambda: clients.read_all(workload, lambda: None))
+        self._client("last reader", lambda: clients.read_all(workload))
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
-        machine.run(machine.now + 1.0)
+        machine.run(machine.now + 0.5)
         dump_replicas(self.cluster, self.history, machine.now)
         check_all(self.history)
         check_images(self.cluster)
+
+    def _all_in_sync(self) -> bool:
+        image = self._newest_image()
+        return image is not None and all(
+            set(state.isr) == set(state.replicas)
+            for topic in image.topics.values()
+            for state in topic.partitions.values()
+        )
+
+    def _newest_image(self) -> ClusterImage | None:
+        return max(
+            (each.image() for each in self.cluster.quorum.values() if each.image()), key=_offset, default=None
+        )
 
     def _observe(self, thread: Thread) -> None:
         """A process has had a turn: look at what it may have changed."""
@@ -116,7 +130,7 @@ class Scenario:
         """
         if node.role == "quorum" or self.durable:
             return True
-        image = max((each.image() for each in self.cluster.quorum.values() if each.image()), key=_offset, default=None)
+        image = self._newest_image()
         if image is None:
             return False
         current = {number for number, each in self.cluster.brokers.items() if _has_joined(each, image)}
@@ -135,7 +149,9 @@ def _offset(image: ClusterImage | None) -> int:
 def _has_joined(node: Node, image: ClusterImage) -> bool:
     """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
     known, session = image.brokers.get(node.id), getattr(node.broker, "session", None)
-    return known is not None and node.up and session is not None and session.broker_epoch == known.broker_epoch
+    return (
+        known is not None and node.up and session is not None and session.broker_epoch == known.broker_epoch
+    )
 
 
 def plan_of(seed: int) -> list[Fault]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
+from typing import Protocol, TypeVar
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
@@ -15,15 +16,11 @@ from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,
-    Commit,
-    Fetched,
     FinalRead,
     History,
-    Owned,
     Poll,
     Position,
     Reason,
-    Released,
     Send,
 )
 from tests.simulation.cluster.cluster import Cluster
@@ -31,6 +28,7 @@ from tests.simulation.cluster.cluster import Cluster
 REQUEST_TIMEOUT_MS = 1500
 DELIVERY_TIMEOUT_MS = 6000
 POLL_MS = 200
+ResultT = TypeVar("ResultT")
 
 
 class Workload:
@@ -55,7 +53,9 @@ class Workload:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(topic, index) for topic, count in self.topics.items() for index in range(count)]
+        return [
+            TopicPartition(topic, index) for topic, count in self.topics.items() for index in range(count)
+        ]
 
 
 async def create_topics(workload: Workload, configs: dict[str, str], replication_factor: int) -> None:
@@ -78,15 +78,16 @@ async def create_topics(workload: Workload, configs: dict[str, str], replication
 async def produce(workload: Workload, actor: str, acks: int, per_second: float) -> None:
     """Send records at random moments until the workload is over; note what became of each."""
     chance, history, sequence = workload.chance(), workload.history, 0
-    producer = Producer(
-        bootstrap_servers=workload.cluster.bootstrap,
-        acks=ALL_IN_SYNC if acks == ALL_IN_SYNC else 1,
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        max_block_ms=2000,
-        linger_ms=chance.choice((0, 0, 5)),
+    producer = await _started(
+        lambda: Producer(
+            bootstrap_servers=workload.cluster.bootstrap,
+            acks=ALL_IN_SYNC if acks == ALL_IN_SYNC else 1,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=2000,
+            linger_ms=chance.choice((0, 0, 5)),
+        )
     )
-    await _reach(workload, producer.start)
     places = workload.partitions
     while not workload.over:
         place = chance.choice(places)
@@ -122,14 +123,15 @@ async def consume(workload: Workload, actor: str) -> None:
     while not workload.over:
         round_ += 1
         session = f"{actor}/{round_}"
-        consumer = Consumer(
-            bootstrap_servers=workload.cluster.bootstrap,
-            auto_offset_reset="earliest",
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            fetch_max_wait_ms=POLL_MS,
-            fetch_max_bytes=chance.choice((500, 5000, 1 << 20)),
+        consumer = await _started(
+            lambda: Consumer(
+                bootstrap_servers=workload.cluster.bootstrap,
+                auto_offset_reset="earliest",
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                fetch_max_wait_ms=POLL_MS,
+                fetch_max_bytes=chance.choice((500, 5000, 1 << 20)),
+            )
         )
-        await _reach(workload, consumer.start)
         for topic, index in places:
             history.add(Position(actor, session, topic, index, None, Reason.START, workload.now()))
         consumer.assign(places)
@@ -152,12 +154,15 @@ def _note_polls(
             )
 
 
-async def read_all(workload: Workload, done: Callable[[], None]) -> None:
+async def read_all(workload: Workload) -> None:
     """The last look: every partition from its earliest to its end."""
-    consumer = Consumer(
-        bootstrap_servers=workload.cluster.bootstrap, auto_offset_reset="earliest", request_timeout_ms=REQUEST_TIMEOUT_MS
+    consumer = await _started(
+        lambda: Consumer(
+            bootstrap_servers=workload.cluster.bootstrap,
+            auto_offset_reset="earliest",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
     )
-    await _reach(workload, consumer.start)
     places = workload.partitions
     starts = await _until_answered(lambda: consumer.beginning_offsets(places))
     ends = await _until_answered(lambda: consumer.end_offsets(places))
@@ -172,10 +177,9 @@ async def read_all(workload: Workload, done: Callable[[], None]) -> None:
             FinalRead(*place, found[place], log_start=starts[place], end=ends[place], at_s=workload.now())
         )
     await consumer.stop()
-    done()
 
 
-async def _until_answered(ask):  # type: ignore[no-untyped-def]
+async def _until_answered(ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
     while True:
         try:
             return await ask()
@@ -183,9 +187,22 @@ async def _until_answered(ask):  # type: ignore[no-untyped-def]
             await asyncio.sleep(0.05)
 
 
-async def _reach(workload: Workload, start) -> None:  # type: ignore[no-untyped-def]
+class Startable(Protocol):
+    """A producer, a consumer."""
+
+    async def start(self) -> None: ...
+
+
+ClientT = TypeVar("ClientT", bound=Startable)
+
+
+async def _started(make: Callable[[], ClientT]) -> ClientT:
+    """A new one until one reaches the cluster."""
     while True:
+        client = make()
         try:
-            return await start()
+            await client.start()
         except KafkaError:
             await asyncio.sleep(0.1)
+        else:
+            return client

@@ -75,8 +75,9 @@ class Watcher:
         self._waiting = None
 
 
-_TURN_S = 20e-6
-"""What a turn takes that finds something ready at once: time passes even when a loop spins."""
+_TURNS_AT_ONCE_MAX = 4
+_TURN_S = 50e-6
+"""A loop that always has something to do lets others run, and time pass, after so many turns for so long."""
 
 
 class _SelectorWatcher(Watcher):
@@ -101,6 +102,7 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
         #: in which order they were registered
         self._places: dict[int, int] = {}
         self._registered = 0
+        self._turns_at_once = 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key: selectors.SelectorKey = super().register(fileobj, events, data)
@@ -127,9 +129,13 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
         assert thread is not None
         ready = self._ready()
         if ready or (timeout is not None and timeout <= 0):
+            self._turns_at_once += 1
+            if self._turns_at_once < _TURNS_AT_ONCE_MAX:
+                return ready
             thread.block(self._machine.now + _TURN_S)
-            return self._ready()
-        self._watcher.wait(thread, timeout)
+        else:
+            self._watcher.wait(thread, timeout)
+        self._turns_at_once = 0
         return self._ready()
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:

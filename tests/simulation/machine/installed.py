@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import concurrent.futures.thread
+import functools
 import gc
 import os
 import random
@@ -15,6 +16,7 @@ import select
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -38,7 +40,18 @@ from .threads import (
 )
 
 _BOUND_IN = frozenset(
-    {"asyncio", "asyncio_dgram", "concurrent", "logging", "ottla", "pathlib", "random", "selectors", "shutil", "uuid"}
+    {
+        "asyncio",
+        "asyncio_dgram",
+        "concurrent",
+        "logging",
+        "ottla",
+        "pathlib",
+        "random",
+        "selectors",
+        "shutil",
+        "uuid",
+    }
 )
 
 
@@ -87,7 +100,11 @@ def _chance(machine: Machine) -> Iterator[Replacement]:
 
 
 def _threads(machine: Machine) -> Iterator[Replacement]:
-    lock, reentrant, pool = partial(VirtualLock, machine), partial(VirtualRLock, machine), partial(VirtualPool, machine)
+    lock, reentrant, pool = (
+        partial(VirtualLock, machine),
+        partial(VirtualRLock, machine),
+        partial(VirtualPool, machine),
+    )
     yield Replacement(threading, "Lock", lock)
     yield Replacement(threading, "_allocate_lock", lock)
     yield Replacement(threading, "RLock", reentrant)
@@ -154,7 +171,7 @@ def installed(machine: Machine) -> Iterator[None]:
         original = getattr(owner, name)
         places = [(owner, name)]
         if isinstance(owner, ModuleType):
-            places += _bound_elsewhere(owner, name, original)
+            places += [place for place in bound_names()[id(original)] if place != (owner, name)]
         for place, bound in places:
             before.append(Replacement(place, bound, original))
             setattr(place, bound, value)
@@ -168,12 +185,12 @@ def installed(machine: Machine) -> Iterator[None]:
         gc.enable()
 
 
-def _bound_elsewhere(owner: ModuleType, name: str, original: object) -> list[tuple[ModuleType, str]]:
-    """Where modules have bound the name for themselves."""
-    return [
-        (module, bound)
-        for module_name, module in list(sys.modules.items())
-        if module is not None and module is not owner and module_name.partition(".")[0] in _BOUND_IN
-        for bound, value in list(vars(module).items())
-        if value is original
-    ]
+@functools.cache
+def bound_names() -> dict[int, list[tuple[ModuleType, str]]]:
+    """Where the modules that run on the machine have bound what, by its identity. Found once: it takes a while."""
+    found: dict[int, list[tuple[ModuleType, str]]] = defaultdict(list)
+    for module_name, module in list(sys.modules.items()):
+        if module is not None and module_name.partition(".")[0] in _BOUND_IN:
+            for name, value in vars(module).items():
+                found[id(value)].append((module, name))
+    return found
