@@ -27,6 +27,7 @@ SETTINGS = (
     | {
         "log.segment.bytes": "1048576",
         "log.retention.check.interval.ms": "1000",
+        "log.verify.bytes.per.second": "268435456",
         "replica.lag.time.max.ms": "5000",
     }
 )
