@@ -103,29 +103,34 @@ def test_the_next_coordinator_refuses_members_of_the_past(cluster: RunningCluste
 
 
 def probes(coordinator: Node, topic: str, members: list[Member]) -> list[Probe]:
-    """Commits by a stranger, and by each member as it was before the last rebalance."""
-    stale = {"ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"}
+    """Commits by a stranger, and by each member as it was an epoch ago, to a partition that is not its own: for one
+    that it has held ever since, the epoch before would do (KIP-1251)."""
+    stale = {"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"}
     group = members[0].group
-    made = [(f"a commit to {group} by a stranger", 1, "nobody", {"UNKNOWN_MEMBER_ID"})]
+    made = [(f"a commit to {group} by a stranger", 1, "nobody", 0, {"UNKNOWN_MEMBER_ID"})]
     for member in members:
-        generation, member_id = member.identity()
-        if generation > 1:
-            made.append((f"a commit to {group} of its generation before", generation - 1, member_id, stale))
+        generation, member_id = member.identity
+        foreign = set(range(3)) - member.owned
+        if generation > 1 and foreign:
+            what = f"a commit to {group} of its generation before"
+            made.append((what, generation - 1, member_id, min(foreign), stale))
     found = []
-    for what, generation, member_id, expected in made:
-        got = commit(coordinator, group, topic, generation, member_id)
+    for what, generation, member_id, partition, expected in made:
+        got = commit(coordinator, group, (topic, partition), generation, member_id)
         found.append(Probe(member_id, what, sorted(expected), got, time.monotonic()))
     return found
 
 
-def commit(coordinator: Node, group: str, topic: str, generation: int, member_id: str) -> str | None:
+def commit(
+    coordinator: Node, group: str, place: tuple[str, int], generation: int, member_id: str
+) -> str | None:
     """Commit offset 0, until the broker coordinates the group; the name of the error, None for success."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    partition = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=0)
     message = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        topics=[OffsetCommitRequestTopic(name=place[0], partitions=[partition])],
     )
 
     def ask() -> ErrorCode | None:

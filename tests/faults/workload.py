@@ -281,6 +281,10 @@ class Member(Reading):
         self.group = group
         self.committed: dict[int, tuple[float, int]] = {}
         """When it last committed in a partition, and which offset."""
+        self.identity = (NO_GENERATION, "")
+        """Generation or member epoch, and member id, as they were when it last committed or was given partitions."""
+        self.owned: frozenset[int] = frozenset()
+        """Its partitions."""
         self._own_epochs = protocol == "consumer"
         self._uncommitted: dict[int, int] = {}
 
@@ -302,7 +306,8 @@ class Member(Reading):
         self._uncommitted[partition] = self.next_offsets[partition]
 
     def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        generation, member = self.identity()
+        generation, member = self._identity()
+        self.owned |= {one.partition for one in partitions}
         for one in partitions:
             self.history.add(
                 Owned(self.group, generation, member, self._topic, one.partition, time.monotonic())
@@ -315,7 +320,8 @@ class Member(Reading):
         self._lost(_, partitions)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        generation, member = self.identity()
+        generation, member = self._identity()
+        self.owned -= {one.partition for one in partitions}
         for one in partitions:
             self.history.add(
                 Released(self.group, generation, member, self._topic, one.partition, time.monotonic())
@@ -329,7 +335,7 @@ class Member(Reading):
             return
         wanted = dict(self._uncommitted)
         offsets = [TopicPartition(self._topic, p, offset) for p, offset in wanted.items()]
-        generation, member = self.identity()
+        generation, member = self._identity()
         began = time.monotonic()
         failed: dict[int, KafkaError | None] = {}
         try:
@@ -365,15 +371,17 @@ class Member(Reading):
                     ended = time.monotonic()
                     self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
 
-    def identity(self) -> tuple[int, str]:
-        """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it."""
+    def _identity(self) -> tuple[int, str]:
+        """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it. For this thread
+        alone: the call keeps Python's lock, and from another one it never ends while the consumer is being served."""
         packed = self._consumer.consumer_group_metadata()
         if packed is None:
             return NO_GENERATION, ""
         assert packed.startswith(PACKED_METADATA), packed
         (generation,) = struct.unpack_from("=i", packed, len(PACKED_METADATA))
         _, member, _ = packed[len(PACKED_METADATA) + 4 :].split(b"\0", 2)
-        return generation, member.decode()
+        self.identity = generation, member.decode()
+        return self.identity
 
 
 @dataclass
