@@ -40,7 +40,7 @@ BROKER_SETTINGS = {
     "group.consumer.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "2",
-    "offsets.topic.segment.bytes": "65536",
+    "offsets.topic.segment.bytes": "1048576",
     "log.retention.check.interval.ms": "1500",
     "log.cleaner.backoff.ms": "2000",
     "auto.create.topics.enable": "false",

@@ -13,12 +13,14 @@ from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.cluster import Cluster, Node
 from tests.simulation.cluster.coverage import counting
+from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import START_S, Machine
 from tests.simulation.machine.network import Network
+from tests.simulation.machine.process import Process
 from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 
@@ -45,11 +47,14 @@ class Scenario:
     def __init__(self, machine: Machine, seed: int, plan: list[Fault] | None = None) -> None:
         chance = Random(f"cluster {seed}")
         self.machine = machine
+        self.seed = seed
         self.history = History()
         #: acknowledged means on the platters of all in-sync replicas, so that power may fail everywhere
         self.durable = chance.random() < 0.4
         self.cluster = Cluster(machine, settings={"log.flush.interval.messages": "1"} if self.durable else {})
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
+        if kind_of(seed) == "pipeline":
+            self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
         self.configs = {
             "min.insync.replicas": "2" if chance.random() < 0.8 else "1",
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
@@ -69,6 +74,7 @@ class Scenario:
             name = f"producer-{number}"
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
+        employ(workload, self._client, self.seed, CHAOS_S)
         self.faults.schedule(self.plan)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
@@ -103,7 +109,7 @@ class Scenario:
             for invariant in self._invariants:
                 invariant.observe(node)
 
-    def _client(self, name: str, main: Callable[[], object]) -> None:
+    def _client(self, name: str, main: Callable[[], object]) -> Process:
         self.workload.ended[name] = False
         process = self.cluster.client(name, main)  # type: ignore[arg-type]
 
@@ -113,6 +119,7 @@ class Scenario:
                 self.machine.failures.append(process.failure)
 
         process.on_end = ended
+        return process
 
     def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         since = self.machine.now

@@ -43,6 +43,10 @@ class Workload:
         self.over = False
         #: clients that have begun, by name, and whether they have come to their end
         self.ended: dict[str, bool] = {}
+        #: topics that a pipeline fills, each with the one that it copies
+        self.copies: dict[str, str] = {}
+        #: group, member id and generation or epoch of every member, again and again
+        self.memberships: list[tuple[str, str, int]] = []
 
     def now(self) -> float:
         return self.machine.now
@@ -78,7 +82,7 @@ async def create_topics(workload: Workload, configs: dict[str, str], replication
 async def produce(workload: Workload, actor: str, acks: int, per_second: float) -> None:
     """Send records at random moments until the workload is over; note what became of each."""
     chance, history, sequence = workload.chance(), workload.history, 0
-    producer = await _started(
+    producer = await started(
         lambda: Producer(
             bootstrap_servers=workload.cluster.bootstrap,
             acks=ALL_IN_SYNC if acks == ALL_IN_SYNC else 1,
@@ -88,7 +92,7 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
             linger_ms=chance.choice((0, 0, 5)),
         )
     )
-    places = workload.partitions
+    places = [place for place in workload.partitions if place.topic not in workload.copies]
     while not workload.over:
         place = chance.choice(places)
         value = f"{actor}:{sequence}".encode() + b"." * chance.choice((0, 10, 60, 300))
@@ -123,7 +127,7 @@ async def consume(workload: Workload, actor: str) -> None:
     while not workload.over:
         round_ += 1
         session = f"{actor}/{round_}"
-        consumer = await _started(
+        consumer = await started(
             lambda: Consumer(
                 bootstrap_servers=workload.cluster.bootstrap,
                 auto_offset_reset="earliest",
@@ -156,7 +160,7 @@ def _note_polls(
 
 async def read_all(workload: Workload) -> None:
     """The last look: every partition from its earliest to its end."""
-    consumer = await _started(
+    consumer = await started(
         lambda: Consumer(
             bootstrap_servers=workload.cluster.bootstrap,
             auto_offset_reset="earliest",
@@ -196,7 +200,7 @@ class Startable(Protocol):
 ClientT = TypeVar("ClientT", bound=Startable)
 
 
-async def _started(make: Callable[[], ClientT]) -> ClientT:
+async def started(make: Callable[[], ClientT]) -> ClientT:
     """A new one until one reaches the cluster."""
     while True:
         client = make()

@@ -1,0 +1,109 @@
+"""A pipeline: members of a group copy one topic into another and commit how far they are afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.client.fetched import TopicPartition
+from ottla.client.producer import Producer
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import ALL_IN_SYNC, Commit, Send
+from tests.simulation.cluster.group_members import WatchedConsumer, commit
+from tests.simulation.cluster.workload import (
+    DELIVERY_TIMEOUT_MS,
+    POLL_MS,
+    REQUEST_TIMEOUT_MS,
+    Workload,
+    started,
+)
+
+
+class Copyist:
+    """One member of the pipeline: at least once, whatever becomes of it and the others."""
+
+    def __init__(self, workload: Workload, name: str, group: str, source: str, target: str) -> None:
+        self.waiting: list[Commit | Send] = []
+        self._workload, self._name, self._group = workload, name, group
+        self._target = target
+        self._source = source
+        self._sources = [one for one in workload.partitions if one.topic == source]
+        self._round = self._sent = 0
+
+    async def run(self) -> None:
+        """Until nobody sends to the source any more, and all of it has been copied."""
+        while not await self._copied():
+            pass
+
+    async def _copied(self) -> bool:
+        """Copy, until everything is or something goes wrong: then what was not committed is copied again."""
+        workload = self._workload
+        self._round += 1
+        actor = f"{self._name}/{self._round}"
+        consumer = await started(lambda: WatchedConsumer(workload, actor, self._source, self._group))
+        producer = await started(
+            lambda: Producer(
+                bootstrap_servers=workload.cluster.bootstrap,
+                acks=ALL_IN_SYNC,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+                max_block_ms=2000,
+            )
+        )
+        try:
+            while not await self._nothing_left(consumer):
+                taken = await consumer.getmany(timeout_ms=POLL_MS)
+                if taken:
+                    values = [one.value or b"" for records in taken.values() for one in records]
+                    await self._send(producer, actor, values)
+                    offsets = {one: records[-1].offset + 1 for one, records in taken.items()}
+                    await self._commit(consumer, offsets)
+        except KafkaError:
+            await asyncio.sleep(0.02)
+            return False
+        finally:
+            await consumer.stop()
+            await producer.stop()
+        return True
+
+    async def _send(self, producer: Producer, actor: str, values: list[bytes]) -> None:
+        """Raises KafkaError if any of them may not have arrived."""
+        workload, place = self._workload, TopicPartition(self._target, 0)
+        sends = []
+        for value in values:
+            self._sent += 1
+            send = Send(actor, actor, *place, value, ALL_IN_SYNC, True, self._sent, workload.now())
+            workload.history.add(send)
+            sends.append(send)
+        self.waiting[:] = sends
+        deliveries = [
+            asyncio.ensure_future(self._delivered(producer, send, value))
+            for send, value in zip(sends, values, strict=True)
+        ]
+        failed = [error for error in await asyncio.gather(*deliveries) if error is not None]
+        if failed:
+            raise failed[0]
+
+    async def _delivered(self, producer: Producer, send: Send, value: bytes) -> KafkaError | None:
+        try:
+            told = await (await producer.send(send.topic, value, partition=send.partition))
+        except KafkaError as error:
+            send.finish(self._workload.now(), error.code.name, tried_before=True)
+            return error
+        send.finish(self._workload.now(), offset=told.offset)
+        return None
+
+    async def _commit(self, consumer: WatchedConsumer, offsets: dict[TopicPartition, int]) -> None:
+        """What is not its own any more is not committed: others copy it again."""
+        own = {one: offset for one, offset in offsets.items() if one in consumer.owned}
+        await commit(self._workload, consumer, self._group, own, self.waiting)
+
+    async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
+        workload = self._workload
+        senders = [ended for name, ended in workload.ended.items() if name.startswith("producer-")]
+        if not (workload.over and all(senders)):
+            return False
+        ends = await consumer.end_offsets(self._sources)
+        for one in self._sources:
+            if (await consumer.committed(one) or 0) < ends[one]:
+                return False
+        return True

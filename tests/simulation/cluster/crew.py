@@ -1,0 +1,108 @@
+"""Clients that die: killed, paused past their sessions and started again while the cluster is tormented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Protocol
+
+from tests.histories.operations import Commit, Copied, Send
+from tests.simulation.cluster.copying import Copyist
+from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
+from tests.simulation.cluster.workload import Workload
+from tests.simulation.machine.process import Process
+
+KILLED = "killed"
+"""Instead of an error's name: whoever waited for the answer is dead. Nobody knows what became of it."""
+SOURCE, TARGET = "orders", "copies"
+GROUP = "workers"
+KINDS = ("none", "classic", "consumer", "pipeline")
+Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
+
+
+class Actor(Protocol):
+    """What one process of a client does."""
+
+    waiting: list[Commit | Send]
+    """What it has asked for and not been answered."""
+
+    async def run(self) -> None: ...
+
+
+def kind_of(seed: int) -> str:
+    """Which groups there are in the run of a seed."""
+    return Random(f"groups {seed}").choice(KINDS)
+
+
+def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> None:
+    """Start the members of groups of a seed; `seconds` from now on nothing befalls them any more."""
+    chance = Random(f"members {seed}")
+    crew = Crew(workload, start, chance, seconds)
+    makes: dict[str, Callable[[str], Actor]] = {
+        "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),
+        "consumer": lambda name: ConsumerProtocolMember(workload, name, GROUP, SOURCE),
+        "pipeline": lambda name: Copyist(workload, name, GROUP, SOURCE, TARGET),
+    }
+    if (make := makes.get(kind_of(seed))) is None:
+        return
+    for number in range(chance.choice((2, 3))):
+        crew.employ(f"member-{number}", make)
+    if workload.copies:
+        workload.history.add(Copied(SOURCE, TARGET, exactly_once=False, at_s=workload.now()))
+
+
+class Crew:
+    """Processes of clients, each followed by another one of the same kind when it is killed."""
+
+    def __init__(self, workload: Workload, start: Starter, chance: Random, seconds: float) -> None:
+        """`seconds` from now on nothing befalls them any more."""
+        self._workload = workload
+        self._machine = workload.machine
+        self._start = start
+        self._chance = chance
+        self._seconds = seconds
+
+    def employ(self, name: str, make: Callable[[str], Actor]) -> None:
+        """Start a client; `make` gets the name of each process of it."""
+        _Client(self._workload, self._start, name, make).torment(self._chance, self._seconds)
+
+
+class _Client:
+    def __init__(self, workload: Workload, start: Starter, name: str, make: Callable[[str], Actor]) -> None:
+        self._workload = workload
+        self._machine = workload.machine
+        self._start_process = start
+        self._name = name
+        self._make = make
+        self._started = 0
+        self._start()
+
+    def torment(self, chance: Random, seconds: float) -> None:
+        """Plan what befalls it."""
+        begin, due = self._machine.now, chance.uniform(0.2, 1.2)
+        while due < seconds:
+            ends = min(due + chance.uniform(0.05, 1.4), seconds)
+            act, mend = (self._kill, self._start) if chance.random() < 0.4 else (self._pause, self._resume)
+            self._machine.at(begin + due, act)
+            self._machine.at(begin + ends, mend)
+            due = ends + chance.uniform(0.3, 1.5)
+
+    def _start(self) -> None:
+        self._started += 1
+        name = f"{self._name}.{self._started}"
+        actor = self._actor = self._make(name)
+        self._process = self._start_process(name, actor.run)
+
+    def _kill(self) -> None:
+        self._process.kill()
+        now = self._machine.now
+        for one in self._actor.waiting:
+            if one.completed_s is None:
+                one.finish(now, KILLED, tried_before=True)
+        self._workload.ended[self._process.name] = True
+
+    def _pause(self) -> None:
+        self._process.pause()
+
+    def _resume(self) -> None:
+        self._process.resume()

@@ -1,0 +1,390 @@
+"""Members of consumer groups, by our consumer (classic groups) and by hand (KIP-848), and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import Consumer
+from ottla.client.failures import ConnectionLost, RequestTimedOut
+from ottla.client.fetched import TopicPartition
+from ottla.client.group import COORDINATOR_MOVED, Group
+from ottla.client.metadata import BrokerAddress
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.schema import Message, Request
+from tests.histories.operations import (
+    NOTHING_COMMITTED,
+    Commit,
+    Fetched,
+    Outcome,
+    Owned,
+    Poll,
+    Position,
+    Reason,
+    Released,
+    Send,
+)
+from tests.simulation.cluster.workload import POLL_MS, REQUEST_TIMEOUT_MS, Workload, started
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+SESSION_MS = 600
+HEARTBEAT_MS = 120
+REBALANCE_MS = 1000
+JOIN_EPOCH, LEAVE_EPOCH = 0, -1
+COMMIT_VERSION, FETCH_VERSION = 9, 9
+"""The first that know of member epochs; later ones go by topic id."""
+
+
+class WatchedConsumer(Consumer):
+    """Our consumer in a group; what it is given and loses goes into the history."""
+
+    def __init__(self, workload: Workload, actor: str, topic: str, group: str, **settings: Any) -> None:
+        super().__init__(
+            topic,
+            bootstrap_servers=workload.cluster.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=REBALANCE_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            fetch_max_wait_ms=POLL_MS,
+            **settings,
+        )
+        self.owned: dict[TopicPartition, str] = {}
+        """The partitions that it has, each with the session in which it is read."""
+        self._workload, self._actor, self._name = workload, actor, group
+        self._generation = -1
+        self._sessions = 0
+
+    @property
+    def membership(self) -> Group:
+        assert self._group is not None
+        return self._group
+
+    def _on_assigned(self, partitions: list[TopicPartition]) -> None:
+        history, now = self._workload.history, self._workload.now()
+        self._release(one for one in list(self.owned) if one not in partitions)
+        self._generation = self.membership.generation
+        for one in partitions:
+            member = self.membership.member_id
+            history.add(Owned(self._name, self._generation, member, *one, now))
+            if one not in self.owned:
+                self._sessions += 1
+                session = self.owned[one] = f"{self._actor}/{self._sessions}"
+                history.add(Position(self._actor, session, *one, None, Reason.COMMITTED, now))
+        super()._on_assigned(partitions)
+
+    async def _on_revoked(self, lost: bool) -> None:
+        if lost:
+            self._release(list(self.owned))
+        await super()._on_revoked(lost)
+
+    def _release(self, partitions: Iterable[TopicPartition]) -> None:
+        now = self._workload.now()
+        for one in partitions:
+            del self.owned[one]
+            member = self.membership.member_id
+            self._workload.history.add(Released(self._name, self._generation, member, *one, now))
+
+
+class ClassicMember:
+    """Reads what it is given and commits how far it has come; leaves and comes again now and then."""
+
+    def __init__(self, workload: Workload, name: str, group: str, topic: str) -> None:
+        self.waiting: list[Commit | Send] = []
+        self._workload, self._name, self._group, self._topic = workload, name, group, topic
+        self._chance: Random = workload.chance()
+        self._settled = False
+
+    async def run(self) -> None:
+        """Until the workload is over, and then until it has committed once more."""
+        workload, round_ = self._workload, 0
+        while not self._over:
+            round_ += 1
+            actor = f"{self._name}/{round_}"
+            consumer = await started(
+                lambda actor=actor: WatchedConsumer(workload, actor, self._topic, self._group)  # type: ignore[misc]
+            )
+            until = workload.now() + self._chance.uniform(0.5, 6.0)
+            await self._take_part(consumer, actor, until)
+            await consumer.stop()
+
+    @property
+    def _over(self) -> bool:
+        return self._workload.over and self._settled
+
+    async def _take_part(self, consumer: WatchedConsumer, actor: str, until: float) -> None:
+        workload, read = self._workload, dict[TopicPartition, int]()
+        while not self._over and (workload.over or workload.now() < until):
+            if consumer.membership.failure is not None:
+                return
+            try:
+                taken = await consumer.getmany(timeout_ms=POLL_MS)
+            except KafkaError:
+                await asyncio.sleep(0.02)
+                continue
+            for one, records in taken.items():
+                session = consumer.owned[one]
+                for record in records:
+                    assert record.value is not None
+                    workload.history.add(
+                        Poll(
+                            actor,
+                            session,
+                            *one,
+                            record.offset,
+                            record.leader_epoch,
+                            record.value,
+                            workload.now(),
+                        )
+                    )
+                read[one] = records[-1].offset + 1
+            read = {one: offset for one, offset in read.items() if one in consumer.owned}
+            if self._chance.random() < 0.6 or workload.over:
+                await self._commit(consumer, read)
+            if self._chance.random() < 0.2:
+                await ask_committed(workload, consumer, self._group, list(consumer.owned))
+
+    async def _commit(self, consumer: WatchedConsumer, offsets: dict[TopicPartition, int]) -> None:
+        after = self._workload.over
+        done = await commit(self._workload, consumer, self._group, offsets, self.waiting)
+        self._settled = after and done and consumer.membership.generation >= 0
+
+
+async def commit(
+    workload: Workload,
+    consumer: WatchedConsumer,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    waiting: list[Commit | Send],
+) -> bool:
+    """Commit by our consumer and note it: whether it was done. Nothing to commit is done."""
+    workload.memberships.append((group, consumer.membership.member_id, consumer.membership.generation))
+    made = [
+        Commit(
+            group,
+            consumer.membership.member_id,
+            consumer.membership.generation,
+            *one,
+            offset,
+            workload.now(),
+        )
+        for one, offset in offsets.items()
+    ]
+    for each in made:
+        workload.history.add(each)
+    waiting[:] = made
+    error = None
+    try:
+        await consumer.commit(offsets)
+    except KafkaError as failed:
+        error = failed.code.name
+    for each in made:
+        each.finish(workload.now(), error, tried_before=True)
+    return error is None
+
+
+async def ask_committed(
+    workload: Workload, consumer: Consumer, group: str, partitions: Iterable[TopicPartition]
+) -> None:
+    """What the group is told; no answer is none."""
+    for one in partitions:
+        asked = workload.now()
+        with suppress(KafkaError):
+            offset = await consumer.committed(one)
+            told = NOTHING_COMMITTED if offset is None else offset
+            workload.history.add(Fetched(group, *one, told, asked, workload.now()))
+
+
+class ConsumerProtocolMember:
+    """A member by KIP-848. It reads nothing: it commits ever higher offsets for what it is given."""
+
+    def __init__(self, workload: Workload, name: str, group: str, topic: str) -> None:
+        self.waiting: list[Commit | Send] = []
+        self._workload, self._name, self._group, self._topic = workload, name, group, topic
+        self._chance: Random = workload.chance()
+        self._epoch = JOIN_EPOCH
+        self._tell_all = True
+        self._coordinator: int | None = None
+        #: what it owns, with the next offset to commit; None until it has asked where to begin
+        self._owned: dict[int, int | None] = {}
+        self._settled = False
+
+    async def run(self) -> None:
+        """Until the workload is over, and then until it has committed once more."""
+        workload = self._workload
+        self._cluster = await started(
+            lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        )
+        while not (workload.over and self._settled):
+            try:
+                await self._take_part()
+            except KafkaError as error:
+                self._cure(error)
+            await asyncio.sleep(self._chance.uniform(0.05, 0.2))
+        with suppress(KafkaError):
+            await self._heartbeat(LEAVE_EPOCH)
+        await self._cluster.close()
+
+    def _cure(self, error: KafkaError) -> None:
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            self._release(list(self._owned))
+            self._epoch = JOIN_EPOCH
+        elif error.code in COORDINATOR_MOVED or isinstance(error, ConnectionLost | RequestTimedOut):
+            self._coordinator = None
+        self._tell_all = True
+
+    async def _take_part(self) -> None:
+        after = self._workload.over
+        answer = await self._heartbeat(self._epoch)
+        self._tell_all = False
+        self._epoch = answer.member_epoch
+        self._workload.memberships.append((self._group, self._name, self._epoch))
+        if answer.assignment is not None:
+            assigned = {index for one in answer.assignment.topic_partitions for index in one.partitions}
+            if gone := [index for index in self._owned if index not in assigned]:
+                await self._commit(gone)
+                self._release(gone)
+                self._tell_all = True
+            now = self._workload.now()
+            for index in sorted(assigned - self._owned.keys()):
+                self._owned[index] = None
+                self._workload.history.add(
+                    Owned(self._group, self._epoch, self._name, self._topic, index, now)
+                )
+        unknown = [index for index, offset in self._owned.items() if offset is None]
+        if unknown or self._chance.random() < 0.2:
+            for index, offset in (await self._ask_committed(unknown or list(self._owned))).items():
+                if self._owned[index] is None:
+                    self._owned[index] = max(offset, 0)
+        if self._chance.random() < 0.6 or after:
+            self._settled = await self._commit(list(self._owned)) and after
+
+    def _release(self, partitions: Iterable[int]) -> None:
+        now = self._workload.now()
+        for index in partitions:
+            del self._owned[index]
+            self._workload.history.add(
+                Released(self._group, self._epoch, self._name, self._topic, index, now)
+            )
+
+    async def _heartbeat(self, epoch: int) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group, member_id=self._name, member_epoch=epoch
+        )
+        if self._tell_all and epoch != LEAVE_EPOCH:
+            topic_id = await self._topic_id()
+            owned = [TopicPartitions(topic_id=topic_id, partitions=sorted(self._owned))]
+            request.rebalance_timeout_ms = REBALANCE_MS
+            request.subscribed_topic_names = [self._topic]
+            request.topic_partitions = owned if self._owned else []
+        answer = await self._ask(request)
+        _check(answer.error_code)
+        return answer
+
+    async def _topic_id(self) -> bytes:
+        topics = self._cluster.metadata.topics
+        if self._topic not in topics:
+            await self._cluster.refresh([self._topic])
+        if self._topic not in topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topics[self._topic].id
+
+    async def _commit(self, partitions: Iterable[int]) -> bool:
+        """Whether it was done; of the partitions for which it is not known yet where it is, none is committed."""
+        history, now = self._workload.history, self._workload.now
+        offsets: dict[int, Commit] = {}
+        for index in partitions:
+            if (offset := self._owned[index]) is not None:
+                offset = self._owned[index] = offset + self._chance.randint(1, 9)
+                made = offsets[index] = Commit(
+                    self._group, self._name, self._epoch, self._topic, index, offset, now(), own_epoch=True
+                )
+                history.add(made)
+        if not offsets:
+            return True
+        self.waiting[:] = offsets.values()
+        wanted = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=made.offset)
+            for index, made in offsets.items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self._epoch,
+            member_id=self._name,
+            topics=[OffsetCommitRequestTopic(name=self._topic, partitions=wanted)],
+        )
+        try:
+            answer = await self._ask(request, COMMIT_VERSION)
+        except KafkaError as error:
+            for made in offsets.values():
+                made.finish(now(), error.code.name)
+            return False
+        for one in answer.topics[0].partitions:
+            code = ErrorCode(one.error_code)
+            offsets[one.partition_index].finish(now(), code.name)
+            if code in COORDINATOR_MOVED:
+                self._coordinator = None
+        return all(made.outcome is Outcome.OK for made in offsets.values())
+
+    async def _ask_committed(self, partitions: list[int]) -> dict[int, int]:
+        if not partitions:
+            return {}
+        group = OffsetFetchRequestGroup(
+            group_id=self._group,
+            member_id=self._name,
+            member_epoch=self._epoch,
+            topics=[OffsetFetchRequestTopics(name=self._topic, partition_indexes=partitions)],
+        )
+        asked = self._workload.now()
+        answer = (await self._ask(OffsetFetchRequest(groups=[group]), FETCH_VERSION)).groups[0]
+        _check(answer.error_code)
+        found = {}
+        for one in answer.topics[0].partitions:
+            _check(one.error_code)
+            index, offset = one.partition_index, one.committed_offset
+            found[index] = offset
+            self._workload.history.add(
+                Fetched(self._group, self._topic, index, offset, asked, self._workload.now())
+            )
+        return found
+
+    async def _ask(self, message: Request[ResponseT], version: int | None = None) -> ResponseT:
+        if self._coordinator is None:
+            self._coordinator = await find_coordinator(self._cluster, self._group)
+        connection = await self._cluster.connection(self._coordinator, "group")
+        return await connection.request(message, version=version, timeout_ms=SESSION_MS)
+
+
+async def find_coordinator(cluster: Cluster, group: str) -> int:
+    """The broker that coordinates the group. Raises KafkaError."""
+    connection = await cluster.any_connection()
+    request = FindCoordinatorRequest(key=group, key_type=0)
+    response = await connection.request(request, version=3, timeout_ms=SESSION_MS)
+    _check(response.error_code)
+    cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
+    return response.node_id
+
+
+def _check(code: int) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code))
