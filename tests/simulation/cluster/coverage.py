@@ -1,7 +1,7 @@
 """Which of the interesting branches a run has been through: counted where they are taken.
 
-A simulation that quietly stops exploring finds nothing. So truncations, elections, refusals and the like are counted, and
-a test asserts that a batch of seeds has been through each.
+A simulation that quietly stops exploring finds nothing. So truncations, elections, refusals and the like are counted,
+and a test asserts that a batch of seeds has been through each.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.states import GroupState
+from ottla.dataplane.groups.consumer.group import ConsumerGroup
+from ottla.dataplane.groups.coordinator import GroupCoordinator
+from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segment import Segment
 from ottla.dataplane.replication import follower_sessions
@@ -23,6 +28,7 @@ from ottla.metadata_quorum.raft.core import Core
 from ottla.metadata_quorum.state import partitions
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.histories.operations import History
 
 NAMED_ERRORS = (
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -70,6 +76,17 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (partitions, "_refusal", _refused),
             (KafkaError, "__init__", _error),
             (Core, "leadership_begins", lambda _arguments, _result: "quorum node leads"),
+            (GroupCoordinator, "elected", lambda _arguments, _result: "coordinator elected"),
+            (Shard, "close", lambda arguments, _result: _resigned(arguments[0])),
+            (Shard, "_check_commit", _commit_refused),
+            (Group, "_become", _group_became),
+            (Group, "_remove", lambda _arguments, _result: "classic member removed"),
+            (ConsumerGroup, "bump", lambda _arguments, _result: "consumer group: next epoch"),
+            (
+                ConsumerGroup,
+                "tick",
+                lambda _arguments, late: "consumer group: member expired" if late else None,
+            ),
         ):
             stack.enter_context(patch.object(owner, name, _counted(getattr(owner, name), namer, branches)))
         yield
@@ -95,6 +112,27 @@ def _leadership(arguments: tuple[Any, ...], began: Any) -> str | None:
 
 def _refused(_arguments: tuple[Any, ...], result: Any) -> str | None:
     return None if result == ErrorCode.NONE else f"ISR change refused: {ErrorCode(result).name}"
+
+
+def _resigned(shard: Shard) -> str:
+    return "coordinator resigned" if shard.loaded else "coordinator resigned before it had loaded"
+
+
+def _commit_refused(_arguments: tuple[Any, ...], result: Any) -> str | None:
+    return None if result == ErrorCode.NONE else f"commit refused: {ErrorCode(result).name}"
+
+
+def _group_became(arguments: tuple[Any, ...], _result: Any) -> str:
+    state: GroupState = arguments[1]
+    return f"classic group: {state.value}"
+
+
+def told(history: History) -> Counter[str]:
+    """What clients did and were told, by name."""
+    counts = Counter({f"history: {kind}": count for kind, count in history.counts().items()})
+    counts += Counter(f"commit: {one.error}" for one in history.commits)
+    counts += Counter(f"probe: {one.what}: {one.got}" for one in history.probes)
+    return counts
 
 
 def _error(arguments: tuple[Any, ...], _result: Any) -> str | None:

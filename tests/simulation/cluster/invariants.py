@@ -9,13 +9,17 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from ottla.dataplane.broker import Broker
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.partition import Partition
+from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.messages.metadata_records import encode_record
 from ottla.protocol.record_batch import walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Dump, History
 from tests.simulation.cluster.cluster import Cluster, Node
+
+TURNS_BETWEEN_CHECKS = 50
 
 
 class Invariant(Protocol):
@@ -28,7 +32,7 @@ class Invariant(Protocol):
 class StateHoldsTogether:
     """No part of a broker or quorum node contradicts itself: their own `check()` methods say so.
 
-    Logs and coordinators are looked at now and then, the rest at every turn.
+    They are asked now and then, between two events of the process: while one is handled things need not agree.
     """
 
     def __init__(self) -> None:
@@ -36,19 +40,39 @@ class StateHoldsTogether:
 
     def observe(self, node: Node) -> None:
         self._turns += 1
-        thorough = self._turns % 50 == 0
+        if self._turns < TURNS_BETWEEN_CHECKS or not _between_events(node):
+            return
+        self._turns = 0
         try:
             if node.quorum_node is not None:
-                if thorough and node.quorum_node.machine is not None:
-                    node.quorum_node.machine.check()
-            elif (replicas := getattr(node.broker, "replicas", None)) is not None:
-                if not thorough:
-                    return
-                for partition in replicas:
-                    partition.check()
-                    partition.log.check()
+                _check_quorum_node(node.quorum_node)
+            elif node.broker is not None:
+                _check_broker(node.broker)
         except AssertionError as error:
             raise InvariantBroken("state holds together", f"{node.name}: {error}") from error
+
+
+def _between_events(node: Node) -> bool:
+    loop = None if node.process is None else node.process.loop
+    return loop is not None and loop._selector.waits  # type: ignore[attr-defined]
+
+
+def _check_quorum_node(quorum_node: QuorumNode) -> None:
+    if quorum_node.machine is not None:
+        quorum_node.machine.check()
+    if quorum_node.raft._core is not None:
+        quorum_node.raft._core.check()
+
+
+def _check_broker(broker: Broker) -> None:
+    """As far as it has been made."""
+    if (replicas := getattr(broker, "replicas", None)) is not None:
+        replicas.check()
+        for partition in replicas:
+            partition.log.check()
+    if (groups := getattr(broker, "groups", None)) is not None:
+        for shard in groups.shards():
+            shard.check()
 
 
 class OneLeaderPerEpoch:

@@ -63,6 +63,10 @@ class Watcher:
     def __init__(self) -> None:
         self._waiting: Thread | None = None
 
+    @property
+    def waits(self) -> bool:
+        return self._waiting is not None
+
     def notify(self, descriptor: Descriptor) -> None:
         """`descriptor` may have become ready."""
         if self._waiting is not None:
@@ -123,6 +127,11 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
         del self._places[key.fd]
         self._watcher.changed.discard(key.fd)
         return key
+
+    @property
+    def waits(self) -> bool:
+        """Whether the loop has nothing to do: it is between two events."""
+        return self._watcher.waits
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         thread = self._machine.running
