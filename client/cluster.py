@@ -184,8 +184,8 @@ class Cluster:
                 elif not asked:
                     break
                 patience_s = HEDGE_AFTER_MS / 1000 if left else None
-                done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in asked if task.done()]:
                     del asked[task]
                     try:
                         return task.result()

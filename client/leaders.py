@@ -56,7 +56,7 @@ class Leaders:
         self._wake = wake
         self._backoffs: dict[_Queue, Backoff] = {}
         self._connecting: set[int] = set()
-        self._leaderless: set[_Queue] = set()
+        self._leaderless: dict[_Queue, None] = {}
         self._seeking = False
         self._closed = False
 
@@ -69,7 +69,7 @@ class Leaders:
         """The open connection to the queue's leader; otherwise sees to it that there will be one."""
         leader = self.of(queue)
         if leader is None:
-            self._leaderless.add(queue)
+            self._leaderless[queue] = None
             self._seek()
             return None
         connection = self._cluster.connected(leader[0])
@@ -88,14 +88,14 @@ class Leaders:
         queue.failed_leader = self.of(queue)
         queue.retry_at_s = asyncio.get_running_loop().time() + backoff.next_s()
         if moved:
-            self._leaderless.add(queue)
+            self._leaderless[queue] = None
             self._seek()
 
     def succeeded(self, queue: _Queue) -> None:
         """The leader took a batch."""
         queue.failed_leader = None
         self._backoffs.pop(queue, None)
-        self._leaderless.discard(queue)
+        self._leaderless.pop(queue, None)
 
     def close(self) -> None:
         """Search no longer."""
@@ -114,7 +114,7 @@ class Leaders:
                 if leader is not None and leader[0] == broker_id:
                     backoff = self._backoff(queue)
                     queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
-                    self._leaderless.add(queue)
+                    self._leaderless[queue] = None
             self._seek()
         finally:
             self._connecting.discard(broker_id)
@@ -133,7 +133,9 @@ class Leaders:
                 with suppress(KafkaError):
                     await self._cluster.refresh({queue.topic for queue in self._leaderless})
                 self._leaderless = {
-                    queue for queue in self._leaderless if queue.waiting and not self._has_other_leader(queue)
+                    queue: None
+                    for queue in self._leaderless
+                    if queue.waiting and not self._has_other_leader(queue)
                 }
                 self._wake()
                 if self._leaderless:

@@ -90,7 +90,7 @@ class Sender:
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
         self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._identity: ProducerIdentity | None = None
         self._seeking_identity = False
         self._flushing = 0
@@ -390,8 +390,8 @@ class Sender:
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _look_again(self, at_s: float) -> None:
         if self._timer is not None:

@@ -104,7 +104,7 @@ class QuorumNode:
         self._seal = DatagramSeal(config.secret, config.cluster_id)
         self._started = False
         self._ticker: asyncio.Task[None] | None = None
-        self._probes: set[asyncio.Task[None]] = set()
+        self._probes: dict[asyncio.Task[None], None] = {}
         #: the last session of each broker that was ended by the broker's side
         self._ended: dict[int, BrokerSession] = {}
 
@@ -311,8 +311,8 @@ class QuorumNode:
             self.duties.fence(session.broker_id, broker.broker_epoch)
             return
         task = asyncio.create_task(self._probe(session, broker.broker_epoch), name="probe of a broker")
-        self._probes.add(task)
-        task.add_done_callback(self._probes.discard)
+        self._probes[task] = None
+        task.add_done_callback(self._probes.pop)
 
     async def _probe(self, session: BrokerSession, broker_epoch: int) -> None:
         result = await probe(self._seal, session.host, session.heartbeat_port, session.incarnation)

@@ -35,7 +35,7 @@ class Doubts:
         self._holds = holds
         self._condemn = condemn
         self._looked_at: dict[PartitionKey, float] = {}
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking: dict[asyncio.Task[None], None] = {}
 
     def raised(self, partition: Partition, offset: int, max_bytes: int) -> None:
         """What lies at `offset` may be damaged."""
@@ -45,8 +45,8 @@ class Doubts:
         self._looked_at = {k: at for k, at in self._looked_at.items() if now < at + _AGAIN_AFTER_S}
         self._looked_at[key] = now
         task = asyncio.create_task(self._look(partition, offset, max_bytes), name=f"look at {partition!r}")
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        self._looking[task] = None
+        task.add_done_callback(self._looking.pop)
 
     async def _look(self, partition: Partition, offset: int, max_bytes: int) -> None:
         log = partition.log

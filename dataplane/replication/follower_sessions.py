@@ -135,7 +135,7 @@ class FollowerSession:
         self._scheduler = scheduler
         self._throttle = throttle
         #: throttled partitions that have records to send, and when they look again
-        self._held: set[_Watch] = set()
+        self._held: dict[_Watch, None] = {}
         self._held_timer: Timer | None = None
         self._watches: dict[PartitionKey, _Watch] = {}
         # In the order of their turn: a partition that was answered goes to the end when it has more.
@@ -149,7 +149,7 @@ class FollowerSession:
         self._watermark_timer: Timer | None = None
         self._last_fetch_ms = 0
         # Watched partitions whose ISR lacks this follower: each fetch is an occasion to join.
-        self._outside: set[_Watch] = set()
+        self._outside: dict[_Watch, None] = {}
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -206,7 +206,7 @@ class FollowerSession:
         watch.sent_from = -1
         partition.trims.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
-        self._held.discard(watch)
+        self._held.pop(watch, None)
         watch.diverged = not self._agrees(watch, leader)
         if watch.diverged:
             self._watermarks.pop(watch, None)
@@ -218,7 +218,7 @@ class FollowerSession:
                 self._followed.doubted(partition, position.fetch_offset, position.max_bytes)
         partition.fetched_by(self.broker_id, self.broker_epoch, position.fetch_offset)
         if self.broker_id not in leader.in_sync.committed:
-            self._outside.add(watch)
+            self._outside[watch] = None
         if leader.high_watermark != watch.sent_watermark:
             self._watermarks[watch] = None
 
@@ -247,7 +247,7 @@ class FollowerSession:
     def _offer(self, watch: _Watch) -> None:
         leader = watch.partition.leader
         if leader is None or self.broker_id in leader.in_sync.committed:
-            self._outside.discard(watch)
+            self._outside.pop(watch, None)
         elif not watch.awaiting:
             self._followed.follower_advanced(watch.partition, self.broker_id)
 
@@ -256,7 +256,7 @@ class FollowerSession:
         or with the next: one that fell silent is not let in by what it once acknowledged."""
         watch = self._watches.get(key)
         if watch is not None:
-            self._outside.add(watch)
+            self._outside[watch] = None
             if self._parked is not None:
                 self._offer(watch)
 
@@ -275,13 +275,13 @@ class FollowerSession:
             return
         for watch in [watch for watch in self._ready if self._is_throttled(watch)]:
             del self._ready[watch]
-            self._held.add(watch)
+            self._held[watch] = None
         if self._held and self._held_timer is None:
             self._held_timer = self._scheduler.call_later(self._throttle.wait_s(), self._let_go)
 
     def _let_go(self) -> None:
         self._held_timer = None
-        self._ready.update(dict.fromkeys(self._held))
+        self._ready.update(self._held)
         self._held.clear()
         self._hold_back()
         if self._ready:
@@ -318,9 +318,9 @@ class FollowerSession:
 
     def _detach(self, watch: _Watch) -> None:
         self._ready.pop(watch, None)
-        self._held.discard(watch)
+        self._held.pop(watch, None)
         self._watermarks.pop(watch, None)
-        self._outside.discard(watch)
+        self._outside.pop(watch, None)
         if watch.partition.watchers.get(self.broker_id) is watch:
             del watch.partition.watchers[self.broker_id]
 

@@ -33,7 +33,7 @@ class Router:
         self._table = table
         self._quotas = quotas
         self._loop = loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request; `frame` is valid during this call only."""
@@ -75,8 +75,8 @@ class Router:
                 request.meter.pause()
                 running = Stepwise(running, request.meter)
             task = self._loop.create_task(running)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
             return
         request.frame = frame
         try:

@@ -62,13 +62,14 @@ class Server:
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas)
         self.listeners: list[Listener] = []
-        self.connections: set[Connection] = set()
+        #: in the order in which they came
+        self.connections: dict[Connection, None] = {}
         #: connections of each address
         self._of_address: Counter[str] = Counter()
         #: these may change while the server runs
         self.max_connections = self.config.max_connections
         self.max_connections_per_ip = self.config.max_connections_per_ip
-        self._waiting_to_close: set[socket.socket] = set()
+        self._waiting_to_close: dict[socket.socket, None] = {}
         self._sweeps = 0
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -131,11 +132,11 @@ class Server:
             on_frame=self.router.dispatch,
             on_closed=self._closed,
         )
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._of_address[peer[0]] += 1
 
     def _closed(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         left = self._of_address[connection.peer_host] - 1
         if left:
             self._of_address[connection.peer_host] = left
@@ -147,11 +148,11 @@ class Server:
         if len(self._waiting_to_close) >= _WAITING_TO_CLOSE_MAX:
             sock.close()
             return
-        self._waiting_to_close.add(sock)
+        self._waiting_to_close[sock] = None
         self._loop.call_later(throttle_ms / 1000, self._close_waiting, sock)
 
     def _close_waiting(self, sock: socket.socket) -> None:
-        self._waiting_to_close.discard(sock)
+        self._waiting_to_close.pop(sock, None)
         sock.close()
 
     def _sweep(self) -> None:

@@ -66,7 +66,7 @@ class FetchHandlers:
         self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
         self._selects = settings.selector is not None
-        self._parked: dict[Connection, set[_ParkedFetch]] = {}
+        self._parked: dict[Connection, dict[_ParkedFetch, None]] = {}
 
     @handles(FetchRequest, 4, 18)
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
@@ -102,7 +102,7 @@ class FetchHandlers:
             self.answer(fetch, found)
             return None
         found.release()
-        self._parked_of(request.connection).add(_ParkedFetch(self, fetch))
+        self._parked_of(request.connection)[_ParkedFetch(self, fetch)] = None
         return None
 
     # Sessions
@@ -125,21 +125,21 @@ class FetchHandlers:
             return ClientFetch(request, message, FetchSession(by_id=by_id))
         return ClientFetch(request, message, session, incremental=True)
 
-    def _parked_of(self, connection: Connection) -> set[_ParkedFetch]:
+    def _parked_of(self, connection: Connection) -> dict[_ParkedFetch, None]:
         """The parked fetches of a connection, which go when it does."""
         parked = self._parked.get(connection)
         if parked is None:
-            parked = self._parked[connection] = set()
+            parked = self._parked[connection] = {}
             connection.call_on_close(lambda: self._closed(connection))
         return parked
 
     def _closed(self, connection: Connection) -> None:
-        for parked in self._parked.pop(connection, set()):
+        for parked in self._parked.pop(connection, {}):
             parked.abandon()
 
     def forget(self, parked: _ParkedFetch, connection: Connection) -> None:
         """It is answered."""
-        self._parked.get(connection, set()).discard(parked)
+        self._parked.get(connection, {}).pop(parked, None)
 
     # Followers
 
