@@ -186,6 +186,11 @@ class Cluster:
                 return node
         return None
 
+    def newest_image(self) -> ClusterImage | None:
+        """The metadata of the quorum node that knows most."""
+        images = [image for node in self.quorum.values() if (image := node.image()) is not None]
+        return max(images, key=lambda image: image.offset, default=None)
+
     def leaders(self, topic: str | None = None) -> list[Node]:
         """Brokers that run and lead some partition, of this topic if one is named."""
         return [

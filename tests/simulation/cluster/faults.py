@@ -6,13 +6,17 @@ A plan is data, so that a run can be repeated with some of its faults left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.cluster.cluster import Cluster, Node
 
-TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator")
+FIRST_LEADER, FIRST_FOLLOWER = "leader of the first", "follower of the first"
+"""Of the first partition: what befalls one place again and again finds more than what is spread out."""
+TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator", FIRST_LEADER, FIRST_FOLLOWER)
+STRIKES = {"kill": 5, "power loss": 3, "pause": 3, "isolation": 3, "one-way cut": 1, "slow disk": 1}
+"""What befalls one replica of the first partition after another, when they are persecuted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,11 @@ WEIGHTS = {
     "clock jump": 1,
     "stall": 3,
     "kill of all": 1,
+    "power loss of all": 1,
 }
 """How often each kind is drawn, beside the others."""
+
+_PERSECUTION_RATE = 0.2
 
 
 def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[Fault]:
@@ -54,6 +61,11 @@ def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[F
     kinds, shares = list(weights), list(weights.values())
     now = random.uniform(0.0, 0.3)
     while now < seconds:
+        if random.random() < _PERSECUTION_RATE:
+            strikes = list(_persecution(random, now))
+            plan += strikes
+            now = strikes[-1].start_s + random.uniform(0.05, 0.5)
+            continue
         kind = random.choices(kinds, shares)[0]
         lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 1.4)
         plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
@@ -61,10 +73,22 @@ def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[F
     return plan
 
 
+def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
+    """One replica of the first partition after another is struck, before the one before has recovered, or just as it
+    has: changes of leader that follow close upon each other."""
+    gap_s = random.choice((0.04, 0.15, 0.4))
+    lasts_s = random.choice((0.1, 0.3, 0.9))
+    for _ in range(random.randint(2, 5)):
+        kind = random.choices(list(STRIKES), list(STRIKES.values()))[0]
+        target = FIRST_LEADER if random.random() < 0.65 else FIRST_FOLLOWER
+        yield Fault(kind, target, start_s, lasts_s * random.uniform(0.5, 1.5), random.getrandbits(32))
+        start_s += gap_s * random.uniform(0.3, 2.0)
+
+
 class Faults:
     """Makes a plan come true. What is broken is mended when the fault's time is over, at the latest by `heal`."""
 
-    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Node], bool]) -> None:
+    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool]) -> None:
         self._cluster = cluster
         self._machine = cluster.machine
         self._may_lose_power = may_lose_power
@@ -115,10 +139,22 @@ class Faults:
             return cluster.quorum_leader
         if kind == "quorum":
             return random.choice(list(cluster.quorum.values()))
+        if kind in (FIRST_LEADER, FIRST_FOLLOWER):
+            return self._replica_of_first(kind, random)
         if kind in ("leader", "coordinator"):
             leaders = cluster.leaders("__consumer_offsets" if kind == "coordinator" else None)
             return random.choice(leaders) if leaders else None
         return random.choice(list(cluster.brokers.values()))
+
+    def _replica_of_first(self, kind: str, random: Random) -> Node | None:
+        image, brokers = self._cluster.newest_image(), self._cluster.brokers
+        topic = min(image.topics.values(), key=lambda topic: topic.name, default=None) if image else None
+        state = topic.partitions[0] if topic is not None else None
+        if state is None or state.leader < 0:
+            return None
+        if kind == FIRST_LEADER:
+            return brokers[state.leader]
+        return brokers[random.choice([number for number in state.replicas if number != state.leader])]
 
     # each returns how to mend it, or None if it cannot befall this node now
 
@@ -129,7 +165,7 @@ class Faults:
         return node.start
 
     def _power_loss(self, node: Node, random: Random) -> Callable[[], None] | None:
-        if not self._may_lose_power(node):
+        if not self._may_lose_power([node]):
             return None
         node.lose_power()
         return node.start
@@ -163,6 +199,20 @@ class Faults:
 
         def start_all() -> None:
             for each in random.sample(self._cluster.nodes, len(self._cluster.nodes)):
+                self._machine.after(random.uniform(0, 0.3), each.start)
+
+        return start_all
+
+    def _power_loss_of_all(self, node: Node, random: Random) -> Callable[[], None] | None:
+        """In the whole room, or of all brokers. They come back one after the other."""
+        struck = self._cluster.nodes if random.random() < 0.5 else list(self._cluster.brokers.values())
+        if not self._may_lose_power(struck):
+            return None
+        for each in struck:
+            each.lose_power()
+
+        def start_all() -> None:
+            for each in random.sample(struck, len(struck)):
                 self._machine.after(random.uniform(0, 0.3), each.start)
 
         return start_all
@@ -236,6 +286,7 @@ _KINDS: dict[str, Callable[[Faults, Node, Random], Callable[[], None] | None]] =
     "stall": Faults._stall,
     "restart": Faults._restart,
     "kill of all": Faults._kill_all,
+    "power loss of all": Faults._power_loss_of_all,
     "isolation": Faults._isolation,
     "cut": Faults._cut,
     "one-way cut": Faults._one_way_cut,

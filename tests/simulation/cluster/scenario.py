@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -12,7 +12,7 @@ from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.cluster import Cluster, Node
-from tests.simulation.cluster.coverage import counting
+from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
@@ -91,16 +91,11 @@ class Scenario:
         check_images(self.cluster)
 
     def _all_in_sync(self) -> bool:
-        image = self._newest_image()
+        image = self.cluster.newest_image()
         return image is not None and all(
             set(state.isr) == set(state.replicas)
             for topic in image.topics.values()
             for state in topic.partitions.values()
-        )
-
-    def _newest_image(self) -> ClusterImage | None:
-        return max(
-            (each.image() for each in self.cluster.quorum.values() if each.image()), key=_offset, default=None
         )
 
     def _observe(self, thread: Thread) -> None:
@@ -129,28 +124,25 @@ class Scenario:
             check_all(self.history)
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
-    def _may_lose_power(self, node: Node) -> bool:
+    def _may_lose_power(self, nodes: Sequence[Node]) -> bool:
         """Whether no acknowledged record may be lost by that.
 
         Unless it is flushed before it is acknowledged, a record is in the memory of the in-sync replicas alone: then
         another one of them has to be there for every partition that this one has.
         """
-        if node.role == "quorum" or self.durable:
+        struck = [node.id for node in nodes if node.role == "broker"]
+        if not struck or self.durable:
             return True
-        image = self._newest_image()
+        image = self.cluster.newest_image()
         if image is None:
             return False
         current = {number for number, each in self.cluster.brokers.items() if _has_joined(each, image)}
         return all(
-            current.intersection(state.isr).difference([node.id])
+            current.intersection(state.isr).difference(struck)
             for topic in image.topics.values()
             for state in topic.partitions.values()
-            if node.id in state.replicas
+            if not set(struck).isdisjoint(state.replicas)
         )
-
-
-def _offset(image: ClusterImage | None) -> int:
-    return -1 if image is None else image.offset
 
 
 def _has_joined(node: Node, image: ClusterImage) -> bool:
@@ -174,7 +166,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None]
     with counting(branches), installed(machine):
         scenario = Scenario(machine, seed, plan)
         scenario.play()
-    counts = branches + machine.network.counts
+    counts = branches + machine.network.counts + told(scenario.history)
     for name, count in scenario.faults.counts.items():
         counts[f"fault: {name}"] += count
     for host in machine.hosts.values():
