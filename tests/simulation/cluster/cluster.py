@@ -75,6 +75,11 @@ class Node:
         """It runs, and is not paused."""
         return self.process is not None and self.process.alive and not self.process.paused
 
+    @property
+    def stays(self) -> bool:
+        """It runs, and has not been told to stop."""
+        return self.up and self.process is not None and not self.process.told_to_stop
+
     def image(self) -> ClusterImage | None:
         """The metadata that its process holds."""
         if self.quorum_node is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import logging
 import os
 import pickle
 import signal
@@ -219,7 +218,6 @@ def _result(child: Child) -> Any:
 
 
 def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report | str:
-    logging.disable(logging.CRITICAL if sink is None else logging.NOTSET)
     signal.alarm(REAL_TIME_MAX_S)
     try:
         return play(seed, plan, None if sink is None else sink.write)

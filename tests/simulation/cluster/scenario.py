@@ -16,6 +16,7 @@ from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
+from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import START_S, Machine
@@ -61,6 +62,8 @@ class Scenario:
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
         self._invariants = all_invariants()
+        if machine.trace.wanted:
+            self._invariants.append(PartitionChanges(machine))
         machine.observers.append(self._observe)
         self.faults = Faults(self.cluster, self._may_lose_power)
         self.plan = plan_of(seed) if plan is None else plan
@@ -79,7 +82,7 @@ class Scenario:
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
         self.history.add(Healed(machine.now, HEAL_S))
-        self._wait(self._all_in_sync, HEAL_S, "every replica is in sync")
+        self._wait(self._steady, HEAL_S, "every broker serves and every replica is in sync")
         machine.run(machine.now + 0.2)
         workload.over = True
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "every client ends")
@@ -90,9 +93,11 @@ class Scenario:
         check_all(self.history)
         check_images(self.cluster)
 
-    def _all_in_sync(self) -> bool:
+    def _steady(self) -> bool:
         image = self.cluster.newest_image()
-        return image is not None and all(
+        if image is None or not all(node.stays for node in self.cluster.nodes):
+            return False
+        return all(_has_joined(node, image) for node in self.cluster.brokers.values()) and all(
             set(state.isr) == set(state.replicas)
             for topic in image.topics.values()
             for state in topic.partitions.values()
@@ -163,7 +168,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None]
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
     branches = Counter[str]()
-    with counting(branches), installed(machine):
+    with counting(branches), log_lines(machine), installed(machine):
         scenario = Scenario(machine, seed, plan)
         scenario.play()
     counts = branches + machine.network.counts + told(scenario.history)

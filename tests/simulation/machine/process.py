@@ -22,6 +22,7 @@ class Process:
         self.number = self.machine.process_number()
         self.alive = True
         self.paused = False
+        self.told_to_stop = False
         self.threads: list[Thread] = []
         self.descriptors: dict[int, Descriptor] = {}
         #: the process whose child it is, if it is one; both end when that one does
@@ -59,6 +60,7 @@ class Process:
     def signal(self, number: int) -> None:
         """SIGTERM or SIGINT: what was asked for happens on the event loop; without that it is killed."""
         self._note(f"gets signal {number}")
+        self.told_to_stop = True
         if self.on_signal is None:
             self.kill()
         else:
