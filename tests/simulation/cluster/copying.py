@@ -18,6 +18,9 @@ from tests.simulation.cluster.workload import (
 )
 
 
+SENDERS = ("producer-", "prober")
+
+
 class Copyist:
     """One member of the pipeline: at least once, whatever becomes of it and the others."""
 
@@ -99,7 +102,7 @@ class Copyist:
 
     async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
         workload = self._workload
-        senders = [ended for name, ended in workload.ended.items() if name.startswith("producer-")]
+        senders = [ended for name, ended in workload.ended.items() if name.startswith(SENDERS)]
         if not (workload.over and all(senders)):
             return False
         ends = await consumer.end_offsets(self._sources)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tests.histories.operations import Commit, Copied, Send
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
+from tests.simulation.cluster.probes import Prober
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
 
@@ -17,6 +18,8 @@ KILLED = "killed"
 SOURCE, TARGET = "orders", "copies"
 GROUP = "workers"
 KINDS = ("none", "classic", "consumer", "pipeline")
+PROBED = 0.5
+"""The share of runs with a client that asks for what must be refused."""
 Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
 
 
@@ -37,6 +40,8 @@ def kind_of(seed: int) -> str:
 def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> None:
     """Start the members of groups of a seed; `seconds` from now on nothing befalls them any more."""
     chance = Random(f"members {seed}")
+    if chance.random() < PROBED:
+        start("prober", Prober(workload, "prober").run)
     crew = Crew(workload, start, chance, seconds)
     makes: dict[str, Callable[[str], Actor]] = {
         "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),

@@ -72,7 +72,8 @@ class WatchedConsumer(Consumer):
         self.owned: dict[TopicPartition, str] = {}
         """The partitions that it has, each with the session in which it is read."""
         self._workload, self._actor, self._name = workload, actor, group
-        self._generation = -1
+        self.generation = -1
+        """In which it was given them."""
         self._sessions = 0
 
     @property
@@ -83,10 +84,11 @@ class WatchedConsumer(Consumer):
     def _on_assigned(self, partitions: list[TopicPartition]) -> None:
         history, now = self._workload.history, self._workload.now()
         self._release(one for one in list(self.owned) if one not in partitions)
-        self._generation = self.membership.generation
+        self.generation = self.membership.generation
+        self._workload.memberships.append((self._name, self.membership.member_id, self.generation))
         for one in partitions:
             member = self.membership.member_id
-            history.add(Owned(self._name, self._generation, member, *one, now))
+            history.add(Owned(self._name, self.generation, member, *one, now))
             if one not in self.owned:
                 self._sessions += 1
                 session = self.owned[one] = f"{self._actor}/{self._sessions}"
@@ -103,7 +105,7 @@ class WatchedConsumer(Consumer):
         for one in partitions:
             del self.owned[one]
             member = self.membership.member_id
-            self._workload.history.add(Released(self._name, self._generation, member, *one, now))
+            self._workload.history.add(Released(self._name, self.generation, member, *one, now))
 
 
 class ClassicMember:
@@ -178,7 +180,6 @@ async def commit(
     waiting: list[Commit | Send],
 ) -> bool:
     """Commit by our consumer and note it: whether it was done. Nothing to commit is done."""
-    workload.memberships.append((group, consumer.membership.member_id, consumer.membership.generation))
     made = [
         Commit(
             group,
