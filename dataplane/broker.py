@@ -130,7 +130,10 @@ class Broker:
             self._offsets_partitions,
             lambda: self.session.image.topics,
             Surroundings(
-                group_settings=lambda group_id: self.session.image.configs.get((GROUP_RESOURCE, group_id), {})
+                group_settings=lambda group_id: self.session.image.configs.get(
+                    (GROUP_RESOURCE, group_id), {}
+                ),
+                wall_ms=wall_ms,
             ),
         )
         self.replicas.listen(self)

@@ -55,7 +55,7 @@ class Shard:
         """`commit_timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._limits, self._now_ms = log, limits, now_ms
         self._surroundings = surroundings or Surroundings()
-        self._writes = ShardWrites(log, now_ms, commit_timeout_s)
+        self._writes = ShardWrites(log, self._surroundings.wall_ms or now_ms, commit_timeout_s)
         self._table = GroupTable(now_ms, self._due)
         # Offset commits that are being written, by group.
         self._commits: Counter[str] = Counter()

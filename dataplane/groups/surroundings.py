@@ -1,4 +1,4 @@
-"""What groups see of the cluster: its topics, and the settings of single groups."""
+"""What groups see of what is around them: the cluster's topics, the settings of single groups, the time of day."""
 
 from __future__ import annotations
 
@@ -18,10 +18,15 @@ def _no_settings(_group_id: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """`group_settings` tells the settings that were given to one group (`consumer.session.timeout.ms`, ...)."""
+    """`group_settings` tells the settings that were given to one group (`consumer.session.timeout.ms`, ...).
+
+    `wall_ms` is the clock that logs judge timestamps by: records are stamped by it. It may jump, so nothing expires
+    by it. Without one, records have the time of the shard's own clock.
+    """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)
     group_settings: Callable[[str], Mapping[str, str]] = _no_settings
+    wall_ms: Callable[[], int] | None = None
 
     def settings_of(self, group_id: str) -> Callable[[], Mapping[str, str]]:
         """The settings of one group, looked up whenever they are asked for."""

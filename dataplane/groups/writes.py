@@ -28,9 +28,9 @@ class OffsetsLog(Protocol):
 class ShardWrites:
     """Appends for one shard, until it is closed."""
 
-    def __init__(self, log: OffsetsLog, now_ms: Callable[[], int], timeout_s: float) -> None:
+    def __init__(self, log: OffsetsLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
         """`timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
-        self._log, self._now_ms, self._timeout_s = log, now_ms, timeout_s
+        self._log, self._wall_ms, self._timeout_s = log, wall_ms, timeout_s
         # Tombstones of what is gone from memory and that the log did not take: they precede the next write.
         self._owed: list[KeyValue] = []
         self.closed = False
@@ -78,7 +78,7 @@ class ShardWrites:
 
         timer = asyncio.get_running_loop().call_later(self._timeout_s, time_out)
         while asking < len(pieces) and not ended:
-            batch = batch_of([record for record, _ in pieces[asking]], self._now_ms())
+            batch = batch_of([record for record, _ in pieces[asking]], self._wall_ms())
             last = asking == len(pieces) - 1
             self._log.append(batch, written if last else piece_written)
             asking += 1

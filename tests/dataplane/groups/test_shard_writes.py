@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.dataplane.groups.offsets import CommittedOffset
+from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.dataplane.groups.writes import ShardWrites
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.record_batch import walk_batches
 
 from .test_consumer_group import Topics, join
 from .test_consumer_shard import new_shard as new_consumer_shard
 from .test_consumer_shard import told
-from .test_shard import MemoryLog, commit, new_shard
+from .test_shard import LIMITS, Clock, MemoryLog, commit, new_shard
 
 BATCH_BYTES_MAX = 1_048_588
 
@@ -94,3 +97,15 @@ async def test_a_group_of_ten_thousand_topics_moves_on() -> None:
     shard.delete_group("other", outcomes.append)
     assert outcomes == [ErrorCode.NONE, ErrorCode.NONE]
     shard.close()
+
+
+async def test_what_is_written_after_the_wall_clock_has_jumped_has_a_timestamp_that_the_log_takes() -> None:
+    """The log compares it with the wall clock; members expire by a clock that does not jump."""
+    log, steady, wall = MemoryLog(), Clock(), Clock()
+    shard = Shard(log, LIMITS, steady, surroundings=Surroundings(wall_ms=wall))
+    await shard.load()
+    for jump_ms in (0, -10_000_000, 20_000_000):
+        wall.now_ms += jump_ms
+        assert commit(shard, 5) == [ErrorCode.NONE]
+        ((_, header),) = walk_batches(memoryview(log.batches[-1]))
+        assert header.max_timestamp == wall.now_ms
