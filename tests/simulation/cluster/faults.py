@@ -70,7 +70,7 @@ def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[F
         lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 1.4)
         plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
         now += random.expovariate(1 / 0.12) if random.random() < 0.35 else random.uniform(0.1, 0.8)
-    return plan
+    return [fault for fault in plan if fault.start_s < seconds]
 
 
 def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
