@@ -303,26 +303,35 @@ class Consumer:
         self._fetcher.assign(partitions)
         self._turns = deque(self._fetcher.assigned)
         self._unread = deque(r for r in self._unread if (r.topic, r.partition) in self._fetcher.assigned)
-        new = [one for one in self._fetcher.assigned if one not in before]
+        new = [state for one, state in self._fetcher.assigned.items() if one not in before]
         if self._group is None:
             for one in new:
                 self._begin(one, None)
         elif new:
             self._tasks.append(asyncio.ensure_future(self._begin_at_committed(new)))
 
-    async def _begin_at_committed(self, partitions: list[TopicPartition]) -> None:
-        try:
-            committed = await self._need_group().committed(partitions)
-        except KafkaError as error:
-            self._fetcher.fail(error)
+    async def _begin_at_committed(self, states: list[PartitionState]) -> None:
+        """Ask until it is known where to begin, or they are not ours any more; reads raise what stands in the way."""
+        backoff = Backoff(self._fetch_options.retry_backoff_max_ms)
+        while states := [one for one in states if self._fetcher.assigned.get(one.partition) is one]:
+            try:
+                committed = await self._need_group().committed([one.partition for one in states])
+            except KafkaError as error:
+                self._fetcher.fail(error)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            for one in states:
+                self._begin(one, committed.get(one.partition))
+            self._fetcher.changed()
             return
-        for one in partitions:
-            self._begin(one, committed.get(one))
-        self._fetcher.changed()
 
-    def _begin(self, partition: TopicPartition, committed: int | None) -> None:
-        state = self._fetcher.assigned.get(partition)
-        if state is None or state.position is not None or state.reset_to is not None:
+    def _begin(self, state: PartitionState, committed: int | None) -> None:
+        partition = state.partition
+        if (
+            self._fetcher.assigned.get(partition) is not state
+            or state.position is not None
+            or state.reset_to is not None
+        ):
             return  # not ours any more, or the caller has sought a place meanwhile
         if committed is not None:
             state.seek(committed)

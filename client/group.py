@@ -86,6 +86,7 @@ class Group:
     ) -> None:
         self.member_id = ""
         self.generation = NO_GENERATION
+        """In which it was given the partitions that it has; NO_GENERATION while it has none to commit for."""
         self.failure: BaseException | None = None
         """What ended the membership for good."""
         self._cluster = cluster
@@ -124,9 +125,18 @@ class Group:
     # offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
+        """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
+
+        A member commits in the generation in which it was given its partitions, and none that has been thrown out:
+        the partitions are others' by then.
+        """
         if not offsets:
             return
+        if self._options.topics and self.generation == NO_GENERATION:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self._options.group_id!r}, commit: this consumer is not a member of it now",
+            )
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for one, offset in offsets.items():
             topics[one.topic].append(
@@ -235,12 +245,12 @@ class Group:
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
         self._check(joined.error_code, "join")
-        self.member_id, self.generation = joined.member_id, joined.generation_id
+        self.member_id = joined.member_id
         assignments = await self._assignments(joined) if joined.leader == joined.member_id else []
         synced = await self._ask(
             SyncGroupRequest(
                 group_id=options.group_id,
-                generation_id=self.generation,
+                generation_id=joined.generation_id,
                 member_id=self.member_id,
                 group_instance_id=options.group_instance_id,
                 protocol_type="consumer",
@@ -251,6 +261,8 @@ class Group:
         )
         self._check(synced.error_code, "sync")
         partitions = decode_assignment(synced.assignment)
+        # Not before: until now it has the partitions of the generation before.
+        self.generation = joined.generation_id
         return [TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes]
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:

@@ -1,0 +1,192 @@
+"""Members of classic groups: what they commit in which generation, and where they begin, whatever comes between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.client.consumer import Consumer
+from ottla.client.failures import ConnectionLost
+from ottla.client.fetched import TopicPartition
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.subscription import encode_assignment
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from ottla.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from ottla.protocol.schema import Message
+
+PLACE = TopicPartition("t", 0)
+COMMITTED = 7
+Answer = Callable[[Any], Awaitable[Message]]
+
+
+class Coordinator:
+    """The one broker of a cluster, as far as a group member asks it. `answers` replaces what it says."""
+
+    def __init__(self) -> None:
+        self.metadata = ClusterMetadata()
+        self.generation = 0
+        self.commits: list[OffsetCommitRequest] = []
+        self.answers: dict[type, Answer] = {}
+
+    def __call__(self, *_: Any, **__: Any) -> Coordinator:
+        return self
+
+    async def any_connection(self) -> Any:
+        return SimpleNamespace(version_for=lambda *_, **__: 0, request=self._request)
+
+    async def connection(self, _broker: int, _lane: str) -> Any:
+        return await self.any_connection()
+
+    async def refresh(self, _topics: object = ()) -> None:
+        pass
+
+    def follow(self, _topics: object) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def _request(self, message: Any, **_: Any) -> Message:
+        if (answer := self.answers.get(type(message))) is not None:
+            return await answer(message)
+        return self.usual(message)
+
+    def usual(self, message: Any) -> Message:
+        match message:
+            case FindCoordinatorRequest():
+                return FindCoordinatorResponse(node_id=1, host="localhost", port=9092)
+            case JoinGroupRequest():
+                self.generation += 1
+                return JoinGroupResponse(
+                    generation_id=self.generation, member_id="me", leader="other", protocol_name="range"
+                )
+            case SyncGroupRequest():
+                return SyncGroupResponse(assignment=encode_assignment({PLACE.topic: [PLACE.partition]}))
+            case HeartbeatRequest():
+                code = 0 if message.generation_id == self.generation else ErrorCode.REBALANCE_IN_PROGRESS
+                return HeartbeatResponse(error_code=code)
+            case OffsetFetchRequest():
+                told = OffsetFetchResponsePartition(partition_index=0, committed_offset=COMMITTED)
+                return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[told])])
+            case OffsetCommitRequest():
+                self.commits.append(message)
+                done = OffsetCommitResponsePartition(partition_index=0)
+                return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[done])])
+            case LeaveGroupRequest():
+                return LeaveGroupResponse()
+        raise ConnectionLost(f"nobody asks {type(message).__name__} here")
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    made = Coordinator()
+    monkeypatch.setattr("ottla.client.consumer.Cluster", made)
+    return made
+
+
+def member() -> Consumer:
+    return Consumer("t", group_id="g", heartbeat_interval_ms=1, auto_offset_reset="earliest")
+
+
+async def assigned(consumer: Consumer) -> None:
+    async with asyncio.timeout(10):
+        while PLACE not in consumer.assignment():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_partitions(
+    coordinator: Coordinator,
+) -> None:
+    """Between JoinGroup and SyncGroup it still has those of the generation before: the next owner may have begun."""
+    syncing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def sync_slowly(message: SyncGroupRequest) -> Message:
+        syncing.set()
+        await go_on.wait()
+        return coordinator.usual(message)
+
+    async with member() as consumer:
+        await assigned(consumer)
+        coordinator.answers[SyncGroupRequest] = sync_slowly
+        coordinator.generation += 1  # Somebody joins: this member has to join again, too.
+        async with asyncio.timeout(10):
+            await syncing.wait()
+        await consumer.commit({PLACE: 3})
+        go_on.set()
+        async with asyncio.timeout(10):
+            while coordinator.commits[-1].generation_id_or_member_epoch == 1:
+                await asyncio.sleep(0.001)
+                await consumer.commit({PLACE: 4})
+    assert {each.generation_id_or_member_epoch for each in coordinator.commits} == {1, 3}
+
+
+async def test_who_was_thrown_out_commits_nothing(coordinator: Coordinator) -> None:
+    """Sent without a generation it would be taken for an administrator's, in a group whose members are all gone."""
+    out, joining = asyncio.Event(), asyncio.Event()
+
+    async def throw_out(_: HeartbeatRequest) -> Message:
+        return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+    async def join_never(_: JoinGroupRequest) -> Message:
+        out.set()
+        await joining.wait()
+        raise AssertionError
+
+    async with member() as consumer:
+        await assigned(consumer)
+        coordinator.answers = {HeartbeatRequest: throw_out, JoinGroupRequest: join_never}
+        async with asyncio.timeout(10):
+            await out.wait()
+        with pytest.raises(KafkaError) as refused:
+            await consumer.commit({PLACE: 3})
+    assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert not coordinator.commits
+
+
+async def test_a_member_that_cannot_learn_where_to_begin_asks_again(coordinator: Coordinator) -> None:
+    """Otherwise it would own the partition and never read it."""
+    refusals = 3
+
+    async def refuse(message: OffsetFetchRequest) -> Message:
+        nonlocal refusals
+        refusals -= 1
+        if refusals < 0:
+            return coordinator.usual(message)
+        return OffsetFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    coordinator.answers[OffsetFetchRequest] = refuse
+    async with member() as consumer:
+        await assigned(consumer)
+        with pytest.raises(KafkaError, match="offset fetch"):
+            await consumer.getmany(timeout_ms=10_000)
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert await consumer.position(PLACE) == COMMITTED
+                    break
+                except KafkaError:
+                    continue
