@@ -164,11 +164,12 @@ class Fetcher:
             await self._look_positions_up(lookups)
         now = asyncio.get_running_loop().time()
         again: float | None = None
-        leaderless = False
+        leaderless = failing = False
         by_leader: defaultdict[int, list[PartitionState]] = defaultdict(list)
         for state in self.assigned.values():
             if state.position is None or state.paused:
                 continue
+            failing = failing or state.failed_leader is not None
             leader = self._leader_of(state.partition)
             if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
                 leaderless = True
@@ -185,7 +186,7 @@ class Fetcher:
             with suppress(ConnectionLost, RequestTimedOut):
                 await self._cluster.refresh()
             again = self._backoff.next_s()
-        else:
+        elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()
         return again
 
