@@ -22,6 +22,7 @@ FIRST_BACKOFF_MS = 1.0
 BACKOFF_GROWTH = 1.2
 METADATA_TIMEOUT_MS = 3_000
 """A connection on which metadata takes longer than this is given up."""
+CONNECT_TIMEOUT_MS = 10_000
 HEDGE_AFTER_MS = 300
 """A question that any broker can answer goes to another one too when the first is silent for so long: a paused
 broker keeps its connections and would be waited for until the timeout."""
@@ -42,15 +43,19 @@ class Cluster:
         *,
         client_id: str = "ottla",
         request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 10_000,
+        connect_timeout_ms: int | None = None,
         retry_backoff_max_ms: int = 1_000,
     ) -> None:
+        """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
+        that dies while a connection is being made is waited for no longer than one that dies later."""
         self.metadata = ClusterMetadata()
         self.request_timeout_ms = request_timeout_ms
         self.retry_backoff_max_ms = retry_backoff_max_ms
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._client_id = client_id
-        self._connect_timeout_ms = connect_timeout_ms
+        self._connect_timeout_ms = (
+            min(CONNECT_TIMEOUT_MS, request_timeout_ms) if connect_timeout_ms is None else connect_timeout_ms
+        )
         self._connections: dict[_Line, Connection] = {}
         self._opening: dict[_Line, asyncio.Task[Connection]] = {}
         self._topics: set[str] = set()

@@ -72,3 +72,17 @@ async def test_when_nobody_listens_the_addresses_are_told() -> None:
         addresses = peers.addresses
     with pytest.raises(NoBrokerReachable, match=addresses[1]):
         await Cluster(addresses).start()
+
+
+async def test_a_broker_that_falls_silent_while_a_connection_is_made_is_given_up_like_any_other() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with asyncio.timeout(5):
+        with pytest.raises(NoBrokerReachable):
+            async with Cluster(f"{host}:{port}", request_timeout_ms=100):
+                pass
+    server.close()
