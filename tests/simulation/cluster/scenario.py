@@ -11,6 +11,7 @@ from ottla.protocol.cluster_image import ClusterImage
 from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import workload as clients
+from tests.simulation.cluster.administration import administer
 from tests.simulation.cluster.cluster import Cluster, Node
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
@@ -52,7 +53,13 @@ class Scenario:
         self.history = History()
         #: acknowledged means on the platters of all in-sync replicas, so that power may fail everywhere
         self.durable = chance.random() < 0.4
-        self.cluster = Cluster(machine, settings={"log.flush.interval.messages": "1"} if self.durable else {})
+        operations = Random(f"operator {seed}")
+        self.has_operator = operations.random() < 0.6
+        self.cluster = Cluster(
+            machine,
+            brokers=4 if self.has_operator and operations.random() < 0.4 else 3,
+            settings={"log.flush.interval.messages": "1"} if self.durable else {},
+        )
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
@@ -78,6 +85,9 @@ class Scenario:
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
         employ(workload, self._client, self.seed, CHAOS_S)
+        if self.has_operator:
+            calm_s = machine.now + CHAOS_S
+            self._client("operator", lambda: administer(workload, 4.0, lambda: machine.now >= calm_s))
         self.faults.schedule(self.plan)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()

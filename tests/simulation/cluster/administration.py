@@ -1,0 +1,236 @@
+"""What operators do to a cluster while it is tormented: elections, moves, other settings, topics that come and go.
+
+Every call may fail, with any error that Kafka has; it may not hang. What it promised is judged by the invariants: moves
+come to their end after the faults, records stay, and a deleted record is one below the log start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+
+from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
+from ottla.client.admin.records import LATEST
+from ottla.client.fetched import TopicPartition
+from ottla.client.producer import Producer
+from ottla.client.sender import RecordMetadata
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import ALL_IN_SYNC, Hung, Send
+from tests.simulation.cluster.crew import SOURCE
+from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Workload
+
+CALL_MAX_S = 20.0
+"""The longest that any call may take: some ask again until their timeout, then wait for leaders, then ask others."""
+OWN_TOPICS = ("made-0", "made-1", "made-2")
+"""Names of topics that come and go. Each is made and deleted again and again; what is in one that was ever deleted is
+not judged."""
+OWN_PARTITIONS_MAX = 4
+
+
+class Administrator:
+    """One operator, who does at random what operators do, at moments that suit nobody."""
+
+    def __init__(self, workload: Workload, admin: Admin, chance: Random) -> None:
+        self._workload = workload
+        self._admin = admin
+        self._chance = chance
+        self._brokers = list(workload.cluster.brokers)
+        #: of the topics of its own, those that it tried to make, with the partitions that it asked for at most
+        self.made: dict[str, int] = {}
+        #: those that it tried to delete, once at least
+        self.deleted: set[str] = set()
+        self._actions: dict[Callable[[], Awaitable[object]], int] = {
+            self.elect: 5,
+            self.move: 4,
+            self.call_off: 2,
+            self.set_config: 3,
+            self.make_topic: 2,
+            self.add_partitions: 1,
+            self.delete_topic: 1,
+            self.delete_records: 2,
+        }
+
+    async def act(self) -> None:
+        """Do one thing; note in the history if that hangs."""
+        workload = self._workload
+        action = self._chance.choices(list(self._actions), list(self._actions.values()))[0]
+        since, name = workload.now(), action.__name__
+        workload.machine.trace.note(since, "administrator", name)
+        try:
+            await asyncio.wait_for(action(), CALL_MAX_S)
+        except TimeoutError:
+            workload.history.add(Hung("administrator", name, since, workload.now()))
+        except KafkaError as error:
+            workload.machine.trace.note(workload.now(), "administrator", f"{name}: {error.code.name}")
+
+    async def elect(self) -> None:
+        """Preferred leaders, of some partitions or all. Asked again and again they make fast double failovers."""
+        some = self._some_partitions() if self._chance.random() < 0.7 else None
+        await self._admin.elect_leaders(some)
+
+    async def move(self) -> None:
+        """Other replicas for some partitions, in another order, one less or one more."""
+        wanted = {
+            place: self._chance.sample(self._brokers, self._chance.choice((2, 3, 3)))
+            for place in self._some_partitions()
+        }
+        await self._admin.alter_partition_reassignments(wanted)
+
+    async def call_off(self) -> None:
+        """Moves that are under way."""
+        moving = await self._admin.list_partition_reassignments()
+        places = list(moving) or self._some_partitions()
+        await self._admin.alter_partition_reassignments(dict.fromkeys(places))
+
+    async def set_config(self) -> None:
+        """A setting of a topic, or what applies without it.
+
+        Flushing is never made rarer than a run counts on: `flush.messages` is 1 or what all topics have.
+        """
+        chance = self._chance
+        key, values = chance.choice(
+            (
+                ("min.insync.replicas", ("1", "2")),
+                ("segment.ms", ("200", "1000", None)),
+                ("segment.bytes", ("16384", None)),
+                ("flush.messages", ("1", None)),
+            )
+        )
+        topic = chance.choice([*self._workload.topics, *self.made])
+        await self._admin.alter_configs(TOPIC_RESOURCE, topic, {key: chance.choice(values)})
+
+    async def make_topic(self) -> None:
+        """One of its own, which may be there already."""
+        name = self._chance.choice(OWN_TOPICS)
+        partitions = self._chance.randint(1, 2)
+        self.made[name] = max(partitions, self.made.get(name, 0))
+        factor = self._chance.choice((2, 3))
+        await self._admin.create_topics(
+            [NewTopic(name, partitions, factor, configs={"min.insync.replicas": "2"})]
+        )
+
+    async def add_partitions(self) -> None:
+        """To one of its topics."""
+        if self.made:
+            name = self._chance.choice(list(self.made))
+            self.made[name] = total = min(self.made[name] + 1, OWN_PARTITIONS_MAX)
+            await self._admin.create_partitions(name, total)
+
+    async def delete_topic(self) -> None:
+        """One of its own."""
+        if self.made:
+            name = self._chance.choice(list(self.made))
+            self.deleted.add(name)
+            await self._admin.delete_topics([name])
+
+    async def delete_records(self) -> None:
+        """What lies below some offset of one partition, where no group counts on its records."""
+        copied = {*self._workload.copies, *self._workload.copies.values()}
+        places = [
+            TopicPartition(*place) for place in self._all_partitions() if place[0] not in {*copied, SOURCE}
+        ]
+        place = self._chance.choice(places)
+        found = (await self._admin.list_offsets({place: LATEST}))[place]
+        if not isinstance(found, KafkaError) and found > 0:
+            await self._admin.delete_records({place: self._chance.randint(0, found)})
+
+    def _all_partitions(self) -> list[tuple[str, int]]:
+        return [
+            *self._workload.partitions,
+            *((name, index) for name, count in self.made.items() for index in range(count)),
+        ]
+
+    def _some_partitions(self) -> list[tuple[str, int]]:
+        places = self._all_partitions()
+        return self._chance.sample(places, self._chance.randint(1, len(places)))
+
+
+async def administer(workload: Workload, per_second: float, until: Callable[[], bool]) -> None:
+    """Do what operators do until it is time to stop. A producer uses the topics that come and go."""
+    chance = workload.chance()
+    admin = await _reached(workload)
+    administrator = Administrator(workload, admin, chance)
+    producing = asyncio.create_task(_produce(workload, administrator, workload.chance()))
+    while not (until() or workload.over):
+        await administrator.act()
+        await asyncio.sleep(chance.expovariate(per_second))
+    sends = await producing
+    await _add_to_history(workload, administrator, admin, sends)
+    await admin.stop()
+
+
+async def _reached(workload: Workload) -> Admin:
+    while True:
+        admin = Admin(bootstrap_servers=workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        try:
+            await admin.start()
+        except KafkaError:
+            await asyncio.sleep(0.1)
+        else:
+            return admin
+
+
+async def _produce(workload: Workload, administrator: Administrator, chance: Random) -> list[Send]:
+    """Send to topics that may not be there any more, or again, until the workload is over."""
+    sends: list[Send] = []
+    producer = Producer(
+        bootstrap_servers=workload.cluster.bootstrap,
+        acks=ALL_IN_SYNC,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_block_ms=1000,
+    )
+    while not workload.over:
+        with suppress(KafkaError):
+            await producer.start()
+            break
+        await asyncio.sleep(0.1)
+    while not workload.over:
+        await asyncio.sleep(chance.expovariate(15))
+        if not administrator.made:
+            continue
+        name = chance.choice(list(administrator.made))
+        index = chance.randrange(administrator.made[name])
+        value = f"operator:{len(sends)}".encode()
+        send = Send("operator", "operator", name, index, value, ALL_IN_SYNC, True, len(sends), workload.now())
+        sends.append(send)
+        try:
+            delivery = await producer.send(name, value, partition=index)
+        except KafkaError as error:
+            send.finish(workload.now(), error.code.name, tried_before=True)
+        else:
+            delivery.add_done_callback(_finish(workload, send))
+    await producer.stop()
+    return sends
+
+
+def _finish(workload: Workload, send: Send) -> Callable[[asyncio.Future[RecordMetadata]], None]:
+    def finish(done: asyncio.Future[RecordMetadata]) -> None:
+        error = done.exception()
+        if isinstance(error, KafkaError):
+            send.finish(workload.now(), error.code.name, tried_before=True)
+        elif error is not None:
+            raise error
+        else:
+            send.finish(workload.now(), offset=done.result().offset)
+
+    return finish
+
+
+async def _add_to_history(
+    workload: Workload, administrator: Administrator, admin: Admin, sends: list[Send]
+) -> None:
+    """What was sent to topics that nobody wanted to delete counts, and is read in the end."""
+    kept = {name for name in administrator.made if name not in administrator.deleted}
+    while True:
+        with suppress(KafkaError):
+            topics = {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
+            break
+        await asyncio.sleep(0.05)
+    for name in sorted(kept & topics.keys()):
+        workload.topics[name] = topics[name]
+    for send in sends:
+        if send.topic in kept:
+            workload.history.add(send)
