@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test faults lint format clean
+.PHONY: help venv demo test faults lint format clean soak mutants
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
+	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
+	@echo "make mutants how many seeds the simulation takes to find each historical fault"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict and the import contracts"
 	@echo "make format  let ruff format the code"
@@ -40,6 +42,12 @@ test: venv lint
 
 faults: venv
 	$(BIN)/python -m pytest tests/faults --all-faults -n 2 --dist loadgroup
+
+soak: venv
+	$(BIN)/python -m tests.simulation.cluster.run --soak soak
+
+mutants: venv
+	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
 
 lint: venv
 	$(BIN)/ruff check .

@@ -1,0 +1,99 @@
+"""Seeds played in processes of their own, forked from one that has everything loaded: nothing of a run is left in the next."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+from ottla.protocol import codec
+from ottla.protocol.codec import prepare
+from ottla.protocol.schema import Message
+from tests.simulation.cluster.faults import Fault
+from tests.simulation.cluster.scenario import Report, play
+from tests.simulation.machine.installed import bound_names
+
+REAL_TIME_MAX_S = 120
+"""A run that takes longer has got into an endless loop."""
+
+ResultT = TypeVar("ResultT")
+
+
+def warm_up() -> None:
+    """Make what every run would make for itself: the codecs, and the list of names that are replaced."""
+    bound_names()
+    for message, version in _in_child(_codecs_used):
+        prepare(message, version)
+
+
+def _codecs_used() -> set[tuple[type[Message], int]]:
+    _played(0, None, None)
+    return {*codec._top_readers, *codec._top_writers}
+
+
+def in_child(seed: int, plan: list[Fault] | None, sink: TextIO | None = None) -> Report | str:
+    """The outcome of one seed, played in a process of its own."""
+    return _in_child(lambda: _played(seed, plan, sink))
+
+
+def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
+    """The outcome of each seed, in order; so many are played at a time."""
+    playing: deque[tuple[int, Child]] = deque()
+    todo = iter(seeds)
+    while True:
+        for seed in itertools.islice(todo, processes - len(playing)):
+            playing.append((seed, _fork(lambda seed=seed: _played(seed, None, None))))  # type: ignore[misc]
+        if not playing:
+            return
+        seed, child = playing.popleft()
+        yield seed, _result(child)
+
+
+class Child(NamedTuple):
+    """A forked process, and the pipe through which its result comes."""
+
+    number: int
+    pipe: int
+
+
+def _in_child(work: Callable[[], ResultT]) -> ResultT:
+    return _result(_fork(work))
+
+
+def _fork(work: Callable[[], object]) -> Child:
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    number = os.fork()
+    if number:
+        os.close(writer)
+        return Child(number, reader)
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        pipe.write(pickle.dumps(work()))
+    os._exit(0)
+
+
+def _result(child: Child) -> Any:
+    with open(child.pipe, "rb") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child.number, 0)
+    return pickle.loads(told) if told else f"crash: the process that played it ended with status {status}"
+
+
+def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report | str:
+    signal.alarm(REAL_TIME_MAX_S)
+    try:
+        return play(seed, plan, None if sink is None else sink.write)
+    except AssertionError as error:
+        return str(error)
+    except BaseException:
+        return f"exception: {traceback.format_exc()}"
+    finally:
+        if sink is not None:
+            sink.flush()

@@ -1,0 +1,66 @@
+"""Seeds of the whole cluster under faults: none may break an invariant, and together they go through all branches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SEEDS_AT_ONCE = 100
+BRANCHES = frozenset(
+    {
+        "ISR change refused: FENCED_LEADER_EPOCH",
+        "ISR change refused: INVALID_UPDATE_VERSION",
+        "ISR change tried again",
+        "ISR expansion proposed",
+        "ISR shrink proposed",
+        "divergence found by a leader",
+        "divergence told to a follower",
+        "duplicate answered",
+        "leadership begins",
+        "leadership begins uncleanly",
+        "quorum node leads",
+        "refused: FENCED_LEADER_EPOCH",
+        "refused: ILLEGAL_GENERATION",
+        "refused: KAFKA_STORAGE_ERROR",
+        "refused: NOT_COORDINATOR",
+        "refused: NOT_ENOUGH_REPLICAS",
+        "refused: NOT_LEADER_OR_FOLLOWER",
+        "refused: OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "refused: STALE_BROKER_EPOCH",
+        "refused: UNKNOWN_LEADER_EPOCH",
+        "refused: UNKNOWN_MEMBER_ID",
+        "segment cut",
+        "torn writes",
+        "lost writes",
+        "lost names",
+        "full",
+        "datagrams lost",
+        "one-way cuts",
+        "segments lost",
+    }
+)
+"""What every batch of seeds has to go through."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(0, 300, SEEDS_AT_ONCE))
+def test_no_seed_breaks_an_invariant(first: int, tmp_path: Path) -> None:
+    totals = tmp_path / "totals.json"
+    played = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.simulation.cluster.run", "--processes", "1"),
+            *("--seeds", f"{first}-{first + SEEDS_AT_ONCE}", "--totals", str(totals)),
+        ],
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert played.returncode == 0, played.stdout[-20_000:] + played.stderr[-2_000:]
+    counted = json.loads(totals.read_text())
+    assert not (missed := {branch for branch in BRANCHES if not counted.get(branch)}), missed
