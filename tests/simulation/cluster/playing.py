@@ -1,4 +1,4 @@
-"""Seeds played in processes of their own, forked from one that has everything loaded: nothing of a run is left in the next."""
+"""Seeds, each played in a process forked from one that has everything loaded: nothing of it is left for the next."""
 
 from __future__ import annotations
 
