@@ -204,10 +204,19 @@ class BrokerSession:
 class BrokerSessions:
     """All broker sessions of this node."""
 
-    def __init__(self, feed: MetadataFeed, snapshots: SnapshotSource, events: SessionEvents) -> None:
+    def __init__(
+        self,
+        feed: MetadataFeed,
+        snapshots: SnapshotSource,
+        events: SessionEvents,
+        *,
+        unacknowledged_ms_max: int,
+    ) -> None:
+        """`unacknowledged_ms_max`: a session ends when the broker's machine has acknowledged nothing for so long."""
         self.feed = feed
         self.snapshots = snapshots
         self.events = events
+        self._unacknowledged_ms_max = unacknowledged_ms_max
         self._sessions: list[BrokerSession] = []
         self._leader = LeaderChanged(term=0, leader_id=-1)
         self._encoded: tuple[int, int, bytes] | None = None
@@ -222,6 +231,7 @@ class BrokerSessions:
         if len(of_broker) >= SESSIONS_PER_BROKER_MAX:
             logger.warning("broker %d already has %d sessions: refused", broker_id, len(of_broker))
             return None
+        link.bound_silence(self._unacknowledged_ms_max)
         session = BrokerSession(link, self)
         self._sessions.append(session)
         session.send(self._leader)

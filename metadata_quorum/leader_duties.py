@@ -1,11 +1,12 @@
 """What the active Raft leader does on its own account: fence, unfence, let brokers stop, keep leaders
-preferred.
+preferred, elect from the last known members.
 
 It decides from the image, the session clocks and what heartbeats say, and acts only by proposing commands;
 each is checked again by the state machine when it is applied, so a decision that has been overtaken does no
 harm. Whatever it has proposed is not proposed again until the answer is there.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,18 +23,31 @@ from ..protocol.messages.config_commands import (
 from ..protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
+    ElectLastKnown,
     ElectLeaders,
     ReplicaLogEnd,
 )
 from ..protocol.messages.quorum_commands import FormCluster
+from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, SessionTracker
 
+logger = logging.getLogger(__name__)
+
 LeaderCommand = (
-    AlterConfigs | BeginControlledShutdown | ElectLeaders | FenceBroker | FormCluster | UnfenceBroker
+    AlterConfigs
+    | BeginControlledShutdown
+    | ElectLastKnown
+    | ElectLeaders
+    | FenceBroker
+    | FormCluster
+    | UnfenceBroker
 )
 
 #: as many as Kafka moves per check
 PREFERRED_ELECTIONS_MAX = 1000
+LAST_KNOWN_ELECTIONS_MAX = 1000
+#: Ticks further apart than this part of the session timeout say that this node was paused, not the brokers.
+_STOOD_STILL_TIMEOUTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +90,13 @@ class LeaderDuties:
         self._imbalance_percentage = imbalance_percentage
         self._defaults = defaults or {}
         self._next_imbalance_check = 0.0
+        self._ticked_at = 0.0
         self._proposed: set[tuple[str, int]] = set()
         #: fenced brokers, and the end of the stream when that was noticed: their image has to pass it
         self._fenced_at: dict[int, int] = {}
         #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
         self._moved_at: dict[int, int] = {}
+        self._last_known = LastKnownWatch()
 
     def lead(self, now: float) -> None:
         """This node is the active leader from now on: every clock starts anew."""
@@ -90,7 +106,9 @@ class LeaderDuties:
         self._proposed.clear()
         self._fenced_at.clear()
         self._moved_at.clear()
+        self._last_known = LastKnownWatch()
         self._next_imbalance_check = now + self._imbalance_check_interval_s
+        self._ticked_at = now
         self._sessions.begin(_registrations(image), image.offset, now)
         self.image_changed(now)
         if not image.cluster_id:
@@ -140,6 +158,14 @@ class LeaderDuties:
         """Notes a heartbeat; False if it is not one of a registered broker's present incarnation."""
         return self._sessions.heard(heartbeat, self._image().offset, now)
 
+    def answers(self, broker_id: int, number: int, now: float) -> bool:
+        """Whether this node answers a heartbeat that it has noted: the active leader does, and from then on goes by
+        whether its answers are heard.
+        """
+        if self.active:
+            self._sessions.answered(broker_id, number, now)
+        return self.active
+
     def wishes(self, heartbeat: Heartbeat, wish: Wish, now: float) -> bool:
         """What to do about an accepted heartbeat's wishes; True if the broker may stop now."""
         broker = self._image().brokers.get(heartbeat.broker_id)
@@ -180,13 +206,15 @@ class LeaderDuties:
             if not state.fenced and self._sessions.is_live(other, now)
         )
 
-    def fence(self, broker_id: int, broker_epoch: int) -> None:
-        """This broker is known to be gone: fence it, and elect from what is known of the other replicas."""
+    def fence(self, broker_id: int, broker_epoch: int) -> bool:
+        """This broker is known to be gone: fence it, and elect from what is known of the other replicas. Whether
+        there was something to do.
+        """
         image = self._image()
         broker = image.brokers.get(broker_id)
         if not self.active or broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
-            return
-        self._once(
+            return False
+        return self._once(
             "fence",
             broker_id,
             FenceBroker(
@@ -212,19 +240,31 @@ class LeaderDuties:
                 broker_id=entry.broker_id,
                 leader_epoch=entry.leader_epoch,
                 log_end_offset=entry.log_end_offset,
+                broker_epoch=entry.broker_epoch,
             )
             for entry in self.progress.of(partitions)
         ]
 
     def tick(self, now: float) -> None:
-        """To be called several times per session timeout."""
+        """To be called many times per session timeout; a call that is late tells that this node stood still."""
         if not self.active:
             return
+        since, self._ticked_at = now - self._ticked_at, now
+        if since > self._sessions.timeout_s * _STOOD_STILL_TIMEOUTS:
+            self._sessions.stood_still(since, now)
         for expiry in self._sessions.expired(now):
-            self.fence(expiry.broker_id, expiry.broker_epoch)
+            if self.fence(expiry.broker_id, expiry.broker_epoch):
+                logger.info("broker %d: %s", expiry.broker_id, expiry.reason.value)
+        self._elect_last_known()
         if now >= self._next_imbalance_check:
             self._next_imbalance_check = now + self._imbalance_check_interval_s
             self._elect_preferred()
+
+    def _elect_last_known(self) -> None:
+        """Where all last known members are back, and where their logs end is known, one of them may lead."""
+        ready = self._last_known.ready(self._image(), self.progress)[:LAST_KNOWN_ELECTIONS_MAX]
+        if ready:
+            self._once("last known", -1, ElectLastKnown(progress=self._log_ends(ready)))
 
     def _elect_preferred(self) -> None:
         partitions = sorted(_not_preferred(self._image(), self._imbalance_percentage))[
@@ -234,11 +274,14 @@ class LeaderDuties:
             wanted = [ElectionPartition(topic_id=topic_id, partition=index) for topic_id, index in partitions]
             self._once("preferred", -1, ElectLeaders(election_type=ElectionType.PREFERRED, partitions=wanted))
 
-    def _once(self, what: str, broker_id: int, command: LeaderCommand) -> None:
+    def _once(self, what: str, broker_id: int, command: LeaderCommand) -> bool:
+        """False while its like is under way."""
         key = (what, broker_id)
-        if key not in self._proposed:
-            self._proposed.add(key)
-            self._propose(command, lambda: self._proposed.discard(key))
+        if key in self._proposed:
+            return False
+        self._proposed.add(key)
+        self._propose(command, lambda: self._proposed.discard(key))
+        return True
 
 
 def _registrations(image: ClusterImage) -> list[tuple[int, int, bytes]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -117,6 +118,15 @@ class Link(asyncio.Protocol):
             return False
         self._transport.writelines(self._channel.seal(*parts))
         return True
+
+    def bound_silence(self, unacknowledged_ms_max: int) -> None:
+        """Where the platform can: end the connection once what was sent is unacknowledged for so long, not after a
+        quarter of an hour of ever rarer attempts.
+        """
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None and self._transport is not None:
+            sock: socket.socket = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, option, unacknowledged_ms_max)
 
     def pause_reading(self) -> None:
         """Let the other end wait: no payload arrives until :meth:`resume_reading`."""

@@ -3,8 +3,14 @@
 Pure: the time comes in as an argument (monotonic seconds), what to do about a silent broker goes out as a
 value. A session lives while heartbeats of the registered incarnation arrive, by UDP or TCP. A heartbeat
 counts from the moment the broker's event loop last turned, so a broker whose heartbeat thread lives on
-beside a hung loop expires like one that is silent. A new leader starts every clock anew (`begin`): later,
-never earlier.
+beside a hung loop expires like one that is silent.
+
+The leader answers heartbeats, and they tell which answers arrived. From the first answer on that a broker does
+not hear its heartbeats no longer count: it may send and be heard, but whatever is sent to it is lost, and what
+it leads stands still. So what is measured is the leader's own time since an answer of its own, no broker's clock;
+a leader that stood still has sent no answers meanwhile.
+
+A new leader starts every clock anew (`begin`): later, never earlier.
 """
 
 from collections.abc import Iterable
@@ -19,6 +25,7 @@ class ExpiryReason(Enum):
     """Why a session ended."""
 
     SILENT = "no heartbeat within broker.session.timeout.ms"
+    DEAF = "its heartbeats arrive, but it has heard no answer within broker.session.timeout.ms"
     LAGGING = "its metadata image has fallen too far behind"
 
 
@@ -33,6 +40,8 @@ class Heartbeat:
     loop_age_s: float
     #: the counter of a UDP heartbeat; None over TCP, where the channel excludes replays
     counter: int | None = None
+    #: the highest number of its heartbeats that the broker has heard this node answer; None: it does not tell
+    answered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +68,13 @@ class _Session:
     broker_epoch: int
     incarnation: bytes
     alive_at: float
-    heard: bool = False
+    #: when the last heartbeat arrived; None before the first
+    heard_at: float | None = None
     counter: int = -1
+    #: whether its heartbeats have told which answers arrive
+    tells: bool = False
+    #: the first answer it is not known to have heard, nor any after it: the number, and when it was sent
+    unheard: tuple[int, float] | None = None
     metadata_offset: int = -1
     #: the image had everything up to the moment `current_at`
     current_at: float = 0.0
@@ -125,8 +139,8 @@ class SessionTracker:
             if heartbeat.counter <= session.counter:
                 return False
             session.counter = heartbeat.counter
-        session.alive_at = max(session.alive_at, now - heartbeat.loop_age_s)
-        session.heard = True
+        session.alive_at = max(session.alive_at, _counts_from(session, heartbeat, now))
+        session.heard_at = now
         session.metadata_offset = max(session.metadata_offset, heartbeat.metadata_offset)
         if session.metadata_offset >= session.target_offset:
             session.current_at = now if session.metadata_offset >= end_offset else session.target_at
@@ -134,12 +148,27 @@ class SessionTracker:
             session.caught_up_at = session.current_at
         return True
 
+    def answered(self, broker_id: int, number: int, now: float) -> None:
+        """A heartbeat that was noted is answered now; a broker that tells has to hear that or a later answer."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.unheard is None:
+            session.unheard = (number, now)
+
+    def stood_still(self, seconds: float, now: float) -> None:
+        """This node itself did nothing for so long, and read no heartbeats: nobody's clock has run meanwhile."""
+        for session in self._sessions.values():
+            session.alive_at = min(now, session.alive_at + seconds)
+            session.current_at = min(now, session.current_at + seconds)
+            if session.unheard is not None:
+                number, sent_at = session.unheard
+                session.unheard = (number, min(now, sent_at + seconds))
+
     def is_live(self, broker_id: int, now: float) -> bool:
         """Whether a heartbeat of this broker has arrived within the timeout (a fresh clock alone does not
         do).
         """
         session = self._sessions.get(broker_id)
-        return session is not None and session.heard and self._expiry(session, now) is None
+        return session is not None and session.heard_at is not None and self._expiry(session, now) is None
 
     def metadata_offset(self, broker_id: int) -> int:
         """Where the broker's image stands as far as heard; -1 when nothing was heard."""
@@ -155,7 +184,7 @@ class SessionTracker:
                 None if session.caught_up_at is None else now - session.caught_up_at,
             )
             for broker_id, session in self._sessions.items()
-            if session.heard
+            if session.heard_at is not None
         }
 
     def expired(self, now: float) -> list[Expiry]:
@@ -171,10 +200,24 @@ class SessionTracker:
 
     def _expiry(self, session: _Session, now: float) -> ExpiryReason | None:
         if now - session.alive_at > self.timeout_s:
-            return ExpiryReason.SILENT
-        if session.heard and now - session.current_at > self.image_lag_s_max:
+            arrives = session.heard_at is not None and now - session.heard_at <= self.timeout_s
+            deaf = arrives and session.tells and session.unheard is not None
+            return ExpiryReason.DEAF if deaf else ExpiryReason.SILENT
+        if session.heard_at is not None and now - session.current_at > self.image_lag_s_max:
             return ExpiryReason.LAGGING
         return None
+
+
+def _counts_from(session: _Session, heartbeat: Heartbeat, now: float) -> float:
+    """The time up to which the broker is known to have turned its loop, and to have heard every answer."""
+    if heartbeat.answered is not None:
+        session.tells = True
+        if session.unheard is not None and heartbeat.answered >= session.unheard[0]:
+            session.unheard = None
+    turned_at = now - heartbeat.loop_age_s
+    if session.tells and session.unheard is not None:
+        return min(turned_at, session.unheard[1])
+    return turned_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +229,8 @@ class ReplicaProgress:
     broker_id: int
     leader_epoch: int
     log_end_offset: int
+    #: the registration of the process that said it
+    broker_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -195,17 +240,29 @@ class ProgressTable:
     _by_partition: dict[tuple[bytes, int], dict[int, ReplicaProgress]] = field(default_factory=dict)
     #: what something is known about
     topics: set[bytes] = field(default_factory=set)
+    #: by broker: its registration, and where its image stood when it told last
+    _told: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forgets everything: a new leader is told anew."""
         self._by_partition.clear()
         self.topics.clear()
+        self._told.clear()
 
     def note(self, progress: ReplicaProgress) -> None:
         """Replaces what was known about this replica."""
         self.topics.add(progress.topic_id)
         replicas = self._by_partition.setdefault((progress.topic_id, progress.partition), {})
         replicas[progress.broker_id] = progress
+
+    def told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> None:
+        """This broker has told all that is new, with its image at this offset."""
+        self._told[broker_id] = (broker_epoch, metadata_offset)
+
+    def has_told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
+        """Whether this registration has told all, with its image at this offset or beyond."""
+        epoch, offset = self._told.get(broker_id, (-1, -1))
+        return epoch == broker_epoch and offset >= metadata_offset
 
     def forget(self, topic_ids: Iterable[bytes]) -> None:
         """Drops deleted topics."""

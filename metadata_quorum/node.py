@@ -17,6 +17,7 @@ from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
     FeedRecords,
+    HeartbeatAnswer,
     LeaderChanged,
     SessionHeartbeat,
     ShutdownAllowed,
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 MACHINE_FACTORY = "ottla.metadata_quorum.state.machine:new_machine"
 _TICKS_PER_TIMEOUT = 20
+_UNACKNOWLEDGED_MS_LEAST = 1000
+"""TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
 _LEADER_SILENCE_MAX_S = 3.0
 """A node that hears no leader for so long is not ready; elections take a small part of it."""
 _NEEDED_AT_ONCE = (FenceBroker, BrokerRecord, PartitionRecord, FeedRecords, LeaderChanged, CommandReply)
@@ -80,6 +83,7 @@ class QuorumNode:
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
             self,
+            unacknowledged_ms_max=max(config.broker_session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
         )
         self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
         self.duties = LeaderDuties(
@@ -190,17 +194,20 @@ class QuorumNode:
 
     # ------------------------------------------------------------ what brokers say
 
-    def _datagram(self, datagram: DatagramHeartbeat) -> None:
-        self.duties.heard(
-            Heartbeat(
-                datagram.broker_id,
-                datagram.broker_epoch,
-                datagram.incarnation,
-                datagram.metadata_offset,
-                datagram.loop_age_ms / 1000,
-                datagram.counter,
-            ),
-            _now(),
+    def _datagram(self, datagram: DatagramHeartbeat) -> bool:
+        """A sign of life over UDP; whether it is to be answered."""
+        now = _now()
+        heartbeat = Heartbeat(
+            datagram.broker_id,
+            datagram.broker_epoch,
+            datagram.incarnation,
+            datagram.metadata_offset,
+            datagram.loop_age_ms / 1000,
+            datagram.counter,
+            datagram.answered,
+        )
+        return self.duties.heard(heartbeat, now) and self.duties.answers(
+            datagram.broker_id, datagram.counter, now
         )
 
     def heartbeat(self, session: BrokerSession, message: SessionHeartbeat) -> None:
@@ -212,9 +219,12 @@ class QuorumNode:
             session.incarnation,
             message.metadata_offset,
             message.loop_age_ms / 1000,
+            answered=None if message.answered < 0 else message.answered,
         )
         if not self.duties.heard(heartbeat, now):
             return
+        if message.number and self.duties.answers(session.broker_id, message.number, now):
+            session.send(HeartbeatAnswer(number=message.number))
         for entry in message.progress:
             self.duties.progress.note(
                 ReplicaProgress(
@@ -223,8 +233,10 @@ class QuorumNode:
                     session.broker_id,
                     entry.leader_epoch,
                     entry.log_end_offset,
+                    message.broker_epoch,
                 )
             )
+        self.duties.progress.told(session.broker_id, message.broker_epoch, message.metadata_offset)
         if self.duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
             session.send(ShutdownAllowed())
 

@@ -9,12 +9,13 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
 from ..protocol.handshake import Identity, Role
-from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
+from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, InvalidDatagram
 from .link import Link, LinkHandler, LinkLimits, server_link
 
 logger = logging.getLogger(__name__)
@@ -37,11 +38,12 @@ class QuorumServer:
         secret: bytes,
         identity: Identity,
         handlers: dict[Role, Callable[[Link], LinkHandler | None]],
-        on_heartbeat: Callable[[DatagramHeartbeat], None],
+        on_heartbeat: Callable[[DatagramHeartbeat], bool],
         *,
         limits: LinkLimits | None = None,
         strangers_max: int = STRANGERS_MAX,
     ) -> None:
+        """`on_heartbeat` is called with what is authentic, and says whether to answer."""
         self._host = host
         self._port = port
         self._secret = secret
@@ -117,7 +119,7 @@ class QuorumServer:
         seal = DatagramSeal(self._secret, self._identity.cluster_id)
         while True:
             try:
-                data, _ = await datagrams.recv()
+                data, sender = await datagrams.recv()
             except asyncio_dgram.TransportClosed:
                 return
             except OSError as error:
@@ -127,8 +129,11 @@ class QuorumServer:
                 datagram = seal.decode(data)
             except InvalidDatagram:
                 continue
-            if isinstance(datagram, DatagramHeartbeat):
-                self._on_heartbeat(datagram)
+            if isinstance(datagram, DatagramHeartbeat) and self._on_heartbeat(datagram):
+                answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
+                # Once: who does not hear it beats again.
+                with suppress(OSError, asyncio_dgram.TransportClosed):
+                    await datagrams.send(seal.encode(answer), sender)
 
 
 class _Refusal(asyncio.Protocol):

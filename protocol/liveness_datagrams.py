@@ -1,10 +1,14 @@
-"""The UDP datagrams between brokers and quorum nodes: heartbeats, and probes that ask "which incarnation are
-you?".
+"""The UDP datagrams between brokers and quorum nodes: heartbeats and their answers, and probes that ask "which
+incarnation are you?".
 
 Every datagram is `magic | kind | fields | 16-byte tag`, of one fixed size per kind. The tag is keyed BLAKE2
 over all that precedes it, with a key derived from the cluster secret and the cluster id, so neither a
 stranger nor another cluster can keep a broker alive or have it fenced. A heartbeat replayed later is
-recognised by its counter, a probe answer by the nonce it repeats.
+recognised by its counter, as is its answer, a probe answer by the nonce it repeats. No answer is longer than what
+it answers.
+
+A heartbeat has two layouts: one that tells which answers arrive, for quorum nodes that are known to answer, and
+one without, which every node understands.
 """
 
 import struct
@@ -18,7 +22,9 @@ _HEAD = struct.Struct(">4sB")
 _HEARTBEAT = struct.Struct(">4sBiq16sQIq")
 _PROBE = struct.Struct(">4sB16s")
 _ANSWER = struct.Struct(">4sB16si16s")
-_HEARTBEAT_KIND, _PROBE_KIND, _ANSWER_KIND = 1, 2, 3
+_TELLING_HEARTBEAT = struct.Struct(">4sBiq16sQIqQ")
+_HEARTBEAT_ANSWER = struct.Struct(">4sBi16sQ")
+_HEARTBEAT_KIND, _PROBE_KIND, _ANSWER_KIND, _TELLING_HEARTBEAT_KIND, _HEARTBEAT_ANSWER_KIND = 1, 2, 3, 4, 5
 _MAX_U32 = 0xFFFF_FFFF
 
 NONCE_SIZE = 16
@@ -42,6 +48,19 @@ class DatagramHeartbeat:
     loop_age_ms: int
     #: where the broker's image stands
     metadata_offset: int
+    #: the highest counter that the broker has heard this quorum node answer, 0 for none; None: it does not tell
+    answered: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """The active leader has heard this heartbeat of a registered broker."""
+
+    node_id: int
+    #: the broker's
+    incarnation: bytes
+    #: the heartbeat's
+    counter: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +79,7 @@ class ProbeAnswer:
     incarnation: bytes
 
 
-Datagram = DatagramHeartbeat | Probe | ProbeAnswer
+Datagram = DatagramHeartbeat | HeartbeatAnswer | Probe | ProbeAnswer
 
 
 class DatagramSeal:
@@ -74,15 +93,23 @@ class DatagramSeal:
         """The bytes to send."""
         match datagram:
             case DatagramHeartbeat():
-                body = _HEARTBEAT.pack(
-                    _MAGIC,
-                    _HEARTBEAT_KIND,
+                fields = (
                     datagram.broker_id,
                     datagram.broker_epoch,
                     datagram.incarnation,
                     datagram.counter,
                     min(datagram.loop_age_ms, _MAX_U32),
                     datagram.metadata_offset,
+                )
+                if datagram.answered is None:
+                    body = _HEARTBEAT.pack(_MAGIC, _HEARTBEAT_KIND, *fields)
+                else:
+                    body = _TELLING_HEARTBEAT.pack(
+                        _MAGIC, _TELLING_HEARTBEAT_KIND, *fields, datagram.answered
+                    )
+            case HeartbeatAnswer():
+                body = _HEARTBEAT_ANSWER.pack(
+                    _MAGIC, _HEARTBEAT_ANSWER_KIND, datagram.node_id, datagram.incarnation, datagram.counter
                 )
             case Probe():
                 body = _PROBE.pack(_MAGIC, _PROBE_KIND, datagram.nonce)
@@ -101,8 +128,10 @@ class DatagramSeal:
         if not compare_digest(tag, self._tag(body)):
             raise InvalidDatagram("the tag does not match: another cluster secret, or a forgery")
         _, kind, *fields = layout.unpack(body)
-        if kind == _HEARTBEAT_KIND:
+        if kind in (_HEARTBEAT_KIND, _TELLING_HEARTBEAT_KIND):
             return DatagramHeartbeat(*fields)
+        if kind == _HEARTBEAT_ANSWER_KIND:
+            return HeartbeatAnswer(*fields)
         if kind == _PROBE_KIND:
             return Probe(*fields)
         return ProbeAnswer(*fields)
@@ -111,4 +140,10 @@ class DatagramSeal:
         return blake2b(body, digest_size=_TAG_SIZE, key=self._key).digest()
 
 
-_LAYOUTS = {_HEARTBEAT_KIND: _HEARTBEAT, _PROBE_KIND: _PROBE, _ANSWER_KIND: _ANSWER}
+_LAYOUTS = {
+    _HEARTBEAT_KIND: _HEARTBEAT,
+    _PROBE_KIND: _PROBE,
+    _ANSWER_KIND: _ANSWER,
+    _TELLING_HEARTBEAT_KIND: _TELLING_HEARTBEAT,
+    _HEARTBEAT_ANSWER_KIND: _HEARTBEAT_ANSWER,
+}

@@ -1,33 +1,40 @@
 """The heartbeat thread: UDP signs of life to every quorum node, and answers to their probes.
 
 A thread of its own, so that a loop kept busy for a moment does not cost the broker its session; each
-heartbeat carries the age of the loop's last turn, so that a loop that hangs does. The socket stands as long
-as the process does: when a quorum node is refused there, the process is gone.
+heartbeat carries the age of the loop's last turn, so that a loop that hangs does. The quorum's leader answers,
+and each heartbeat tells a node the last answer heard from it: a broker that hears nothing is not alive, however
+well it is heard. The socket stands as long as the process does: when a quorum node is refused there, the process
+is gone.
 """
 
 import select
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
+from itertools import count
 
 from ...protocol.liveness_datagrams import (
     DatagramHeartbeat,
     DatagramSeal,
+    HeartbeatAnswer,
     InvalidDatagram,
     Probe,
     ProbeAnswer,
 )
 
-_PROBES_PER_TURN_MAX = 64
+_DATAGRAMS_PER_TURN_MAX = 64
 _DATAGRAM_BYTES_MAX = 512
+_OVERDUE_INTERVALS = 1.5
+_HASTE = 4
+"""So many times as often it beats while the answer is overdue, so that a few lost datagrams cost nobody a session."""
 
 
 class HeartbeatThread(threading.Thread):
     """Sends a heartbeat to every quorum node once per interval until stopped.
 
-    The event loop writes `broker_epoch`, `metadata_offset` and `loop_turned_at`; this thread only reads
-    them. Each is one reference, replaced whole.
+    The event loop writes `broker_epoch`, `metadata_offset`, `loop_turned_at` and, by `answered_over_tcp`, what it
+    heard; this thread only reads that. Each is one reference, replaced whole.
     """
 
     def __init__(
@@ -36,7 +43,7 @@ class HeartbeatThread(threading.Thread):
         broker_id: int,
         incarnation: bytes,
         local_host: str,
-        quorum_addresses: Iterable[tuple[str, int]],
+        quorum: Mapping[int, tuple[str, int]],
         interval_ms: int,
     ) -> None:
         super().__init__(name=f"heartbeats-of-broker-{broker_id}", daemon=True)
@@ -46,9 +53,13 @@ class HeartbeatThread(threading.Thread):
         self._seal = seal
         self._broker_id = broker_id
         self._incarnation = incarnation
-        self._addresses = list(quorum_addresses)
+        self._quorum = dict(quorum)
         self._interval_s = interval_ms / 1000
-        self._counter = 0
+        self._numbers = count(1)
+        #: node id -> the highest number that it was heard to answer over UDP, written by this thread, and over TCP
+        self._answered = dict.fromkeys(self._quorum, 0)
+        self._answered_over_tcp = dict.fromkeys(self._quorum, 0)
+        self._answer_at: float | None = None
         self._stopping = False
         family = socket.AF_INET6 if ":" in local_host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -58,6 +69,18 @@ class HeartbeatThread(threading.Thread):
         self.port: int = self._socket.getsockname()[1]
         self._waker, self._wakened = socket.socketpair()
         self._waker.setblocking(False)
+
+    def next_number(self) -> int:
+        """A number for a heartbeat over TCP; those over UDP have the others. Callable from any thread."""
+        return next(self._numbers)
+
+    def answered(self, node_id: int) -> int:
+        """The highest number that this quorum node was heard to answer; 0 for none. Callable from any thread."""
+        return max(self._answered[node_id], self._answered_over_tcp[node_id])
+
+    def answered_over_tcp(self, node_id: int, number: int) -> None:
+        """The event loop has heard an answer."""
+        self._answered_over_tcp[node_id] = max(number, self._answered_over_tcp[node_id])
 
     def beat_now(self) -> None:
         """Asks for a heartbeat ahead of the interval; callable from any thread."""
@@ -85,14 +108,17 @@ class HeartbeatThread(threading.Thread):
             while not self._stopping:
                 now = time.monotonic()
                 if now >= next_beat:
+                    self._read()  # What waits counts: this thread may have been kept from the processor.
                     self._beat(now)
-                    next_beat = now + self._interval_s
+                    next_beat = now + (
+                        self._interval_s / _HASTE if self._is_overdue(now) else self._interval_s
+                    )
                 ready = {descriptor for descriptor, _ in watched.poll(max(0.0, next_beat - now) * 1000)}
                 if self._wakened.fileno() in ready:
                     self._wakened.recv(1024)
                     next_beat = 0.0
                 if self._socket.fileno() in ready:
-                    self._answer_probes()
+                    self._read()
         finally:
             self._close()
 
@@ -100,27 +126,33 @@ class HeartbeatThread(threading.Thread):
         for end in (self._socket, self._waker, self._wakened):
             end.close()
 
+    def _is_overdue(self, now: float) -> bool:
+        """Whether a leader that answers over UDP was there, and should have been heard again."""
+        return self._answer_at is not None and now - self._answer_at > self._interval_s * _OVERDUE_INTERVALS
+
     def _beat(self, now: float) -> None:
-        self._counter += 1
+        number = self.next_number()
         loop_age_ms = max(0, int((now - self.loop_turned_at) * 1000))
-        datagram = self._seal.encode(
-            DatagramHeartbeat(
+        # A quorum that was never heard to answer may be an older one, which knows the shorter layout only.
+        tells = any(self.answered(node_id) for node_id in self._quorum)
+        for node_id, address in self._quorum.items():
+            heartbeat = DatagramHeartbeat(
                 self._broker_id,
                 self.broker_epoch,
                 self._incarnation,
-                self._counter,
+                number,
                 loop_age_ms,
                 self.metadata_offset,
+                self.answered(node_id) if tells else None,
             )
-        )
-        for address in self._addresses:
             try:
-                self._socket.sendto(datagram, address)
+                self._socket.sendto(self._seal.encode(heartbeat), address)
             except OSError:
                 continue  # unreachable or full: the next heartbeat, or TCP, gets through
 
-    def _answer_probes(self) -> None:
-        for _ in range(_PROBES_PER_TURN_MAX):
+    def _read(self) -> None:
+        """Takes answers to heartbeats, and answers probes."""
+        for _ in range(_DATAGRAMS_PER_TURN_MAX):
             try:
                 data, sender = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)
             except OSError:
@@ -129,9 +161,17 @@ class HeartbeatThread(threading.Thread):
                 datagram = self._seal.decode(data)
             except InvalidDatagram:
                 continue
-            if isinstance(datagram, Probe):
+            if isinstance(datagram, HeartbeatAnswer):
+                self._heard(datagram)
+            elif isinstance(datagram, Probe):
                 answer = ProbeAnswer(datagram.nonce, self._broker_id, self._incarnation)
                 try:
                     self._socket.sendto(self._seal.encode(answer), sender)
                 except OSError:
                     continue
+
+    def _heard(self, answer: HeartbeatAnswer) -> None:
+        known = self._answered.get(answer.node_id)
+        if known is not None and answer.incarnation == self._incarnation and answer.counter > known:
+            self._answered[answer.node_id] = answer.counter
+            self._answer_at = time.monotonic()

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import random
+import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -17,6 +18,8 @@ from .config import QuorumSessionConfig
 logger = logging.getLogger(__name__)
 
 _SEND_BUFFER_BYTES_MAX = 64 << 20
+_UNACKNOWLEDGED_MS_LEAST = 1000
+"""TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
 
 
 class LinkUser(Protocol):
@@ -105,6 +108,7 @@ class QuorumLink:
                 await connection.opened
             if connection.peer_id != self.node_id:
                 raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")
+            connection.bound_silence(max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST))
             self._connection = connection
             self._last_problem = ""
             connection.deliver_waiting(lambda: self._user.link_opened(self))
@@ -150,6 +154,15 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         host: str = self._transport.get_extra_info("sockname")[0]
         return host
+
+    def bound_silence(self, unacknowledged_ms_max: int) -> None:
+        """Where the platform can: end the connection once what was sent is unacknowledged for so long. TCP by itself
+        tries ever more rarely, and would notice only after about as long that a cut is over.
+        """
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None and self._transport is not None:
+            sock: socket.socket = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, option, unacknowledged_ms_max)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio

@@ -15,6 +15,7 @@ from ...protocol.messages.quorum_session import (
     CommandStatus,
     FeedRecords,
     FeedSnapshotChunk,
+    HeartbeatAnswer,
     LeaderChanged,
     PartitionProgress,
     QuorumStatus,
@@ -83,7 +84,7 @@ class QuorumSession:
             config.broker_id,
             config.incarnation,
             config.heartbeat_host,
-            config.voters.values(),
+            config.voters,
             config.heartbeat_interval_ms,
         )
         self._told: dict[tuple[bytes, int], tuple[int, int]] = {}
@@ -231,6 +232,8 @@ class QuorumSession:
                 self._replied(link, message)
             case QuorumStatus():
                 self._questions.answered(message)
+            case HeartbeatAnswer():
+                self._heartbeats.answered_over_tcp(link.node_id, message.number)
             case ShutdownAllowed() if link is self._leader:
                 self._shutdown_allowed.set()
             case _:
@@ -382,14 +385,15 @@ class QuorumSession:
             self._heartbeat_to(self._leader)
 
     def _heartbeat(self) -> None:
+        number = self._heartbeats.next_number()
         for link in self._links.values():
-            self._heartbeat_to(link)
+            self._heartbeat_to(link, number=number)
 
     def _ask_leader(self, question: int) -> None:
         if self._leader is not None:
-            self._heartbeat_to(self._leader, question)
+            self._heartbeat_to(self._leader, question=question)
 
-    def _heartbeat_to(self, link: QuorumLink, question: int = 0) -> None:
+    def _heartbeat_to(self, link: QuorumLink, *, question: int = 0, number: int = 0) -> None:
         if not link.is_open or self._lost is not None:
             return
         self._send(
@@ -400,10 +404,16 @@ class QuorumSession:
                 heartbeat_port=self._heartbeats.port,
                 wants_unfence=self._wants_unfence,
                 wants_shutdown=self._wants_shutdown,
-                progress=self._new_progress() if link is self._leader else [],
+                progress=self._new_progress() if self._is_heard_by(link) else [],
                 question=question,
+                number=number,
+                answered=self._heartbeats.answered(link.node_id),
             ),
         )
+
+    def _is_heard_by(self, link: QuorumLink) -> bool:
+        """Whether that node leads, and takes down what this broker tells: not before it is registered."""
+        return link is self._leader and self.broker_epoch >= 0
 
     def _new_progress(self) -> list[PartitionProgress]:
         """The logs that moved since this leader was told last."""

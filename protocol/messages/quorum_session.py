@@ -119,6 +119,27 @@ class SessionHeartbeat(Message):
         about="Not zero: answer with a QuorumStatus of this number. A tag, so that a node that does not know it "
         "passes it over.",
     )
+    number: int = int64(
+        "0+",
+        tag=1,
+        default=0,
+        about="Not zero: an active leader answers with a HeartbeatAnswer of this number. It shares its numbers with "
+        "the heartbeats over UDP.",
+    )
+    answered: int = int64(
+        "0+",
+        tag=2,
+        default=-1,
+        about="The highest number that this node was heard to answer, over TCP or UDP, 0 for none; -1 from a broker "
+        "that does not tell.",
+    )
+
+
+@data()
+class HeartbeatAnswer(Message):
+    """Quorum: the active leader has heard the registered broker's heartbeat of this number."""
+
+    number: int = int64(about="As in the heartbeat.")
 
 
 @data()
@@ -159,6 +180,7 @@ SessionMessage = (
     | SubmitCommand
     | CommandReply
     | SessionHeartbeat
+    | HeartbeatAnswer
     | ShutdownAllowed
     | QuorumStatus
 )
@@ -174,6 +196,7 @@ _TYPES: dict[int, type[SessionMessage]] = {
     8: SessionHeartbeat,
     9: ShutdownAllowed,
     10: QuorumStatus,
+    11: HeartbeatAnswer,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -18,7 +18,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def heartbeats(addresses: list[tuple[str, int]] | None = None) -> HeartbeatThread:
-    return HeartbeatThread(SEAL, 1, A, "127.0.0.1", addresses or [], interval_ms=20)
+    return HeartbeatThread(SEAL, 1, A, "127.0.0.1", dict(enumerate(addresses or [], 101)), interval_ms=20)
 
 
 def test_a_living_broker_answers() -> None:
@@ -69,7 +69,7 @@ async def _silence_and_strangers_prove_nothing() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         assert await probe(SEAL, *silent.getsockname(), A) is ProbeResult.UNKNOWN
-    stranger = HeartbeatThread(DatagramSeal(b"t" * 32, "cluster"), 1, B, "127.0.0.1", [], interval_ms=20)
+    stranger = HeartbeatThread(DatagramSeal(b"t" * 32, "cluster"), 1, B, "127.0.0.1", {}, interval_ms=20)
     stranger.start()
     try:
         assert await probe(SEAL, "127.0.0.1", stranger.port, A) is ProbeResult.UNKNOWN
