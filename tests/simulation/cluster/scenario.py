@@ -21,7 +21,7 @@ from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import START_S, Machine
-from tests.simulation.machine.network import Network
+from tests.simulation.machine.network import GOOD_DELAY_S, GOOD_JITTER_S, Network
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
@@ -30,6 +30,11 @@ FORM_S = 20.0
 CHAOS_S = 3.5
 HEAL_S = 30.0
 """Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
+
+
+NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
+FETCHES_BYTES = ("1048576", "600")
+"""Links that take their time and followers that take little at once: states that are gone in a moment otherwise last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,16 @@ class Scenario:
         self.history = History()
         #: acknowledged means on the platters of all in-sync replicas, so that power may fail everywhere
         self.durable = chance.random() < 0.4
+        machine.network.normal_s = chance.choice(NETWORKS_S)
+        settings = {"replica.fetch.max.bytes": chance.choice(FETCHES_BYTES)}
+        if self.durable:
+            settings["log.flush.interval.messages"] = "1"
         operations = Random(f"operator {seed}")
         self.has_operator = operations.random() < 0.6
         self.cluster = Cluster(
             machine,
             brokers=4 if self.has_operator and operations.random() < 0.4 else 3,
-            settings={"log.flush.interval.messages": "1"} if self.durable else {},
+            settings=settings,
         )
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
         if kind_of(seed) == "pipeline":

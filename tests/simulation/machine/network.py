@@ -26,6 +26,7 @@ Places = Place | Iterable[Place]
 Endpoint = tuple[str, int]
 
 GOOD_DELAY_S, GOOD_JITTER_S = 50e-6, 150e-6
+"""Of a good local network."""
 _LOOPBACK_DELAY_S, _LOOPBACK_JITTER_S = 5e-6, 10e-6
 _EPHEMERAL_FIRST, _EPHEMERAL_LAST = 32768, 60999
 EVERYWHERE = "0.0.0.0"
@@ -122,6 +123,8 @@ class Network:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        #: delay and jitter of every link between hosts that has no fault; to be set before there are any
+        self.normal_s = (GOOD_DELAY_S, GOOD_JITTER_S)
         #: of each fault, how often it really hit something
         self.counts: Counter[str] = Counter()
         #: what did get through
@@ -154,7 +157,7 @@ class Network:
         """All faults between `one` and `other`, both ways, are over; without them, all faults everywhere."""
         everywhere = list(self.machine.hosts.values())
         for link in self._between(one or everywhere, other or everywhere, both=True):
-            link.set(GOOD_DELAY_S, GOOD_JITTER_S)
+            link.set(*self.normal_s)
         self.note("heals")
 
     def slow(
@@ -203,7 +206,7 @@ class Network:
             if source is destination:
                 link = Link(destination, _LOOPBACK_DELAY_S, _LOOPBACK_JITTER_S)
             else:
-                link = Link(destination, GOOD_DELAY_S, GOOD_JITTER_S)
+                link = Link(destination, *self.normal_s)
             self._links[key] = link
         return link
 
