@@ -34,7 +34,7 @@ HEAL_S = 30.0
 
 NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
 FETCHES_BYTES = ("1048576", "600")
-"""Links that take their time and followers that take little at once: states that are gone in a moment otherwise last."""
+"""Slow links and followers that take little at once: states that are gone in a moment otherwise last."""
 
 
 @dataclass(frozen=True, slots=True)
