@@ -17,7 +17,6 @@ from tests.simulation.cluster.workload import (
     started,
 )
 
-
 SENDERS = ("producer-", "prober")
 
 

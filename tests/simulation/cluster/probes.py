@@ -162,17 +162,19 @@ class Prober:
 
     async def _probe_group(self) -> None:
         """Commits by a stranger, and by members of the past, for a partition that nobody has in these groups."""
-        workload, chance = self._workload, self._chance
-        group, member, generation = chance.choice(workload.memberships)
-        later = [epoch for _, other, epoch in workload.memberships if other == member]
-        if chance.random() < 0.3:
-            await self._probe_commit("a commit by a stranger", group, "nobody", max(later))
-        elif 0 < generation < max(later):
-            await self._probe_commit("a commit of a generation before", group, member, generation)
-        elif generation > 0:
-            await self._probe_commit(
-                "a commit of a generation to come", group, member, max(later) + FAR_AHEAD
-            )
+        chance, memberships = self._chance, self._workload.memberships
+        latest = {member: (group, generation) for group, member, generation in memberships}
+        past = [each for each in memberships if 0 < each[2] < latest[each[1]][1]]
+        if past and chance.random() < 0.6:
+            await self._probe_commit("a commit of a generation before", *chance.choice(past))
+            return
+        member = chance.choice(list(latest))
+        group, generation = latest[member]
+        if chance.random() < 0.5:
+            await self._probe_commit("a commit by a stranger", group, "nobody", generation)
+        else:
+            ahead = generation + FAR_AHEAD
+            await self._probe_commit("a commit of a generation to come", group, member, ahead)
 
     async def _probe_commit(self, what: str, group: str, member: str, generation: int) -> None:
         coordinator = await find_coordinator(self._cluster, group)
