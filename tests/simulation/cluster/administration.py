@@ -17,7 +17,7 @@ from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
-from tests.histories.operations import ALL_IN_SYNC, Hung, Send
+from tests.histories.operations import ALL_IN_SYNC, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
 from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Workload
 
@@ -232,5 +232,6 @@ async def _add_to_history(
     for name in sorted(kept & topics.keys()):
         workload.topics[name] = topics[name]
     for send in sends:
-        if send.topic in kept:
+        is_there = send.partition < topics.get(send.topic, 0)
+        if send.topic in kept and (is_there or send.outcome is Outcome.OK):
             workload.history.add(send)

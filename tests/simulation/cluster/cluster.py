@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ottla.dataplane.broker import Broker
@@ -69,6 +70,8 @@ class Node:
         #: how often its process ended by itself without being told to
         self.gave_up = 0
         self.folder = f"/simulated/{self.name}/data"
+        #: an operator says that a quorum node's folder was lost and that it begins again with an empty one
+        self.replaces = False
 
     @property
     def up(self) -> bool:
@@ -132,7 +135,8 @@ class Node:
         process.on_signal = told.set
         node: Broker | QuorumNode
         if self.role == "quorum":
-            node = self.quorum_node = QuorumNode(QuorumNodeConfig.from_properties(self.settings))
+            config = QuorumNodeConfig.from_properties(self.settings)
+            node = self.quorum_node = QuorumNode(replace(config, replace_empty=self.replaces))
         else:
             node = self.broker = Broker(BrokerConfig.from_properties(self.settings))
         starting = asyncio.ensure_future(node.start())

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.replication.partition import Partition
+from tests.simulation.cluster import disk_faults
 from tests.simulation.cluster.cluster import Cluster, Node
 
 FIRST_LEADER, FIRST_FOLLOWER = "leader of the first", "follower of the first"
@@ -49,6 +52,13 @@ WEIGHTS = {
     "stall": 3,
     "kill of all": 1,
     "power loss of all": 1,
+    "narrow link": 1,
+    "disturbed datagrams": 2,
+    "flapping link": 2,
+    "disk error": 1,
+    "read-only disk": 1,
+    "failing syncs": 1,
+    "rot": 2,
 }
 """How often each kind is drawn, beside the others."""
 
@@ -95,6 +105,20 @@ class Faults:
         #: how often each kind has befallen something
         self.counts: Counter[str] = Counter()
         self._mending: list[Callable[[], None]] = []
+        #: the damage that a broker's log was done last, by its id
+        self.rotten: dict[int, tuple[Partition, Segment]] = {}
+        #: the quorum node whose folder was lost, if one's was
+        self.replaced: Node | None = None
+
+    def others_have(self, node: Node) -> bool:
+        """Whether what this node has may be lost."""
+        return self._may_lose_power([node])
+
+    def note(self, node: Node, event: str) -> None:
+        self._machine.trace.note(self._machine.now, node.name, event)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self._machine.after(seconds, action)
 
     def schedule(self, plan: list[Fault]) -> None:
         start = self._machine.now
@@ -219,8 +243,9 @@ class Faults:
 
     def _isolation(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
-        network.isolate(node.host.address)
-        return network.heal
+        address = node.host.address
+        network.isolate(address)
+        return lambda: network.heal(address, list(self._machine.hosts))
 
     def _cut(self, node: Node, random: Random) -> Callable[[], None]:
         return self._cut_from(node, random, both=True)
@@ -231,10 +256,17 @@ class Faults:
     def _cut_from(self, node: Node, random: Random, *, both: bool) -> Callable[[], None]:
         network = self._machine.network
         others = [other for other in self._cluster.nodes if other is not node]
+        struck: list[Node] = []
         for other in random.sample(others, random.randint(1, 3)):
             ends = (node.host.address, other.host.address)
             network.cut(*(ends if random.random() < 0.5 else reversed(ends)), both=both)
-        return network.heal
+            struck.append(other)
+        return self._healing(node, struck)
+
+    def _healing(self, node: Node, others: Sequence[Node]) -> Callable[[], None]:
+        """Ends what befell the links between them, and no other."""
+        network = self._machine.network
+        return lambda: network.heal(node.host.address, [other.host.address for other in others])
 
     def _slow_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
@@ -242,13 +274,51 @@ class Faults:
         network.slow(
             node.host.address, other.host.address, random.uniform(0.005, 0.2), random.uniform(0.0, 0.1)
         )
-        return network.heal
+        return self._healing(node, [other])
 
     def _lossy_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
         other = random.choice([other for other in self._cluster.nodes if other is not node])
         network.lossy(node.host.address, other.host.address, random.uniform(0.02, 0.4))
-        return network.heal
+        return self._healing(node, [other])
+
+    def _narrow_link(self, node: Node, random: Random) -> Callable[[], None]:
+        network = self._machine.network
+        other = random.choice([other for other in self._cluster.nodes if other is not node])
+        network.narrow(node.host.address, other.host.address, 10 ** random.uniform(3.5, 5.5))
+        return self._healing(node, [other])
+
+    def _disturbed_datagrams(self, node: Node, random: Random) -> Callable[[], None]:
+        """Heartbeats of all nodes are lost, come twice, come late."""
+        network = self._machine.network
+        everywhere = [each.host.address for each in self._cluster.nodes]
+        rates = {name: random.uniform(0.0, 0.5) for name in ("loss", "duplicate", "reorder")}
+        network.disturb_datagrams(everywhere, everywhere, **rates)
+        return lambda: network.disturb_datagrams(everywhere, everywhere)
+
+    def _flapping_link(self, node: Node, random: Random) -> Callable[[], None]:
+        """Cut and there again, many times."""
+        machine, network = self._machine, self._machine.network
+        other = random.choice([other for other in self._cluster.nodes if other is not node])
+        ends, both = (node.host.address, other.host.address), random.random() < 0.7
+        is_over = False
+
+        def flap() -> None:
+            if is_over:
+                return
+            if network.link(node.host, other.host).cut:
+                network.heal(*ends)
+            else:
+                network.cut(*ends, both=both)
+            machine.after(random.uniform(0.01, 0.3), flap)
+
+        def mend() -> None:
+            nonlocal is_over
+            is_over = True
+            network.heal(*ends)
+
+        flap()
+        return mend
 
     def _slow_disk(self, node: Node, random: Random) -> Callable[[], None]:
         disk = node.host.disk
@@ -292,7 +362,11 @@ _KINDS: dict[str, Callable[[Faults, Node, Random], Callable[[], None] | None]] =
     "one-way cut": Faults._one_way_cut,
     "slow link": Faults._slow_link,
     "lossy link": Faults._lossy_link,
+    "narrow link": Faults._narrow_link,
+    "disturbed datagrams": Faults._disturbed_datagrams,
+    "flapping link": Faults._flapping_link,
     "slow disk": Faults._slow_disk,
     "full disk": Faults._full_disk,
     "clock jump": Faults._clock_jump,
+    **disk_faults.KINDS,
 }

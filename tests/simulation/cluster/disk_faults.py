@@ -1,0 +1,160 @@
+"""What befalls disks beside being slow or full: errors, refusal of writes, syncs that fail, bits that rot.
+
+Each returns how to mend it, or None if it cannot befall this node now. Bits rot only where others have what is lost by
+it: a closed segment of one replica while another one in sync is whole, the journal of one quorum node in a run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.replication.partition import Partition
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import RESTART_AFTER_S, Node
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.faults import Faults
+
+Mend = Callable[[], None]
+JOURNAL_BYTES_MIN = 2000
+"""A record of a shorter journal may be one that no later one calls durable: like one that was torn off."""
+STARTS_WITHIN_S = 2.0
+
+
+def disk_error(_faults: Faults, node: Node, _random: Random) -> Mend:
+    """Every read, write and sync fails."""
+    return _failing(node, errno.EIO)
+
+
+def read_only_disk(_faults: Faults, node: Node, _random: Random) -> Mend:
+    """The system has made it read-only, as it does after an error."""
+    return _failing(node, errno.EROFS)
+
+
+def _failing(node: Node, code: int) -> Mend:
+    disk = node.host.disk
+    disk.failing = code
+
+    def mend() -> None:
+        disk.failing = None
+
+    return mend
+
+
+def failing_syncs(faults: Faults, node: Node, _random: Random) -> Mend | None:
+    """Syncs fail, and what they were to write is never written, though it can still be read."""
+    if not faults.others_have(node):
+        return None
+    disk = node.host.disk
+    disk.failing_syncs = errno.EIO
+
+    def mend() -> None:
+        disk.failing_syncs = None
+
+    return mend
+
+
+def rot(faults: Faults, node: Node, random: Random) -> Mend | None:
+    """A bit of what nobody has written for a while is another one."""
+    return _journal_rot(faults, node, random) if node.role == "quorum" else _log_rot(faults, node, random)
+
+
+def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
+    """In a closed segment; the broker is killed and started now and then, so that recovery meets it too."""
+    found = [
+        (partition, segment)
+        for partition in getattr(node.broker, "replicas", None) or ()
+        for segment in partition.log.segments[:-1]
+        if segment.size
+    ]
+    if not node.up or not found or not faults.others_have(node) or not _is_lone(faults, node):
+        return None
+    partition, segment = random.choice(found)
+    position = random.randrange(segment.size)
+    node.host.disk.flip(segment.path, position, random.randrange(8))
+    faults.rotten[node.id] = (partition, segment)
+    faults.note(node, f"rots: {segment.path} at byte {position}")
+    if random.random() < 0.5:
+        node.kill()
+        return node.start
+    return lambda: None
+
+
+def _is_lone(faults: Faults, node: Node) -> bool:
+    """No other broker has rot in its logs that nobody has found yet."""
+    return all(other == node.id or not is_rotten(faults, other) for other in faults.rotten)
+
+
+def is_rotten(faults: Faults, broker_id: int) -> bool:
+    """Whether the damage of this broker's log is still in its folder."""
+    partition, segment = faults.rotten[broker_id]
+    return _holds(partition, segment)
+
+
+def _holds(_partition: Partition, segment: Segment) -> bool:
+    return os.path.exists(segment.path)
+
+
+def _journal_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
+    """The node is started again, and has to refuse: it may have acknowledged what it lost. Once it is known to be lost
+    an operator replaces it by one with an empty folder."""
+    if not node.up or node.host.disk.slow or faults.replaced is not None:
+        return None
+    folder = f"{node.folder}"
+    journals = [
+        path
+        for name in sorted(os.listdir(folder))
+        if name.startswith("journal-") and os.path.getsize(path := f"{folder}/{name}") >= JOURNAL_BYTES_MIN
+    ]
+    if not journals:
+        return None
+    path = journals[0]
+    position = random.randrange(os.path.getsize(path) // 3)
+    faults.replaced = node
+    node.kill()
+    node.host.disk.flip(path, position, random.randrange(8))
+    faults.note(node, f"rots: {path} at byte {position}")
+    before = node.gave_up
+    node.start()
+
+    def mend() -> None:
+        if node.gave_up == before and node.process is not None and node.process.alive:
+            faults.after(STARTS_WITHIN_S, must_have_refused)
+        else:
+            replace()
+
+    def must_have_refused() -> None:
+        if node.gave_up == before:
+            raise InvariantBroken("rot is found", f"{node.name} starts with a damaged journal")
+        replace()
+
+    def replace() -> None:
+        node.kill()
+        _empty(folder)
+        node.replaces = True
+        faults.after(RESTART_AFTER_S, node.start)
+
+    return mend
+
+
+def _empty(folder: str) -> None:
+    for name in sorted(os.listdir(folder)):
+        path = f"{folder}/{name}"
+        if os.path.isdir(path):
+            _empty(path)
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+
+KINDS: dict[str, Callable[[Faults, Node, Random], Mend | None]] = {
+    "disk error": disk_error,
+    "read-only disk": read_only_disk,
+    "failing syncs": failing_syncs,
+    "rot": rot,
+}
