@@ -203,8 +203,10 @@ class ClusterImage:
             return "a replica is both added and removed"
         if len(set(state.isr)) != len(state.isr) or {*state.isr} & {*state.elr}:
             return "ISR repeats or overlaps the ELR"
-        if {*state.elr} & {*state.last_known_elr}:
-            return "the ELR and the last known one overlap"
+        if len(set(state.last_known_elr)) != len(state.last_known_elr):
+            return "the last known ELR repeats"
+        if {*state.isr, *state.elr} & {*state.last_known_elr}:
+            return "ISR or ELR and the last known ELR overlap"
         if not 0 <= state.leader_epoch <= state.partition_epoch:
             return "the leader epoch is above the partition epoch"
         if state.leader == NO_LEADER:

@@ -20,7 +20,7 @@ from ...protocol.messages.metadata_records import BrokerRemovedRecord
 from ...protocol.messages.quorum_commands import CommandResult
 from . import election
 from .election import Electorate, Progress
-from .workspace import ProgressByPartition, Workspace, by_partition
+from .workspace import ProgressByPartition, Workspace
 
 Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
 
@@ -86,7 +86,7 @@ def fence(work: Workspace, command: FenceBroker) -> CommandResult:
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
         work.set_broker(replace(broker, fenced=True))
-        _leave_partitions(work, broker.broker_id, election.without, by_partition(command.progress))
+        _leave_partitions(work, broker.broker_id, election.without, work.by_partition(command.progress))
     return CommandResult()
 
 
@@ -106,7 +106,7 @@ def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown)
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
         work.set_broker(replace(broker, shutting_down=True))
-        _leave_partitions(work, broker.broker_id, election.without, by_partition(command.progress))
+        _leave_partitions(work, broker.broker_id, election.without, work.by_partition(command.progress))
     remaining = sum(state.leader == broker.broker_id for _, _, state in work.partitions())
     return ControlledShutdownResult(remaining_leaderships=remaining)
 

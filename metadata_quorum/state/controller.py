@@ -29,7 +29,7 @@ from ...protocol.messages.metadata_records import (
     encode_record,
 )
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
-from ...protocol.messages.partition_commands import AlterPartition, ElectLeaders
+from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
 from ...protocol.messages.quorum_commands import (
     Command,
     CommandResult,
@@ -223,6 +223,7 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     AlterConfigs: configs.alter_configs,
     AllocateProducerIds: _allocate,
     ElectLeaders: partitions.elect_leaders,
+    ElectLastKnown: partitions.elect_last_known,
     FormCluster: _form,
     AlterPartitionReassignments: partitions.alter_reassignments,
     ReportOfflineReplicas: offline_replicas.report,

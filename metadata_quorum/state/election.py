@@ -1,8 +1,13 @@
 """Who leads a partition, and what its ISR and ELR become. Pure functions over one partition's state.
 
 Rules (KIP-966): a leader that may go on leading stays. Else the usable ISR member furthest along leads; with
-none, a usable ELR member; with ISR and ELR empty, the last known leader; else, only where unclean election is
-allowed, any usable replica, and the ISR is that replica alone. A sole ISR member that is fenced stays in it.
+none, a usable ELR member; with ISR and ELR empty, one of the last known members; else, only where unclean
+election is allowed, any usable replica, and the ISR is that replica alone. A sole ISR member that is fenced stays
+in it.
+
+The last known members left ISR or ELR by an unclean stop: each had all that was acknowledged and may have lost
+some of it. Nobody can tell which without a look at their logs, so several are elected from only when all of them
+are back and have told where their logs end, and the one furthest along leads.
 """
 
 from __future__ import annotations
@@ -91,10 +96,15 @@ def _with_isr(replicas: tuple[int, ...], was: _Membership, isr: tuple[int, ...],
     Nothing is acknowledged with acks=all while the ISR is smaller than min.insync.replicas, so whoever leaves
     then has all that ever was; once the ISR is large enough again, outsiders fall behind.
     """
-    elr: tuple[int, ...] = ()
-    if len(isr) < min_isr and len(isr) < len(replicas):
-        elr = in_replica_order(replicas, {*was.elr, *was.isr}.difference(isr))
-    return _Membership(isr, elr, () if isr else was.last_known_elr, was.leader, was.unclean)
+    if _may_acknowledge(replicas, isr, min_isr):
+        return _Membership(isr, (), (), was.leader, was.unclean)
+    elr = in_replica_order(replicas, {*was.elr, *was.isr}.difference(isr))
+    last_known = in_replica_order(replicas, set(was.last_known_elr).difference(isr))
+    return _Membership(isr, elr, last_known, was.leader, was.unclean)
+
+
+def _may_acknowledge(replicas: tuple[int, ...], isr: tuple[int, ...], min_isr: int) -> bool:
+    return len(isr) >= min(min_isr, len(replicas))
 
 
 def _elected(
@@ -105,18 +115,30 @@ def _elected(
         return was
     leader = furthest(was.isr, electorate, progress)
     if leader != NO_LEADER:
-        return _Membership(was.isr, was.elr, was.last_known_elr, leader, False)
+        new = was
+        if _may_acknowledge(replicas, was.isr, electorate.min_isr):
+            # The minimum was lowered while nobody led: from now on writes go on without the others.
+            new = was._replace(elr=(), last_known_elr=())
+        return new._replace(leader=leader, unclean=False)
     leader = furthest(was.elr, electorate, progress)
     if leader != NO_LEADER:
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=False)
-    if not was.isr and not was.elr:
+    if not was.isr and not was.elr and _comparable(was.last_known_elr, electorate, progress):
         leader = furthest(was.last_known_elr, electorate, progress)
-    if leader == NO_LEADER and electorate.unclean_allowed:
+        new = _with_isr(replicas, was, (leader,), electorate.min_isr)
+        return new._replace(leader=leader, unclean=True)
+    if electorate.unclean_allowed:
         leader = furthest(replicas, electorate, progress)
     if leader == NO_LEADER:
         return was._replace(leader=NO_LEADER)
     return _Membership((leader,), (), (), leader, True)
+
+
+def _comparable(last_known: tuple[int, ...], electorate: Electorate, progress: Progress) -> bool:
+    """Whether it can be told who of these is furthest along: of one alone, as soon as it is back."""
+    back = electorate.usable.issuperset(last_known)
+    return bool(last_known) and back and (len(last_known) == 1 or progress.keys() >= set(last_known))
 
 
 def elect(state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS) -> PartitionState:
@@ -157,16 +179,17 @@ def after_unclean_stop(
 ) -> PartitionState:
     """The state after a broker came back from an unclean stop: it may have lost what it acknowledged.
 
-    It leaves the ISR and the ELR. Where that empties the ISR it is kept as the last known leader, which may
-    lead again if the ELR is empty too: the partition goes on with what the sole survivor has.
+    It leaves the ISR and the ELR. Where it would be in the ELR after a clean stop it becomes one of the last
+    known members instead: it may have everything still, and with ISR and ELR empty they are all there is.
     """
     new = was = _membership(state)
     left = tuple([member for member in state.isr if member != broker_id])
     if len(left) < len(state.isr):
         new = _with_isr(state.replicas, was, left, electorate.min_isr)
-    new = new._replace(elr=tuple([member for member in new.elr if member != broker_id]))
-    if state.isr and not left:
-        new = new._replace(last_known_elr=(broker_id,))
+    if broker_id in new.elr:
+        elr = tuple([member for member in new.elr if member != broker_id])
+        last_known = in_replica_order(state.replicas, {*new.last_known_elr, broker_id})
+        new = new._replace(elr=elr, last_known_elr=last_known)
     return _successor(state, was, _elected(state.replicas, new, electorate.of(state), progress))
 
 
@@ -190,8 +213,7 @@ def reassigned(
     """
     was = _membership(state)
     isr = in_replica_order(replicas, state.isr)
-    last_known = in_replica_order(replicas, state.last_known_elr)
-    new = _with_isr(replicas, was._replace(last_known_elr=last_known), isr, electorate.min_isr)
+    new = _with_isr(replicas, was, isr, electorate.min_isr)
     new = _elected(replicas, new, electorate.of(state), progress)
     if new == was and replicas == state.replicas:
         return state
@@ -212,8 +234,9 @@ def reassigned(
 
 
 def with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
-    """The state after min.insync.replicas changed: the ELR ends where acknowledging can go on without it."""
+    """The state after min.insync.replicas changed: the ELR ends where acknowledging can go on without it. Where
+    nobody leads that is only so when somebody does."""
     was = _membership(state)
-    if len(state.isr) >= min(min_isr, len(state.replicas)):
-        return _successor(state, was, was._replace(elr=()))
+    if state.leader != NO_LEADER and _may_acknowledge(state.replicas, state.isr, min_isr):
+        return _successor(state, was, was._replace(elr=(), last_known_elr=()))
     return state

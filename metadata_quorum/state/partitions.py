@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import PartitionState, TopicState
+from ...protocol.cluster_image import NO_LEADER, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.partition_commands import (
     AlteredPartition,
@@ -13,10 +13,12 @@ from ...protocol.messages.partition_commands import (
     AlterPartitionResult,
     ElectedPartition,
     ElectionType,
+    ElectLastKnown,
     ElectLeaders,
     ElectLeadersResult,
     IsrMember,
 )
+from ...protocol.messages.quorum_commands import CommandResult
 from ...protocol.messages.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -27,7 +29,7 @@ from . import election, reassignment
 from .brokers import current
 from .placement import check_replicas
 from .refusal import message_of
-from .workspace import Workspace, by_partition
+from .workspace import Workspace
 
 
 def alter_partition(work: Workspace, command: AlterPartition) -> AlterPartitionResult:
@@ -92,7 +94,7 @@ def elect_leaders(work: Workspace, command: ElectLeaders) -> ElectLeadersResult:
     """Preferred leaders, or any leader where there is none, each partition on its own."""
     if command.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {command.election_type}")
-    progress = by_partition(command.progress)
+    progress = work.by_partition(command.progress)
     if command.partitions is None:
         wanted = [(topic_id, index) for topic_id, index, _ in work.partitions()]
     else:
@@ -131,6 +133,16 @@ def _elect(
         return refused
     work.set_partition(*key, new)
     return ErrorCode.NONE
+
+
+def elect_last_known(work: Workspace, command: ElectLastKnown) -> CommandResult:
+    """The last known member furthest along leads where there is no ISR and no ELR, and nobody is missing."""
+    for (topic_id, index), progress in work.by_partition(command.progress).items():
+        topic = work.image.topics_by_id.get(topic_id)
+        state = topic.partitions.get(index) if topic is not None else None
+        if state is not None and state.leader == NO_LEADER:
+            work.set_partition(topic_id, index, election.elect(state, work.electorate(topic_id), progress))
+    return CommandResult()
 
 
 def alter_reassignments(

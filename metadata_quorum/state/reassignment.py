@@ -64,7 +64,7 @@ def cancelled(
         election.reassigned(state, original, electorate, progress), adding_replicas=(), removing_replicas=()
     )
     nobody_leads = state.leader != NO_LEADER and new.leader == NO_LEADER
-    nobody_can = not (new.isr or new.elr or new.last_known_elr or electorate.unclean_allowed)
+    nobody_can = not (_may_go_on_with(state, original) or electorate.unclean_allowed)
     if not original or nobody_leads or nobody_can:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -72,6 +72,14 @@ def cancelled(
             "an unclean leader election.",
         )
     return replace(new, partition_epoch=state.partition_epoch + 1)
+
+
+def _may_go_on_with(state: PartitionState, replicas: Iterable[int]) -> bool:
+    """Whether these replicas have all records that the partition has, as far as anybody knows."""
+    trusted = {*state.isr, *state.elr}
+    if trusted:
+        return not trusted.isdisjoint(replicas)
+    return {*state.last_known_elr} <= {*replicas}
 
 
 def completed(

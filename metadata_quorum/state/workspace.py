@@ -30,15 +30,6 @@ _NO_PROGRESS: Progress = {}
 ProgressByPartition = Mapping[tuple[bytes, int], Progress]
 
 
-def by_partition(progress: Iterable[ReplicaLogEnd]) -> dict[tuple[bytes, int], dict[int, LogEnd]]:
-    """What heartbeats told, by partition and replica."""
-    table: dict[tuple[bytes, int], dict[int, LogEnd]] = {}
-    for told in progress:
-        ends = table.setdefault((told.topic_id, told.partition), {})
-        ends[told.broker_id] = (told.leader_epoch, told.log_end_offset)
-    return table
-
-
 class Workspace:
     """The image, the records of the command being applied, and what elections need to know."""
 
@@ -56,6 +47,17 @@ class Workspace:
         if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
             self._usable = None
             self._electorates.clear()
+
+    def by_partition(self, progress: Iterable[ReplicaLogEnd]) -> ProgressByPartition:
+        """What heartbeats told, by partition and replica. Not what a process told that was replaced since: a
+        crash of the machine may have shortened its logs."""
+        table: dict[tuple[bytes, int], dict[int, LogEnd]] = {}
+        for told in progress:
+            broker = self.image.brokers.get(told.broker_id)
+            if broker is not None and told.broker_epoch in (-1, broker.broker_epoch):
+                ends = table.setdefault((told.topic_id, told.partition), {})
+                ends[told.broker_id] = (told.leader_epoch, told.log_end_offset)
+        return table
 
     def set_broker(self, state: BrokerState) -> None:
         """Emit the new state of a broker, if it is new."""

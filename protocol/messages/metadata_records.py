@@ -69,7 +69,9 @@ class PartitionRecord(Message):
     replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")
     isr: list[int] = array(int32, about="In-sync replicas.")
     elr: list[int] = array(int32, about="Replicas outside the ISR with all acknowledged records (KIP-966).")
-    last_known_elr: list[int] = array(int32, about="The last survivor, while ISR and ELR are empty of it.")
+    last_known_elr: list[int] = array(
+        int32, about="Replicas that left ISR or ELR by an unclean stop and may have all acknowledged records."
+    )
     leader: int = int32(default=-1, about="Broker id, -1 for none.")
     leader_epoch: int = int32(about="Rises with each change of leadership.")
     partition_epoch: int = int32(about="Rises with each change.")

@@ -23,6 +23,9 @@ class ReplicaLogEnd(Message):
     broker_id: int = int32(about="The replica.")
     leader_epoch: int = int32(about="Leader epoch of its last batch.")
     log_end_offset: int = int64(about="Its log end offset.")
+    broker_epoch: int = int64(
+        "0+", tag=0, default=-1, about="Registration of the broker that told it; -1 if unknown."
+    )
 
 
 @data()
@@ -95,6 +98,15 @@ class ElectLeaders(Message):
         ElectionPartition, nullable="0+", default=None, about="Null: all partitions."
     )
     progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
+
+
+@data()
+class ElectLastKnown(Message):
+    """Elect leaders from the last known members of partitions that have neither ISR nor ELR."""
+
+    progress: list[ReplicaLogEnd] = array(
+        ReplicaLogEnd, about="Of all last known members of each partition that is to have a leader."
+    )
 
 
 @data()

@@ -24,7 +24,13 @@ from .broker_commands import (
 )
 from .config_commands import AlterConfigs, AlterConfigsResult
 from .offline_replica_commands import RenewReplicas, RenewReplicasResult, ReportOfflineReplicas
-from .partition_commands import AlterPartition, AlterPartitionResult, ElectLeaders, ElectLeadersResult
+from .partition_commands import (
+    AlterPartition,
+    AlterPartitionResult,
+    ElectLastKnown,
+    ElectLeaders,
+    ElectLeadersResult,
+)
 from .quota_commands import AlterClientQuotas, AlterClientQuotasResult, UpdateFeatures, UpdateFeaturesResult
 from .reassignment_commands import AlterPartitionReassignments, AlterPartitionReassignmentsResult
 from .topic_commands import (
@@ -71,6 +77,7 @@ Command = (
     | UpdateFeatures
     | AlterPartitionReassignments
     | RenewReplicas
+    | ElectLastKnown
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -92,6 +99,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     20: (AlterClientQuotas, AlterClientQuotasResult),
     21: (UpdateFeatures, UpdateFeaturesResult),
     22: (RenewReplicas, RenewReplicasResult),
+    23: (ElectLastKnown, CommandResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -16,12 +16,15 @@ PROGRESS = st.dictionaries(st.sampled_from(BROKERS), st.tuples(st.integers(0, 3)
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionState:
-    """Any state that keeps the invariants: ISR and ELR disjoint, in replica order, led from the ISR."""
+    """Any state that keeps the invariants: ISR, ELR and the last known ELR disjoint, in replica order, led from the
+    ISR. Each place alone is frequent enough."""
     replicas = draw(st.permutations(BROKERS).map(lambda order: order[:4]))
-    places = draw(st.lists(st.sampled_from(["isr", "elr", "out"]), min_size=4, max_size=4))
-    isr = tuple(broker for broker, place in zip(replicas, places, strict=True) if place == "isr")
-    elr = tuple(broker for broker, place in zip(replicas, places, strict=True) if place == "elr")
-    last = () if isr or elr else draw(st.sampled_from([(), (replicas[0],), (replicas[3],)]))
+    names = draw(st.lists(st.sampled_from(["isr", "elr", "last", "out"]), min_size=1, unique=True))
+    places = draw(st.lists(st.sampled_from(names), min_size=4, max_size=4))
+    isr, elr, last = (
+        tuple(broker for broker, place in zip(replicas, places, strict=True) if place == name)
+        for name in ("isr", "elr", "last")
+    )
     leader = draw(st.sampled_from([-1, *isr]))
     return PartitionState(tuple(replicas), isr, elr, last, leader, 5, 9, draw(st.booleans()))
 
@@ -33,6 +36,10 @@ def expected_leader(
     if state.leader in state.isr and state.leader in electorate.usable:
         return state.leader, "stays"
     last = state.last_known_elr if not state.isr and not state.elr else ()
+    if len(last) > 1 and not {*last} <= electorate.usable & {*progress}:
+        last = ()  # Who is missing, or has not told, may have more than the others.
+    elif not {*last} <= electorate.usable:
+        last = ()
     anyone = state.replicas if electorate.unclean_allowed else ()
     groups = {"isr": state.isr, "elr": state.elr, "last": last, "any": anyone}
     for name, group in groups.items():
@@ -46,6 +53,11 @@ def expected_leader(
 def expected_elr(old: PartitionState, isr: tuple[int, ...], min_isr: int) -> set[int]:
     """Whoever leaves the ISR while nothing can be acknowledged has everything that ever was."""
     return {*old.isr, *old.elr} - {*isr} if len(isr) < min(min_isr, len(old.replicas)) else set()
+
+
+def expected_last_known(old: PartitionState, isr: tuple[int, ...], min_isr: int) -> set[int]:
+    """They fall behind when the ELR does."""
+    return {*old.last_known_elr} - {*isr} if len(isr) < min(min_isr, len(old.replicas)) else set()
 
 
 def check_epochs(old: PartitionState, new: PartitionState) -> None:
@@ -64,12 +76,18 @@ def test_an_election_takes_the_best_of_the_safest_group(
     assert new.leader == leader
     if group == "stays":
         assert new == state
-    elif group in ("isr", "nobody"):
+    elif group == "nobody":
         assert (new.isr, new.elr, new.last_known_elr) == (state.isr, state.elr, state.last_known_elr)
+    elif group == "isr":
+        writes_go_on = len(state.isr) >= min(electorate.min_isr, len(state.replicas))
+        left = ((), ()) if writes_go_on else (state.elr, state.last_known_elr)
+        assert (new.isr, new.elr, new.last_known_elr) == (state.isr, *left)
     else:
         assert new.isr == (leader,)
         assert new.unclean == (group != "elr")
         assert set(new.elr) == (expected_elr(state, new.isr, electorate.min_isr) if group == "elr" else set())
+        behind = expected_last_known(state, new.isr, electorate.min_isr)
+        assert set(new.last_known_elr) == (behind if group in ("elr", "last") else set())
 
 
 @given(partitions(), ELECTORATES, PROGRESS, st.sampled_from(BROKERS))
@@ -92,10 +110,11 @@ def test_a_fenced_broker_leaves_unless_it_is_the_last(
         assert gone not in new.isr
         if set(new.isr) == set(state.isr) - {gone}:
             assert set(new.elr) == expected_elr(state, new.isr, electorate.min_isr)
+            assert set(new.last_known_elr) == expected_last_known(state, new.isr, electorate.min_isr)
 
 
 @given(partitions(), ELECTORATES, st.sampled_from(BROKERS))
-def test_after_an_unclean_stop_a_broker_is_trusted_only_as_the_last_survivor(
+def test_after_an_unclean_stop_a_broker_is_trusted_only_where_isr_and_elr_are_empty(
     state: PartitionState, electorate: Electorate, back: int
 ) -> None:
     electorate = Electorate(electorate.usable - {back}, electorate.min_isr)
@@ -103,8 +122,14 @@ def test_after_an_unclean_stop_a_broker_is_trusted_only_as_the_last_survivor(
     check_epochs(state, new)
     assert back not in {*new.isr, *new.elr}
     assert new.leader != back
-    if state.isr == (back,) and new.leader < 0:
-        assert new.last_known_elr == (back,)
+    left = tuple(member for member in state.isr if member != back)
+    if (back in state.isr and left == new.isr) or (back in state.elr and state.isr == new.isr):
+        # It goes where a clean stop would have put or left it in the ELR.
+        writes_go_on = len(left) >= min(electorate.min_isr, len(state.replicas))
+        begun = new.leader >= 0 and new.leader != state.leader
+        assert (back in new.last_known_elr) == (not (writes_go_on and (back in state.isr or begun)))
+    if new.leader < 0:
+        assert {*state.last_known_elr} <= {*new.last_known_elr} or len(new.isr) >= electorate.min_isr
     again = election.elect(new, Electorate(frozenset({back})))
     assert again.leader in (-1, back)
     assert again.leader < 0 or (again.unclean and new.last_known_elr == (back,) and not new.isr + new.elr)
@@ -117,7 +142,8 @@ def test_a_leaders_new_isr_decides_the_elr(state: PartitionState, wanted: set[in
     check_epochs(state, new)
     assert new.isr == tuple(broker for broker in state.replicas if broker in isr)
     assert set(new.elr) == expected_elr(state, new.isr, min_isr)
-    assert (new.leader, new.last_known_elr) == (state.leader, ())
+    assert set(new.last_known_elr) == expected_last_known(state, new.isr, min_isr)
+    assert new.leader == state.leader
 
 
 @given(partitions(), ELECTORATES)
@@ -139,4 +165,5 @@ def test_a_lower_min_isr_ends_the_elr_where_writes_go_on_without_it(
 ) -> None:
     new = election.with_min_isr(state, min_isr)
     check_epochs(state, new)
-    assert new.elr == (() if len(state.isr) >= min(min_isr, 4) else state.elr)
+    ends = state.leader >= 0 and len(state.isr) >= min(min_isr, 4)
+    assert (new.elr, new.last_known_elr) == (((), ()) if ends else (state.elr, state.last_known_elr))
