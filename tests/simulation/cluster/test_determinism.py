@@ -1,0 +1,64 @@
+"""The same seed gives the same run, byte for byte: wherever objects lie in memory, and whoever looks on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+SEEDS = (3, 4)
+
+PLAY_COLD = """
+import sys
+from tests.simulation.cluster import run
+from tests.simulation.cluster.scenario import Report
+
+scattered = [object() for _ in range(int(sys.argv[1]))]
+del scattered[::3]
+for seed in sys.argv[2:]:
+    outcome = run.in_child(int(seed), None)
+    print(outcome.digest if isinstance(outcome, Report) else repr(outcome))
+"""
+"""With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""
+
+
+def printed_by(*arguments: str, hash_seed: str) -> str:
+    """What Python prints with these arguments."""
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.stdout, ended.stderr
+    return ended.stdout
+
+
+def cold(objects: int, seeds: tuple[int, ...]) -> list[str]:
+    """The digest of each seed."""
+    return printed_by("-c", PLAY_COLD, str(objects), *map(str, seeds), hash_seed="0").splitlines()
+
+
+def test_a_run_does_not_depend_on_addresses_in_memory() -> None:
+    digests = cold(0, SEEDS)
+    assert len(set(digests)) == len(SEEDS)
+    assert cold(123_457, SEEDS) == digests
+
+
+def test_a_run_does_not_depend_on_being_traced_nor_on_the_environment(tmp_path: Path) -> None:
+    (digest,) = cold(0, SEEDS[:1])
+    told = printed_by(
+        *("-m", "tests.simulation.cluster.run", "--seeds", str(SEEDS[0])),
+        *("--trace", str(tmp_path / "trace.txt")),
+        hash_seed="7",  # The command sees to it that this one does not count.
+    )
+    match = re.search(r"digest='(\w+)'", told)
+    assert match is not None, told
+    assert match[1] == digest
+    assert (tmp_path / "trace.txt").stat().st_size > 100_000
