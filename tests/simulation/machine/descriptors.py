@@ -148,11 +148,14 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
         return self._ready()
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = []
-        keys, changed = self._fd_to_key, self._watcher.changed
-        for number in sorted(changed, key=self._places.__getitem__):
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        changed = self._watcher.changed
+        if not changed:
+            return ready
+        keys, descriptors = self._fd_to_key, self._machine.descriptors
+        for number in sorted(changed, key=self._places.__getitem__) if len(changed) > 1 else tuple(changed):
             key = keys[number]
-            descriptor = self._machine.descriptor(number)
+            descriptor = descriptors.get(number)
             events = 0
             if descriptor is not None:
                 if key.events & selectors.EVENT_READ and descriptor.readable():

@@ -7,8 +7,9 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from .descriptors import Descriptor, VirtualSelector
+from .descriptors import Descriptor
 from .host import Host
+from .loop import VirtualLoop
 from .threads import Thread
 
 
@@ -100,7 +101,7 @@ class Process:
             self.machine.failures.append(error)
 
     def _run_loop(self, main: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self.loop = loop = asyncio.SelectorEventLoop(VirtualSelector(self.machine))
+        self.loop = loop = VirtualLoop(self.host)
         loop.set_exception_handler(self._unhandled)
         asyncio._set_running_loop(None)
         try:

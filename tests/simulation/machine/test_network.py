@@ -118,7 +118,7 @@ class Client:
             writer.close()
         except OSError as error:
             self.ended = error
-        self.ended_at = asyncio.get_running_loop().time()
+        self.ended_at = time.monotonic()
 
 
 def answers(count: int) -> list[bytes]:
