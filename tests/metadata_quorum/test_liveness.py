@@ -15,6 +15,7 @@ from ottla.metadata_quorum.liveness import (
 from ottla.protocol.liveness_datagrams import (
     DatagramHeartbeat,
     DatagramSeal,
+    HeartbeatAnswer,
     InvalidDatagram,
     Probe,
     ProbeAnswer,
@@ -30,8 +31,9 @@ def beat(
     offset: int = 0,
     loop_age_s: float = 0.0,
     counter: int | None = None,
+    answered: int | None = None,
 ) -> Heartbeat:
-    return Heartbeat(broker_id, epoch, incarnation, offset, loop_age_s, counter)
+    return Heartbeat(broker_id, epoch, incarnation, offset, loop_age_s, counter, answered)
 
 
 def tracker() -> SessionTracker:
@@ -127,6 +129,9 @@ def test_progress_of_the_asked_partitions_only() -> None:
 
 DATAGRAMS = [
     DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41),
+    DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41, 0),
+    DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41, 2**50 - 1),
+    HeartbeatAnswer(101, A, 2**50),
     Probe(B),
     ProbeAnswer(B, 3, A),
 ]
@@ -145,6 +150,14 @@ def test_datagrams_survive_the_trip_and_nothing_else_does(datagram: DatagramHear
     for stranger in (DatagramSeal(b"t" * 32, "cluster"), DatagramSeal(b"s" * 32, "other")):
         with pytest.raises(InvalidDatagram):
             stranger.decode(data)
+
+
+def test_no_answer_is_longer_than_what_it_answers() -> None:
+    seal = DatagramSeal(b"s" * 32, "cluster")
+    shortest = min(
+        len(seal.encode(DatagramHeartbeat(3, 4, A, 5, 6, 7, answered))) for answered in (None, 0, 2**60)
+    )
+    assert len(seal.encode(HeartbeatAnswer(101, A, 7))) <= shortest
 
 
 @given(st.binary(max_size=100))

@@ -11,7 +11,7 @@ import uvloop
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
 from ottla.metadata_quorum.server import AddressInUse, QuorumServer
 from ottla.protocol.handshake import Identity, Role
-from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, Probe
+from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
 
 SECRET = b"s" * 32
 SERVER = Identity(101, b"d" * 16, "cluster")
@@ -41,16 +41,21 @@ class Node:
     def __init__(self, timeout_ms: int = 3000, strangers_max: int = 256) -> None:
         self.brokers, self.peers = Recorder(), Recorder()
         self.heartbeats: list[DatagramHeartbeat] = []
+        self.answers = False
         self.server = QuorumServer(
             "127.0.0.1",
             0,
             SECRET,
             SERVER,
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
-            self.heartbeats.append,
+            self._heard,
             limits=LinkLimits(handshake_timeout_ms=timeout_ms),
             strangers_max=strangers_max,
         )
+
+    def _heard(self, heartbeat: DatagramHeartbeat) -> bool:
+        self.heartbeats.append(heartbeat)
+        return self.answers
 
     async def __aenter__(self) -> "Node":
         await self.server.start()
@@ -197,6 +202,34 @@ def test_only_authentic_heartbeats_arrive() -> None:
                     sending.sendto(data, address)
             await until(lambda: bool(node.heartbeats))
             assert node.heartbeats == [beat]
+
+    uvloop.run(scenario())
+
+
+def test_only_heartbeats_that_are_to_be_answered_are() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            seal = DatagramSeal(SECRET, "cluster")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as broker:
+                broker.setblocking(False)
+                broker.connect(("127.0.0.1", node.server.port))
+                broker.send(seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)))
+                await until(lambda: len(node.heartbeats) == 1)
+                node.answers = True
+                for data in (
+                    b"x",
+                    DatagramSeal(b"t" * 32, "cluster").encode(DatagramHeartbeat(1, 2, b"i" * 16, 4, 4, 5)),
+                    seal.encode(Probe(bytes(16))),
+                    seal.encode(HeartbeatAnswer(101, b"i" * 16, 4)),
+                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 6, 4, 5)),
+                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 7, 4, 5, 6)),
+                ):
+                    broker.send(data)
+                answers = [
+                    seal.decode(await asyncio.get_running_loop().sock_recv(broker, 512)) for _ in range(2)
+                ]
+            assert answers == [HeartbeatAnswer(101, b"i" * 16, number) for number in (6, 7)]
+            assert len(node.heartbeats) == 3
 
     uvloop.run(scenario())
 
