@@ -13,13 +13,13 @@ SEEDS = (3, 4)
 
 PLAY_COLD = """
 import sys
-from tests.simulation.cluster import run
+from tests.simulation.cluster.playing import in_child
 from tests.simulation.cluster.scenario import Report
 
 scattered = [object() for _ in range(int(sys.argv[1]))]
 del scattered[::3]
 for seed in sys.argv[2:]:
-    outcome = run.in_child(int(seed), None)
+    outcome = in_child(int(seed), None)
     print(outcome.digest if isinstance(outcome, Report) else repr(outcome))
 """
 """With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""
