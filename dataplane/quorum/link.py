@@ -100,6 +100,7 @@ class QuorumLink:
                 os.urandom(NONCE_BYTES),
             ),
             lambda payload: self._user.payload_received(self, payload),
+            max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
         )
         loop = asyncio.get_running_loop()
         try:
@@ -108,7 +109,6 @@ class QuorumLink:
                 await connection.opened
             if connection.peer_id != self.node_id:
                 raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")
-            connection.bound_silence(max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST))
             self._connection = connection
             self._last_problem = ""
             connection.deliver_waiting(lambda: self._user.link_opened(self))
@@ -134,12 +134,15 @@ def _closed(error: Exception | None) -> Exception:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, handshake: ClientHandshake, deliver: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, handshake: ClientHandshake, deliver: Callable[[bytes], None], unacknowledged_ms_max: int
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed = asyncio.Event()
         self._handshake = handshake
         self._deliver = deliver
+        self._unacknowledged_ms_max = unacknowledged_ms_max
         self._channel: Channel | None = None
         self._transport: asyncio.Transport | None = None
         self._delivering = False
@@ -155,17 +158,13 @@ class _Connection(asyncio.Protocol):
         host: str = self._transport.get_extra_info("sockname")[0]
         return host
 
-    def bound_silence(self, unacknowledged_ms_max: int) -> None:
-        """Where the platform can: end the connection once what was sent is unacknowledged for so long. TCP by itself
-        tries ever more rarely, and would notice only after about as long that a cut is over.
-        """
-        option = getattr(socket, "TCP_USER_TIMEOUT", None)
-        if option is not None and self._transport is not None:
-            sock: socket.socket = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.IPPROTO_TCP, option, unacknowledged_ms_max)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
+        # TCP by itself tries ever more rarely, and notices the end of a cut after about as long as the cut took.
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None:
+            sock: socket.socket = transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, option, self._unacknowledged_ms_max)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

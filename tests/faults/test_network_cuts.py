@@ -25,6 +25,8 @@ pytestmark = [
 
 HEAL_S = 40.0
 """Within this time after a network is whole again, the quorum agrees and every replica is in sync."""
+LONG_CUT_S, RETURN_S = 14.0, 6.0
+"""After so long a cut TCP by itself would try again ten seconds after its end; whoever dials anew needs one."""
 PROGRESS_S = 60.0
 """Within this time what the network still allows is done, the clients' own timeouts included."""
 SETTINGS = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000", "replica.lag.time.max.ms": "2000"}
@@ -124,12 +126,7 @@ ANOTHER_LEADS = {
 with Apache Kafka."""
 NOBODY_ACKNOWLEDGES = {"leader-from-followers", "followers-from-quorum"}
 """The leader remains, since the quorum hears it; alone it may not acknowledge."""
-MARKS = {
-    "both-leaders-together": pytest.mark.short,
-    "leader-deaf": pytest.mark.xfail(
-        reason="heartbeats by UDP keep the session of a broker that sends and hears nothing"
-    ),
-}
+MARKS = {"both-leaders-together": pytest.mark.short}
 
 
 @pytest.mark.parametrize("cut", [pytest.param(name, marks=MARKS.get(name, ())) for name in CUTS])
@@ -187,6 +184,27 @@ def leader_by_others(who: Parts, topic: str) -> int | None:
     others = [node for node in who.cluster.brokers if node is not who.leader]
     info = who.cluster.partitions(topic, others).get(0)
     return None if info is None or info.leader < 0 else info.leader
+
+
+@pytest.mark.parametrize("cut", [deafen, mute, isolate])
+def test_the_end_of_a_long_cut_is_noticed_soon(
+    networked: NetworkCluster, cut: Callable[[Parts, Node], None]
+) -> None:
+    topic = f"long-{cut.__name__}"
+    make_topic(networked.bootstrap, topic, 1, min_insync_replicas=2)
+    networked.wait_until_in_sync(topic)
+    who = parts(networked, topic)
+    cut(who, who.leader)
+    time.sleep(LONG_CUT_S)
+    successor = leader_by_others(who, topic)
+    assert successor is not None
+    assert successor != who.leader.id
+    networked.net.heal()
+    wait_until(
+        lambda: len(isr_of(networked.broker(successor), networked, topic)) == 3,
+        "the old leader back in the ISR, and so unfenced",
+        RETURN_S,
+    )
 
 
 @pytest.mark.parametrize("min_in_sync", [1, 2])
