@@ -6,7 +6,7 @@ from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wis
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
-from ottla.protocol.messages.partition_commands import ElectLeaders
+from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
 from ottla.protocol.messages.quorum_commands import FormCluster
 
 TOPIC = b"t" * 16
@@ -162,3 +162,90 @@ def test_what_is_known_of_deleted_topics_is_forgotten() -> None:
     world.duties.image_changed(0.0)
     assert world.duties.progress.topics == {TOPIC}
     assert len(world.duties.progress.of([(TOPIC, 0), (bytes(16), 0)])) == 1
+
+
+def waiting_world() -> World:
+    """A partition that brokers 1 and 2 have left uncleanly, which the duties have seen."""
+    world = World(p0=PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=4))
+    world.duties.lead(0.0)
+    world.duties.tick(0.05)
+    return world
+
+
+def tell(world: World, broker_id: int, end: int, *, offset: int | None = None, epoch: int = 0) -> None:
+    """A heartbeat with progress."""
+    epoch = epoch or broker_id
+    world.duties.progress.note(ReplicaProgress(TOPIC, 0, broker_id, 3, end, epoch))
+    world.duties.progress.told(broker_id, epoch, world.image.offset if offset is None else offset)
+
+
+def elected(world: World) -> list[ElectLastKnown]:
+    """What was proposed since the last question."""
+    world.duties.tick(0.1)
+    found = [command for command in world.proposed if isinstance(command, ElectLastKnown)]
+    world.proposed.clear()
+    for done in world.outcomes:
+        done()
+    world.outcomes.clear()
+    return found
+
+
+def test_last_known_members_are_compared_when_all_have_told_where_their_logs_end() -> None:
+    world = waiting_world()
+    assert elected(world) == []
+    tell(world, 1, 60)
+    tell(world, 3, 90)
+    assert elected(world) == []
+    tell(world, 2, 80)
+    (command,) = elected(world)
+    ends = {
+        (end.broker_id, end.broker_epoch, end.leader_epoch, end.log_end_offset) for end in command.progress
+    }
+    assert ends >= {(1, 1, 3, 60), (2, 2, 3, 80)}
+    assert len(elected(world)) == 1, "it was refused: again"
+    world.image.topics["t"].partitions[0] = PartitionState((1, 2, 3), (2,), leader=2, partition_epoch=5)
+    world.image.offset += 1
+    assert elected(world) == []
+
+
+def test_last_known_members_that_are_fenced_or_whose_folder_failed_are_waited_for() -> None:
+    world = waiting_world()
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    world.broker(2, fenced=True)
+    assert elected(world) == []
+    world.broker(2, fenced=False)
+    assert len(elected(world)) == 1
+    offline = PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=5, offline_replicas=(2,))
+    world.image.topics["t"].partitions[0] = offline
+    world.image.offset += 1
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    assert elected(world) == []
+
+
+def test_what_was_told_before_the_last_registration_or_while_somebody_led_is_not_compared() -> None:
+    """A log may be shorter after a crash of its machine, and longer than it was said to be while it still grew."""
+    world = waiting_world()
+    tell(world, 1, 60)
+    tell(world, 2, 80, epoch=1)
+    assert elected(world) == []
+    tell(world, 2, 80, offset=world.image.offset - 1)
+    assert elected(world) == []
+    tell(world, 2, 80)
+    assert len(elected(world)) == 1
+    world.image.offset += 5
+    assert len(elected(world)) == 1, "other partitions have changed, this one has not"
+
+
+def test_a_new_leader_of_the_quorum_asks_anew() -> None:
+    world = waiting_world()
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    world.duties.follow()
+    assert elected(world) == []
+    world.duties.lead(0.1)
+    assert elected(world) == []
+    tell(world, 2, 80)
+    tell(world, 1, 60)
+    assert len(elected(world)) == 1
