@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from ottla.protocol import codec
 from ottla.protocol.codec import prepare
 from ottla.protocol.schema import Message
 from tests.simulation.cluster.faults import Fault
@@ -22,19 +21,27 @@ from tests.simulation.machine.installed import bound_names
 REAL_TIME_MAX_S = 120
 """A run that takes longer has got into an endless loop."""
 
+_OPEN = 32767
+"""The last version of a message that has only one so far."""
+
 ResultT = TypeVar("ResultT")
 
 
 def warm_up() -> None:
     """Make what every run would make for itself: the codecs, and the list of names that are replaced."""
     bound_names()
-    for message, version in _in_child(_codecs_used):
-        prepare(message, version)
+    for message in _messages(Message):
+        first, last = message.schema.versions
+        for version in range(first, (first if last == _OPEN else last) + 1):
+            prepare(message, version)
 
 
-def _codecs_used() -> set[tuple[type[Message], int]]:
-    _played(0, None, None)
-    return {*codec._top_readers, *codec._top_writers}
+def _messages(kind: type[Message]) -> Iterator[type[Message]]:
+    """All that have fields."""
+    for message in kind.__subclasses__():
+        if hasattr(message, "schema"):
+            yield message
+        yield from _messages(message)
 
 
 def in_child(seed: int, plan: list[Fault] | None, sink: TextIO | None = None) -> Report | str:
