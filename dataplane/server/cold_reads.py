@@ -41,7 +41,12 @@ class ColdReads:
         """Answer `request` with a body in parts."""
         cold = [part for part in parts if isinstance(part, LogSlice) and part.size and not part.is_cached()]
         if not cold:
-            request.reply_parts([_in_memory(part) for part in parts])
+            try:
+                ready = [_in_memory(part) for part in parts]
+            except OSError as error:
+                self._unreadable(request, parts, error)
+                return
+            request.reply_parts(ready)
             return
         self.count += len(cold)
         ahead = self._loop.run_in_executor(self._threads, _read_ahead, cold)
@@ -63,7 +68,11 @@ class ColdReads:
         self._send(request, head, records, tail)
 
     def _send(self, request: Request, head: bytes, records: LogSlice, tail: bytes) -> None:
-        body = _in_memory(records)
+        try:
+            body = _in_memory(records)
+        except OSError as error:
+            self._unreadable(request, (records,), error)
+            return
         request.connection.answer(request, (head, body, tail) if tail else (head, body))
 
     def _arrived(
@@ -75,7 +84,11 @@ class ColdReads:
         error = done.exception()
         if error is None:
             send()
-            return
+        else:
+            self._unreadable(request, parts, error)
+
+    def _unreadable(self, request: Request, parts: Sequence[Part], error: BaseException) -> None:
+        """The disk does not give what was found: there is no honest answer, and the client shall not wait for one."""
         log.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)
         request.close_connection()

@@ -81,6 +81,9 @@ class Wire:
         for callback in self.on_close:
             callback()
 
+    def close_after_replies(self, request: Request) -> None:
+        self.close()
+
 
 class Shelf:
     """One broker that leads, or follows, whatever the test says. To be made inside a running loop."""

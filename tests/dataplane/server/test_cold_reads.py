@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.dataplane.log import LogSlice
 from ottla.dataplane.server import cold_reads
 
 from .consumers import Consumer, Shelf, offsets, parts_of, wanted
@@ -92,5 +94,24 @@ def test_a_client_that_goes_while_its_records_are_read(tmp_path: Path) -> None:
         consumer.send([wanted(ID, (0, 10))])
         consumer.wire.close()
         await consumer.answered()
+
+    run(tmp_path, body)
+
+
+def test_records_that_the_disk_refuses_end_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks again elsewhere; it does not wait for an answer that nobody gives."""
+
+    def refused(_slice: LogSlice) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def body(shelf: Shelf) -> None:
+        consumer = Consumer(shelf)
+        monkeypatch.setattr(LogSlice, "is_cached", lambda _slice: True)
+        monkeypatch.setattr(LogSlice, "read", refused)
+        consumer.send([wanted(ID, (0, 0), partition_max_bytes=1000)], max_bytes=1000)
+        assert not consumer.wire.answers
+        assert consumer.wire.closed
 
     run(tmp_path, body)
