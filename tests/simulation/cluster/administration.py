@@ -32,8 +32,9 @@ OWN_PARTITIONS_MAX = 4
 class Administrator:
     """One operator, who does at random what operators do, at moments that suit nobody."""
 
-    def __init__(self, workload: Workload, admin: Admin, chance: Random) -> None:
+    def __init__(self, workload: Workload, admin: Admin, chance: Random, *, flushes: bool) -> None:
         self._workload = workload
+        self._flushes = flushes
         self._admin = admin
         self._chance = chance
         self._brokers = list(workload.cluster.brokers)
@@ -87,12 +88,13 @@ class Administrator:
     async def set_config(self) -> None:
         """A setting of a topic, or what applies without it.
 
-        Flushing is never made rarer than a run counts on: `flush.messages` is 1 or what all topics have.
+        No run is made less durable than it counts on: `flush.messages` is 1 or what all topics have, and one replica
+        is enough only where all of them flush.
         """
         chance = self._chance
         key, values = chance.choice(
             (
-                ("min.insync.replicas", ("1", "2")),
+                ("min.insync.replicas", ("1", "2") if self._flushes else ("2", None)),
                 ("segment.ms", ("200", "1000", None)),
                 ("segment.bytes", ("16384", None)),
                 ("flush.messages", ("1", None)),
@@ -147,11 +149,14 @@ class Administrator:
         return self._chance.sample(places, self._chance.randint(1, len(places)))
 
 
-async def administer(workload: Workload, per_second: float, until: Callable[[], bool]) -> None:
-    """Do what operators do until it is time to stop. A producer uses the topics that come and go."""
+async def administer(
+    workload: Workload, per_second: float, until: Callable[[], bool], *, flushes: bool
+) -> None:
+    """Do what operators do until it is time to stop. A producer uses the topics that come and go. `flushes`: records
+    are flushed before they are acknowledged."""
     chance = workload.chance()
     admin = await _reached(workload)
-    administrator = Administrator(workload, admin, chance)
+    administrator = Administrator(workload, admin, chance, flushes=flushes)
     producing = asyncio.create_task(_produce(workload, administrator, workload.chance()))
     while not (until() or workload.over):
         await administrator.act()
@@ -233,5 +238,6 @@ async def _add_to_history(
         workload.topics[name] = topics[name]
     for send in sends:
         is_there = send.partition < topics.get(send.topic, 0)
-        if send.topic in kept and (is_there or send.outcome is Outcome.OK):
+        was_there = is_there and send.error != "UNKNOWN_TOPIC_OR_PARTITION"
+        if send.topic in kept and (was_there or send.outcome is Outcome.OK):
             workload.history.add(send)

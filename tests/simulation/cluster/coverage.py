@@ -21,11 +21,13 @@ from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segment import Segment
 from ottla.dataplane.replication import follower_sessions
+from ottla.dataplane.replication.damage import Damage
 from ottla.dataplane.replication.isr_updates import IsrUpdates
 from ottla.dataplane.replication.leader import LeaderState
+from ottla.dataplane.replication.offline import OfflineReplicas
 from ottla.dataplane.replication.partition import Partition
 from ottla.metadata_quorum.raft.core import Core
-from ottla.metadata_quorum.state import partitions
+from ottla.metadata_quorum.state import election, partitions, reassignment
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import History
@@ -76,6 +78,26 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (partitions, "_refusal", _refused),
             (KafkaError, "__init__", _error),
             (Core, "leadership_begins", lambda _arguments, _result: "quorum node leads"),
+            (reassignment, "begun", lambda arguments, state: _changed(arguments, state, "move begun")),
+            (
+                reassignment,
+                "completed",
+                lambda arguments, state: _changed(arguments, state, "move completed"),
+            ),
+            (
+                reassignment,
+                "cancelled",
+                lambda arguments, state: _changed(arguments, state, "move called off"),
+            ),
+            (
+                election,
+                "elect_preferred",
+                lambda arguments, state: _changed(arguments, state, "preferred elected"),
+            ),
+            (PartitionLog, "advance_log_start_offset", lambda _arguments, _result: "log start moved"),
+            (OfflineReplicas, "add", lambda _arguments, _result: "replica offline"),
+            (Damage, "condemn", lambda _arguments, _result: "damaged log found in use"),
+            (Damage, "_begin", lambda _arguments, _result: "damaged replica made anew"),
             (GroupCoordinator, "elected", lambda _arguments, _result: "coordinator elected"),
             (Shard, "close", lambda arguments, _result: _resigned(arguments[0])),
             (Shard, "_check_commit", _commit_refused),
@@ -108,6 +130,10 @@ def _leadership(arguments: tuple[Any, ...], began: Any) -> str | None:
     if not began:
         return None
     return "leadership begins uncleanly" if state.unclean else "leadership begins"
+
+
+def _changed(arguments: tuple[Any, ...], state: PartitionState, branch: str) -> str | None:
+    return None if state is arguments[0] else branch
 
 
 def _refused(_arguments: tuple[Any, ...], result: Any) -> str | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.dataplane.log.segment import Segment
-from ottla.dataplane.replication.partition import Partition
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import RESTART_AFTER_S, Node
 
@@ -64,40 +64,53 @@ def rot(faults: Faults, node: Node, random: Random) -> Mend | None:
     return _journal_rot(faults, node, random) if node.role == "quorum" else _log_rot(faults, node, random)
 
 
+@dataclass(frozen=True, slots=True)
+class Rot:
+    """A byte of a closed segment that is another one: where, and what stands there now."""
+
+    node: Node
+    path: Path
+    position: int
+    byte: int
+
+    def is_there(self) -> bool:
+        """Whether that segment, as it is, is still in use. Gone is also what was deleted, moved or set aside."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.position)
+                return file.read(1) == bytes([self.byte])
+        except FileNotFoundError:
+            return False
+
+
 def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
-    """In a closed segment; the broker is killed and started now and then, so that recovery meets it too."""
+    """In a closed segment; the broker is killed and started now and then, so that recovery meets it too.
+
+    Not while another broker has some that nobody has found, and once for each log: a copy that is damaged again stays
+    offline until the broker is started anew.
+    """
     found = [
-        (partition, segment)
+        segment
         for partition in getattr(node.broker, "replicas", None) or ()
         for segment in partition.log.segments[:-1]
-        if segment.size
+        if segment.size and all(rot.path.parent != segment.path.parent for rot in faults.rotten)
     ]
-    if not node.up or not found or not faults.others_have(node) or not _is_lone(faults, node):
+    if not node.up or not found or not faults.others_have(node):
         return None
-    partition, segment = random.choice(found)
+    if any(rot.is_there() for rot in faults.rotten if rot.node is not node):
+        return None
+    segment = random.choice(found)
     position = random.randrange(segment.size)
     node.host.disk.flip(segment.path, position, random.randrange(8))
-    faults.rotten[node.id] = (partition, segment)
+    with open(segment.path, "rb") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+    faults.rotten.append(Rot(node, segment.path, position, byte))
     faults.note(node, f"rots: {segment.path} at byte {position}")
     if random.random() < 0.5:
         node.kill()
         return node.start
     return lambda: None
-
-
-def _is_lone(faults: Faults, node: Node) -> bool:
-    """No other broker has rot in its logs that nobody has found yet."""
-    return all(other == node.id or not is_rotten(faults, other) for other in faults.rotten)
-
-
-def is_rotten(faults: Faults, broker_id: int) -> bool:
-    """Whether the damage of this broker's log is still in its folder."""
-    partition, segment = faults.rotten[broker_id]
-    return _holds(partition, segment)
-
-
-def _holds(_partition: Partition, segment: Segment) -> bool:
-    return os.path.exists(segment.path)
 
 
 def _journal_rot(faults: Faults, node: Node, random: Random) -> Mend | None:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ottla.dataplane.log.segment import Segment
-from ottla.dataplane.replication.partition import Partition
 from tests.simulation.cluster import disk_faults
 from tests.simulation.cluster.cluster import Cluster, Node
 
@@ -105,8 +103,8 @@ class Faults:
         #: how often each kind has befallen something
         self.counts: Counter[str] = Counter()
         self._mending: list[Callable[[], None]] = []
-        #: the damage that a broker's log was done last, by its id
-        self.rotten: dict[int, tuple[Partition, Segment]] = {}
+        #: what rotted in logs
+        self.rotten: list[disk_faults.Rot] = []
         #: the quorum node whose folder was lost, if one's was
         self.replaced: Node | None = None
 
@@ -259,7 +257,7 @@ class Faults:
         struck: list[Node] = []
         for other in random.sample(others, random.randint(1, 3)):
             ends = (node.host.address, other.host.address)
-            network.cut(*(ends if random.random() < 0.5 else reversed(ends)), both=both)
+            network.cut(*(ends if random.random() < 0.5 else ends[::-1]), both=both)
             struck.append(other)
         return self._healing(node, struck)
 
@@ -292,8 +290,8 @@ class Faults:
         """Heartbeats of all nodes are lost, come twice, come late."""
         network = self._machine.network
         everywhere = [each.host.address for each in self._cluster.nodes]
-        rates = {name: random.uniform(0.0, 0.5) for name in ("loss", "duplicate", "reorder")}
-        network.disturb_datagrams(everywhere, everywhere, **rates)
+        loss, duplicate, reorder = (random.uniform(0.0, 0.5) for _ in range(3))
+        network.disturb_datagrams(everywhere, everywhere, loss=loss, duplicate=duplicate, reorder=reorder)
         return lambda: network.disturb_datagrams(everywhere, everywhere)
 
     def _flapping_link(self, node: Node, random: Random) -> Callable[[], None]:

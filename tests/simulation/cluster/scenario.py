@@ -76,7 +76,7 @@ class Scenario:
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
         self.configs = {
-            "min.insync.replicas": "2" if chance.random() < 0.8 else "1",
+            "min.insync.replicas": "2" if chance.random() < 0.8 or not self.durable else "1",
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
@@ -99,7 +99,10 @@ class Scenario:
         employ(workload, self._client, self.seed, CHAOS_S)
         if self.has_operator:
             calm_s = machine.now + CHAOS_S
-            self._client("operator", lambda: administer(workload, 4.0, lambda: machine.now >= calm_s))
+            self._client(
+                "operator",
+                lambda: administer(workload, 4.0, lambda: machine.now >= calm_s, flushes=self.durable),
+            )
         self.faults.schedule(self.plan)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
