@@ -31,15 +31,28 @@ _NEW_SESSION_AFTER_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, and
-    between what bounds reconnecting waits. A first batch may exceed the answer's size limit, up to
-    `frame_max_bytes`."""
+    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, how long the
+    other machine may acknowledge nothing, attempts to connect included, and between what bounds reconnecting waits.
+    A first batch may exceed the answer's size limit, up to `frame_max_bytes`."""
 
     fetch_wait_max_ms: int = 500
     socket_timeout_s: float = 30.0
+    unacknowledged_s_max: float = 3.0
     reconnect_first_s: float = 0.002
     reconnect_max_s: float = 0.5
     frame_max_bytes: int = 128 * 1024 * 1024
+
+
+def _bound_silence(sock: socket.socket, unacknowledged_s_max: float) -> None:
+    """Where the platform can: end the connection once the other machine has acknowledged nothing for so long, be it
+    data or, on an idle connection, a probe. TCP by itself tries ever more rarely, so that a connection that outlived
+    a cut would go on only after about as long again.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(unacknowledged_s_max * 1000))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
 
 
 class LeaderLink:
@@ -124,7 +137,10 @@ class LeaderLink:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(self._settings.socket_timeout_s):
+            _bound_silence(sock, self._settings.unacknowledged_s_max)
+            async with asyncio.timeout(
+                min(self._settings.socket_timeout_s, self._settings.unacknowledged_s_max)
+            ):
                 await self._loop.sock_connect(sock, address)
         except (OSError, TimeoutError) as error:
             log.debug("cannot connect to broker %d: %s", self.peer_id, error)
