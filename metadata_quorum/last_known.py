@@ -2,11 +2,13 @@
 
 Pure. That takes all of those members: each usable, and each having told where its log ends, by the process that is
 registered now and with an image in which nobody leads the partition any more. A log moves no more then, so what
-was told is where it ends.
+was told is where it ends. What other replicas have told in the same way is compared too.
 """
 
+from collections.abc import Iterator
+
 from ..protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
-from .liveness import ProgressTable
+from .liveness import ProgressTable, ReplicaProgress
 
 PartitionKey = tuple[bytes, int]
 
@@ -19,15 +21,16 @@ class LastKnownWatch:
         #: partition epoch, and the end of the metadata when the partition was first seen so
         self._waiting: dict[PartitionKey, tuple[int, int]] = {}
 
-    def ready(self, image: ClusterImage, progress: ProgressTable) -> list[PartitionKey]:
-        """The partitions whose last known members can be compared."""
+    def ready(self, image: ClusterImage, progress: ProgressTable) -> Iterator[list[ReplicaProgress]]:
+        """Of each partition whose last known members can be compared: how far its replicas are along."""
         if image.offset != self._seen_offset:
             self._look(image)
-        return [
-            key
-            for key, (_, since) in self._waiting.items()
-            if _all_told(key, image.topics_by_id[key[0]].partitions[key[1]], since, image, progress)
-        ]
+        for key, (_, since) in self._waiting.items():
+            state = image.topics_by_id[key[0]].partitions[key[1]]
+            told = [entry for entry in progress.of([key]) if _counts(entry, since, image, progress)]
+            able = {entry.broker_id for entry in told}.difference(state.offline_replicas)
+            if able.issuperset(state.last_known_elr):
+                yield told
 
     def _look(self, image: ClusterImage) -> None:
         waiting: dict[PartitionKey, tuple[int, int]] = {}
@@ -47,16 +50,11 @@ def _waits(state: PartitionState) -> bool:
     return not state.isr and not state.elr and len(state.last_known_elr) > 1
 
 
-def _all_told(
-    key: PartitionKey, state: PartitionState, since: int, image: ClusterImage, progress: ProgressTable
-) -> bool:
-    told = {entry.broker_id: entry.broker_epoch for entry in progress.of([key])}
-    for broker_id in state.last_known_elr:
-        broker = image.brokers.get(broker_id)
-        if broker is None or not broker.usable or broker_id in state.offline_replicas:
-            return False
-        if told.get(broker_id) != broker.broker_epoch:
-            return False
-        if not progress.has_told(broker_id, broker.broker_epoch, since):
-            return False
-    return True
+def _counts(entry: ReplicaProgress, since: int, image: ClusterImage, progress: ProgressTable) -> bool:
+    broker = image.brokers.get(entry.broker_id)
+    return (
+        broker is not None
+        and broker.usable
+        and entry.broker_epoch == broker.broker_epoch
+        and progress.has_told(entry.broker_id, entry.broker_epoch, since)
+    )

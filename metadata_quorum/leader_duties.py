@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
@@ -29,7 +30,7 @@ from ..protocol.messages.partition_commands import (
 )
 from ..protocol.messages.quorum_commands import FormCluster
 from .last_known import LastKnownWatch
-from .liveness import Heartbeat, ProgressTable, SessionTracker
+from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
 
 logger = logging.getLogger(__name__)
 
@@ -233,17 +234,7 @@ class LeaderDuties:
         return self._log_ends(_led_by(self._image(), NO_LEADER))
 
     def _log_ends(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaLogEnd]:
-        return [
-            ReplicaLogEnd(
-                topic_id=entry.topic_id,
-                partition=entry.partition,
-                broker_id=entry.broker_id,
-                leader_epoch=entry.leader_epoch,
-                log_end_offset=entry.log_end_offset,
-                broker_epoch=entry.broker_epoch,
-            )
-            for entry in self.progress.of(partitions)
-        ]
+        return [_log_end(entry) for entry in self.progress.of(partitions)]
 
     def tick(self, now: float) -> None:
         """To be called many times per session timeout; a call that is late tells that this node stood still."""
@@ -262,9 +253,10 @@ class LeaderDuties:
 
     def _elect_last_known(self) -> None:
         """Where all last known members are back, and where their logs end is known, one of them may lead."""
-        ready = self._last_known.ready(self._image(), self.progress)[:LAST_KNOWN_ELECTIONS_MAX]
-        if ready:
-            self._once("last known", -1, ElectLastKnown(progress=self._log_ends(ready)))
+        ready = islice(self._last_known.ready(self._image(), self.progress), LAST_KNOWN_ELECTIONS_MAX)
+        told = list(chain.from_iterable(ready))
+        if told:
+            self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in told]))
 
     def _elect_preferred(self) -> None:
         partitions = sorted(_not_preferred(self._image(), self._imbalance_percentage))[
@@ -282,6 +274,17 @@ class LeaderDuties:
         self._proposed.add(key)
         self._propose(command, lambda: self._proposed.discard(key))
         return True
+
+
+def _log_end(entry: ReplicaProgress) -> ReplicaLogEnd:
+    return ReplicaLogEnd(
+        topic_id=entry.topic_id,
+        partition=entry.partition,
+        broker_id=entry.broker_id,
+        leader_epoch=entry.leader_epoch,
+        log_end_offset=entry.log_end_offset,
+        broker_epoch=entry.broker_epoch,
+    )
 
 
 def _registrations(image: ClusterImage) -> list[tuple[int, int, bytes]]:

@@ -6,8 +6,9 @@ election is allowed, any usable replica, and the ISR is that replica alone. A so
 in it.
 
 The last known members left ISR or ELR by an unclean stop: each had all that was acknowledged and may have lost
-some of it. Nobody can tell which without a look at their logs, so several are elected from only when all of them
-are back and have told where their logs end, and the one furthest along leads.
+some of it. Nobody can tell which without a look at their logs, so where they are several one leads only when all
+of them are back and have told where their logs end: the one furthest along, or a replica that is no member and is
+further along still, which has all that they have.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def _elected(
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=False)
     if not was.isr and not was.elr and _comparable(was.last_known_elr, electorate, progress):
-        leader = furthest(was.last_known_elr, electorate, progress)
+        others = [] if len(was.last_known_elr) == 1 else replicas
+        leader = furthest([*was.last_known_elr, *others], electorate, progress)
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=True)
     if electorate.unclean_allowed:

@@ -41,9 +41,12 @@ def expected_leader(
     elif not {*last} <= electorate.usable:
         last = ()
     anyone = state.replicas if electorate.unclean_allowed else ()
-    groups = {"isr": state.isr, "elr": state.elr, "last": last, "any": anyone}
+    # Of several last known members and whoever is no less far along than they, a member is preferred.
+    others = [broker for broker in state.replicas if broker not in last] if len(last) > 1 else []
+    groups = {"isr": state.isr, "elr": state.elr, "last": (*last, *others), "any": anyone}
     for name, group in groups.items():
-        able = [broker for broker in state.replicas if broker in group and broker in electorate.usable]
+        order = group if name == "last" else state.replicas
+        able = [broker for broker in order if broker in group and broker in electorate.usable]
         if able:
             best = max(progress.get(broker, (-1, -1)) for broker in able)
             return next(broker for broker in able if progress.get(broker, (-1, -1)) == best), name

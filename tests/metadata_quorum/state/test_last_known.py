@@ -214,7 +214,18 @@ def test_the_latest_leader_epoch_comes_before_the_offset_and_then_the_order_of_r
     for broker_id in (1, 3):
         made.start(broker_id)
         made.unfence(broker_id)
-    assert elect_last_known(made, told(made, b1=one, b3=three, b2=(9, 9))) == leader
+    assert elect_last_known(made, told(made, b1=one, b3=three)) == leader
+
+
+def test_a_replica_that_is_further_along_than_all_of_them_leads_instead() -> None:
+    """It left the ISR while others led who, as it turned out, were dead by then. It is not waited for."""
+    made = lost_both()
+    for broker_id in (1, 3):
+        made.start(broker_id)
+        made.unfence(broker_id)
+    assert elect_last_known(made, told(made, b1=SHORT, b2=COMPLETE)) == -1
+    assert elect_last_known(made, told(made, b1=SHORT, b2=COMPLETE, b3=SHORT)) == 2
+    assert groups(made) == ({2}, set(), {1, 3}, 2)
 
 
 def test_a_single_survivor_is_elected_at_once() -> None:
