@@ -372,7 +372,12 @@ class Consumer:
             state = self._fetcher.assigned[partition]
             if state.paused or not state.buffer or (partitions and partition not in partitions):
                 continue
-            records = self._take_from(state, limit)
+            try:
+                records = self._take_from(state, limit)
+            except KafkaError:
+                if not taken:
+                    raise
+                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
             if records:
                 taken[partition] = records
                 limit -= len(records)
@@ -385,10 +390,18 @@ class Consumer:
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
-            some = chunk.take(wanted)
+            try:
+                some = chunk.take(wanted)
+            except KafkaError:
+                if records:
+                    break
+                # Not passed over: the next leader may have it whole.
+                state.seek(chunk.next_offset)
+                self._fetcher.changed()
+                raise
             records += some
             state.position = chunk.next_offset
-            if len(some) < wanted:
+            if len(some) < wanted and chunk.damage is None:
                 state.buffer.pop(0)
                 self._fetcher.changed()
         return records

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from struct import unpack_from
 from typing import NamedTuple
 
+from ..protocol.errors import KafkaError
 from ..protocol.record import decode_records
 from ..protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 
@@ -63,6 +64,8 @@ class FetchedRecords:
         self._aborted = sorted(aborted, key=lambda one: one[1], reverse=True)
         self._aborting: set[int] = set()
         self._records = self._visible()
+        self.damage: KafkaError | None = None
+        """Why the rest cannot be taken."""
 
     @property
     def end_offset(self) -> int:
@@ -73,14 +76,20 @@ class FetchedRecords:
         return end
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to `count` records; fewer means that there are no more. Raises KafkaError for damaged
-        batches.
+        """Up to `count` records; fewer means that there are no more, or a damaged batch: asked again it raises
+        KafkaError, every time, and `next_offset` stays where that batch begins.
         """
         taken: list[ConsumerRecord] = []
-        for record in self._records:
-            taken.append(record)
-            if len(taken) >= count:
-                break
+        if self.damage is None:
+            try:
+                for record in self._records:
+                    taken.append(record)
+                    if len(taken) >= count:
+                        break
+            except KafkaError as error:
+                self.damage = error
+        if self.damage is not None and not taken:
+            raise self.damage
         return taken
 
     def _visible(self) -> Iterator[ConsumerRecord]:

@@ -95,6 +95,19 @@ def test_a_flipped_bit_is_an_error_and_never_a_record() -> None:
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
+def test_a_damaged_batch_is_not_passed_over() -> None:
+    """What stands before it is taken first; then it is an error however often it is asked for."""
+    log = LogBuilder().add(b"a", b"b").add(b"c" * 100)
+    log.data[-3] ^= 1
+    log.add(b"d")
+    chunk = FetchedRecords(HERE, memoryview(bytes(log.data)), 0)
+    assert [record.value for record in chunk.take(10)] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            chunk.take(10)
+        assert chunk.next_offset == 2
+
+
 def test_markers_are_skipped_and_the_position_passes_them() -> None:
     log = LogBuilder().add(b"a", producer_id=5, transactional=True).end(ControlType.COMMIT, 5)
     chunk, records = fetched(log)
