@@ -53,13 +53,22 @@ def test_a_status_survives_the_channel() -> None:
     assert decode_session_message(encode_session_message(status)) == status
 
 
+@pytest.mark.parametrize(("number", "answered"), [(0, -1), (1, 0), (2**40, 2**40 - 1)])
 @pytest.mark.parametrize("question", [0, 1, 2**40])
-def test_a_node_that_knows_no_questions_reads_the_heartbeat(question: int) -> None:
+def test_a_node_that_knows_no_questions_and_no_answers_reads_the_heartbeat(
+    question: int, number: int, answered: int
+) -> None:
     asking = decode_session_message(encode_session_message(HEARTBEAT))
     assert isinstance(asking, SessionHeartbeat)
-    asking.question = question
+    asking.question, asking.number, asking.answered = question, number, answered
     payload = encode_session_message(asking)
     assert decode_session_message(payload) == asking
     first = decode(FirstHeartbeat, payload, 0, 1)
     for name in FirstHeartbeat.__annotations__:
         assert getattr(first, name) == getattr(HEARTBEAT, name)
+
+
+def test_the_heartbeat_of_a_broker_that_knows_no_answers_asks_for_none() -> None:
+    heartbeat = decode_session_message(encode_session_message(HEARTBEAT))
+    assert isinstance(heartbeat, SessionHeartbeat)
+    assert (heartbeat.number, heartbeat.answered) == (0, -1)
