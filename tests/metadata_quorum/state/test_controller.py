@@ -1,8 +1,9 @@
 """Random histories of commands, and what has to hold after each of them.
 
 Checked all along: the invariants of the image; epochs that never fall; that a clean election takes only
-replicas with every acknowledged record, whichever followers lag; exactly-once commands in spite of repeated,
-missing and outdated ones; that replicas, restored snapshots and followers of the records agree.
+replicas with every acknowledged record, whichever followers lag; that a comparison of the last known members
+loses none that one of them has; exactly-once commands in spite of repeated, missing and outdated ones; that
+replicas, restored snapshots and followers of the records agree.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ottla.protocol.messages.metadata_records import decode_record, encode_recor
 from ottla.protocol.messages.partition_commands import (
     AlterPartition,
     AlterPartitionChange,
+    ElectLastKnown,
     ElectLeaders,
     IsrMember,
     ReplicaLogEnd,
@@ -54,7 +56,7 @@ BROKERS = (1, 2, 3, 4)
 KINDS = (
     *("start", "crash", "unfence", "unfence", "unfence", "fence", "stop", "unregister"),
     *("create", "create", "delete", "grow", "config", "config", "config"),
-    *("shrink", "expand", "expand", "write", "write", "elect"),
+    *("shrink", "expand", "expand", "write", "write", "elect", "compare", "compare"),
     *("ids", "repeat", "gap", "stale", "snapshot", "junk"),
 )
 STEPS = st.lists(
@@ -75,6 +77,10 @@ class History:
         self.blocks: list[int] = []
         #: the replicas of each partition that hold every record acknowledged to a client with acks=all
         self.complete: dict[Key, set[int]] = {}
+        #: likewise, counting those that stopped uncleanly and lost nothing
+        self.survived: dict[Key, set[int]] = {}
+        self.operator_elects = False
+        self.compared = 0
         self.broker_epochs: dict[int, int] = {}
 
     @property
@@ -115,6 +121,7 @@ class History:
             self.check_change(key, before[key], after[key])
         for key in changed - before.keys():
             self.complete[key] = set(after[key].replicas)
+            self.survived[key] = set(after[key].replicas)
         self.check_brokers()
         return applied
 
@@ -128,7 +135,12 @@ class History:
         if new.leader < 0 or new.leader_epoch == old.leader_epoch:
             return
         if new.unclean:
+            compared = len(old.last_known_elr) > 1 and not self.is_unclean_allowed(key[0])
+            if compared and self.survived[key].intersection(old.last_known_elr):
+                assert new.leader in self.survived[key], (old, new, self.survived[key])
+                self.compared += 1
             self.complete[key] = {new.leader}
+            self.survived[key] = {new.leader}
         else:
             assert new.leader in self.complete[key], (old, new, self.complete[key])
 
@@ -160,7 +172,7 @@ class History:
     def step_start(self, broker_id: int, number: int, junk: bytes, *, clean: bool = True) -> None:
         incarnation = self.turn.to_bytes(16, "big")
         if not clean:
-            self.lose(broker_id)
+            self.lose(broker_id, everything=number % 2 == 0)
         command = RegisterBroker(
             broker_id=broker_id,
             incarnation=incarnation,
@@ -170,9 +182,9 @@ class History:
         assert self.image.brokers[broker_id].fenced
         assert self.own(command).records == ()
 
-    def lose(self, broker_id: int) -> None:
+    def lose(self, broker_id: int, *, everything: bool) -> None:
         """It may have lost what it acknowledged; where it is the sole survivor there is nothing better."""
-        for holders in self.complete.values():
+        for holders in [*self.complete.values(), *(self.survived.values() if everything else [])]:
             holders.discard(broker_id)
 
     def step_crash(self, broker_id: int, number: int, junk: bytes) -> None:
@@ -222,7 +234,7 @@ class History:
     def step_delete(self, broker_id: int, number: int, junk: bytes) -> None:
         self.submit(broker_id, DeleteTopics(names=[f"t{number}"]))
         for key in self.complete.keys() - self.partitions().keys():
-            del self.complete[key]
+            del self.complete[key], self.survived[key]
 
     def step_grow(self, broker_id: int, number: int, junk: bytes) -> None:
         wanted = MorePartitions(name=f"t{number}", count=3)
@@ -242,15 +254,25 @@ class History:
     # ---------------------------------------------------------------- replication
 
     def min_isr(self, topic_id: bytes) -> int:
+        return int(self.config(topic_id, "min.insync.replicas", "1"))
+
+    def is_unclean_allowed(self, topic_id: bytes) -> bool:
+        allowed = self.config(topic_id, "unclean.leader.election.enable", "false") == "true"
+        return allowed or self.operator_elects
+
+    def config(self, topic_id: bytes, key: str, default: str) -> str:
         name = self.image.topics_by_id[topic_id].name
-        cluster = self.image.configs.get((4, ""), {}).get("min.insync.replicas", "1")
-        return int(self.image.configs.get((2, name), {}).get("min.insync.replicas", cluster))
+        cluster = self.image.configs.get((4, ""), {}).get(key, default)
+        return self.image.configs.get((2, name), {}).get(key, cluster)
 
     def step_write(self, broker_id: int, number: int, junk: bytes) -> None:
         """Every partition of this leader that may acknowledge does, and all but its ISR lag behind."""
         for key, state in self.partitions().items():
             if state.leader == broker_id and len(state.isr) >= self.min_isr(key[0]):
+                assert not state.elr
+                assert not state.last_known_elr
                 self.complete[key] = set(state.isr)
+                self.survived[key] = set(state.isr)
 
     def step_shrink(self, broker_id: int, number: int, junk: bytes, *, expand: bool = False) -> None:
         changes = []
@@ -272,13 +294,33 @@ class History:
         for key, state in self.partitions().items():
             if state.leader == broker_id:
                 self.complete[key] |= set(state.isr)
+                self.survived[key] |= set(state.isr)
 
     def step_expand(self, broker_id: int, number: int, junk: bytes) -> None:
         """Members that join have caught up with their leader."""
         self.step_shrink(broker_id, number, junk, expand=True)
 
     def step_elect(self, broker_id: int, number: int, junk: bytes) -> None:
+        self.operator_elects = True
         self.own(ElectLeaders(election_type=number % 2, progress=self.told(number)))
+        self.operator_elects = False
+
+    def step_compare(self, broker_id: int, number: int, junk: bytes) -> None:
+        """Some have told where their logs end; who has every acknowledged record is further along than who has not."""
+        ends = [
+            ReplicaLogEnd(
+                topic_id=key[0],
+                partition=key[1],
+                broker_id=replica,
+                leader_epoch=1,
+                log_end_offset=10 if replica in self.survived[key] else replica * number % 5,
+                broker_epoch=self.epoch(replica),
+            )
+            for key, state in self.partitions().items()
+            for replica in state.replicas
+            if replica * number % 7 != len(junk) and replica in self.image.brokers
+        ]
+        self.own(ElectLastKnown(progress=ends))
 
     # ---------------------------------------------------------------- sessions
 
@@ -349,3 +391,21 @@ def test_long_histories(seed: int) -> None:
     for _ in range(400):
         kind, broker_id = rng.choice(KINDS), rng.choice(BROKERS)
         history.step(kind, broker_id, rng.randint(1, 4), rng.randbytes(rng.randrange(12)))
+
+
+CRASHES = ("crash", "fence", "unfence", "unfence", "unfence", "compare", "compare", "write", "expand")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_long_histories_of_crashes(seed: int) -> None:
+    """Brokers stop uncleanly one after the other, with and without losing something, and come back."""
+    rng = random.Random(seed)
+    history = started()
+    history.step_create(3, 3, b"")
+    history.step_config(1, 3, b"2")
+    assert {history.min_isr(topic_id) for topic_id, _ in history.partitions()} == {2}
+    for _ in range(1500):
+        history.step(
+            rng.choice(CRASHES), rng.choice(BROKERS[:3]), rng.randint(1, 4), rng.randbytes(rng.randrange(7))
+        )
+    assert history.compared > 0
