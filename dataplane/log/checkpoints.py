@@ -56,7 +56,9 @@ def sync_directory(path: Path) -> None:
 def sync_file(path: Path) -> None:
     """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile.
 
-    A file that is gone is no error: it was cut or deleted since the flush began.
+    A file that is gone is no error: it was cut or deleted since the flush began. When it fails, what is cached is let
+    go of: the kernel may take pages for clean that the disk never got, and a broker that starts would take them for
+    durable.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -70,6 +72,8 @@ def sync_file(path: Path) -> None:
     try:
         os.fdatasync(fd)
     except OSError as error:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         raise disk_error("flush", path, error) from error
     finally:
         os.close(fd)

@@ -102,7 +102,10 @@ class _RealFile:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            # After a failed fsync the kernel may have dropped the pages: nothing said earlier can be trusted.
+            # The kernel may take the pages for clean now, though the disk never got them. Whoever starts next shall not
+            # read them: it would sync in vain, and lose them with the power.
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             failstop.fail_stop(f"{self._path}: fdatasync failed: {error}")
 
     def close(self) -> None:

@@ -337,7 +337,9 @@ class FileCalls:
             file.truncate(offset + length)
 
     def posix_fadvise(self, number: int, offset: int, length: int, advice: int) -> None:
-        self._file(number)
+        inode = self._file(number).description.inode
+        if advice == os.POSIX_FADV_DONTNEED and isinstance(inode, File):
+            inode.drop_cache()
 
     # ------------------------------------------------------------ names
 

@@ -69,6 +69,7 @@ class File(Inode):
         self.durable = bytearray()
         self.pending: list[Change] = []
         self._pending_bytes = 0
+        self._forgotten = False
 
     def change(self, change: Change) -> None:
         apply(self.current, change)
@@ -84,6 +85,15 @@ class File(Inode):
 
     def forget(self, sequence: int) -> None:
         self._take(sequence)  # nobody will write it again, though it can still be read
+        self._forgotten = True
+
+    def drop_cache(self) -> None:
+        """What is not on its way to the platters is read from there again."""
+        if self._forgotten:
+            self._forgotten = False
+            self.current = bytearray(self.durable)
+            for change in self.pending:
+                apply(self.current, change)
 
     def lose_power(self, random: Random, counts: Counter[str]) -> None:
         pending = self._take(self.pending[-1].sequence) if self.pending else []

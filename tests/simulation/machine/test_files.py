@@ -19,6 +19,7 @@ import pytest
 from ottla.dataplane.log import LogConfig, LogDirectory
 from ottla.dataplane.log import directory as directory_module
 from ottla.dataplane.log.inspection import verify_partition
+from ottla.metadata_quorum.raft import failstop
 from ottla.metadata_quorum.raft.disk import Directory
 from ottla.metadata_quorum.raft.journal import open_journal
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -159,7 +160,6 @@ def test_logs_are_written_read_and_recovered(room: Room) -> None:
 def test_what_was_flushed_survives_losing_power(make_room: Callable[[int], Room]) -> None:
     for seed in range(12):
         room = make_room(seed)
-        _make_durable_folder()
 
         def write() -> None:
             directory = _open_data()
@@ -167,7 +167,6 @@ def test_what_was_flushed_survives_losing_power(make_room: Callable[[int], Room]
             log = directory.get("flights", 0)
             assert log is not None
             log.flush()
-            _sync_folder(DATA)
             _filled(directory, 9)
 
         def recover() -> int:
@@ -180,6 +179,68 @@ def test_what_was_flushed_survives_losing_power(make_room: Callable[[int], Room]
         room.do(write)
         room.lose_power()
         assert 60 <= room.do(recover) <= 87
+
+
+def test_what_a_log_failed_to_flush_is_not_found_by_the_next_process(room: Room) -> None:
+    """It would take for durable what the next loss of power takes: the kernel has the pages, the disk does not."""
+
+    def write() -> None:
+        directory = _open_data()
+        _filled(directory, 10)
+        log = directory.get("flights", 0)
+        assert log is not None
+        log.flush()
+        _filled(directory, 10)
+        room.disk.failing_syncs = errno.EIO
+        with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+            log.flush()
+        room.disk.failing_syncs = None
+
+    def recovered() -> int:
+        log = _open_data().get("flights", 0)
+        assert log is not None
+        return log.log_end_offset
+
+    room.do(write)
+    assert room.do(recovered) == 30
+    room.lose_power()
+    assert room.do(recovered) == 30
+
+
+def test_what_a_journal_failed_to_sync_is_not_found_by_the_next_process(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class GivesUp(Exception):
+        pass
+
+    def give_up() -> None:
+        raise GivesUp
+
+    monkeypatch.setattr(failstop, "exit_process", give_up)
+
+    def write() -> None:
+        disk = Directory(DATA)
+        assert disk.lock()
+        journal = open_journal(disk, 99, 2000)
+        journal.append(b"kept", 2, 1)
+        journal.sync()
+        journal.append(b"lost", 3, 1)
+        room.disk.failing_syncs = errno.EIO
+        journal.sync()
+
+    def recovered() -> int:
+        room.disk.failing_syncs = None
+        disk = Directory(DATA)
+        assert disk.lock()
+        return open_journal(disk, 99, 2000).last_index
+
+    process, done = room.begin(write)
+    assert room.machine.run(room.machine.now + ENOUGH_S, done.done)
+    assert isinstance(done.exception(), GivesUp)
+    process.kill()
+    assert room.do(recovered) == 2
+    room.lose_power()
+    assert room.do(recovered) == 2
 
 
 def test_a_folder_in_use_is_locked_until_its_process_is_gone(room: Room) -> None:
@@ -205,7 +266,6 @@ def test_deleted_topics_leave_nothing(room: Room) -> None:
 def test_journals_survive_losing_power(make_room: Callable[[int], Room]) -> None:
     for seed in range(12):
         room = make_room(seed)
-        _make_durable_folder()
 
         def write() -> None:
             disk = Directory(DATA)
