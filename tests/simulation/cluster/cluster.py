@@ -164,9 +164,7 @@ class Cluster:
     ) -> None:
         self.machine = machine
         voters = ",".join(f"{node}@10.0.0.{node}:{RAFT_PORT}" for node in range(1, quorum + 1))
-        # With the default of 1 the sole member of an ISR that loses power may have all there is: the offsets of groups.
         common = {
-            "min.insync.replicas": "2",
             "controller.quorum.voters": voters,
             "cluster.id": CLUSTER_ID,
             **(settings or {}),
