@@ -7,6 +7,7 @@ import pytest
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.broker_commands import FenceBroker
 from ottla.protocol.messages.config_commands import (
     AlterConfigs,
     AlterConfigsResult,
@@ -317,3 +318,14 @@ def test_a_snapshot_remembers_them() -> None:
     copy.machine.restore(list(made.machine.snapshot()))
     assert state(copy) == state(made)
     assert set(state(copy).last_known_elr) == {1, 3}
+
+
+def test_commands_written_before_log_ends_named_registrations_still_decode() -> None:
+    end = ReplicaLogEnd(topic_id=b"t" * 16, broker_id=2, leader_epoch=3, log_end_offset=4)
+    command = FenceBroker(broker_id=1, broker_epoch=2, progress=[end])
+    before = bytes.fromhex(
+        f"03{'ff' * 12}{'00' * 17}00000001000000000000000202{'74' * 16}00000000000000020000000300000000000000040000"
+    )
+    assert q.encode_command(None, command) == before
+    assert q.decode_command(before) == (None, command)
+    assert end.broker_epoch == -1
