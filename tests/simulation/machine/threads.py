@@ -217,7 +217,11 @@ class VirtualPool(Executor):
         return future
 
     def map(
-        self, fn: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
     ) -> Iterator[Any]:
         futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=False)]
         return iter([future.result(timeout) for future in futures])
