@@ -188,11 +188,12 @@ class SessionTracker:
         }
 
     def expired(self, now: float) -> list[Expiry]:
-        """The brokers whose session has ended. They stay listed until they are heard again or
-        unregistered.
+        """The brokers whose session has ended, the longest silent first: where all members of an ISR are fenced, the
+        last one stays in it, and should be the one most likely to be there. They stay listed until they are heard again
+        or unregistered.
         """
         found: list[Expiry] = []
-        for broker_id, session in self._sessions.items():
+        for broker_id, session in sorted(self._sessions.items(), key=lambda entry: entry[1].alive_at):
             reason = self._expiry(session, now)
             if reason is not None:
                 found.append(Expiry(broker_id, session.broker_epoch, reason))

@@ -55,7 +55,6 @@ REFUSED_FOR_WHAT_IT_IS: Final = frozenset(
         "MESSAGE_TOO_LARGE",
         "RECORD_LIST_TOO_LARGE",
         "INVALID_RECORD",
-        "INVALID_TIMESTAMP",
         "INVALID_REQUIRED_ACKS",
         "INVALID_TOPIC_EXCEPTION",
         "UNSUPPORTED_COMPRESSION_TYPE",
@@ -72,6 +71,7 @@ REFUSED_FOR_WHAT_IT_IS: Final = frozenset(
 """Every attempt of the same request would have been refused so: certainly not done, however often it was tried."""
 REFUSED_THIS_TIME: Final = frozenset(
     {
+        "INVALID_TIMESTAMP",
         "NOT_ENOUGH_REPLICAS",
         "CORRUPT_MESSAGE",
         "OUT_OF_ORDER_SEQUENCE_NUMBER",

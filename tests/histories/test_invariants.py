@@ -234,6 +234,13 @@ CLEAN: list[Case] = [
     ),
     ("an administrator's commit", [owned("m1", 3, 0), commit(0, 1, generation=-1, member="")]),
     ("a copy", [Copied("t", "u", True, 9), final(b"a", b"b"), final(b"b", b"a", topic="u")]),
+    (
+        "a copy of what was deleted since",
+        [
+            *(Copied("t", "u", False, 9), sent(0, 0), final(None, b"a", log_start=1)),
+            final(b"v0", b"v0", b"a", topic="u"),
+        ],
+    ),
     ("a copy at least once", [Copied("t", "u", False, 9), final(b"a"), final(b"a", b"a", topic="u")]),
     ("failures before the end of the faults", [sent(0, None, "REQUEST_TIMED_OUT"), Healed(20, 5), final()]),
     ("too large, at any time", [Healed(20, 5), sent(30, None, "MESSAGE_TOO_LARGE")]),

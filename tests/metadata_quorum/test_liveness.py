@@ -50,6 +50,15 @@ def test_a_new_leader_gives_every_broker_a_full_timeout() -> None:
     assert sessions.expired(203.0) == []
 
 
+def test_the_longest_silent_expires_first() -> None:
+    """Where everybody is fenced the last one stays in the ISR: it should be the one most likely to be there."""
+    sessions = SessionTracker(timeout_s=3.0)
+    sessions.begin([(1, 7, A), (2, 8, A), (3, 9, A)], end_offset=0, now=100.0)
+    assert sessions.heard(beat(1, 7), 0, 100.4)
+    assert sessions.heard(beat(3, 9), 0, 100.2)
+    assert [expiry.broker_id for expiry in sessions.expired(104.0)] == [2, 3, 1]
+
+
 def test_a_fresh_clock_is_no_sign_of_life() -> None:
     sessions = tracker()
     assert not sessions.is_live(1, 100.1)

@@ -42,13 +42,24 @@ class CopyDiffers(Invariant):
                 continue
             source, target = self._values(facts, copied.source), self._values(facts, copied.target)
             missing = source - target
-            added = target - source
+            once = source + self._deleted(facts, copied.source)
+            added = target - once
             if not copied.exactly_once:
-                added = Counter({value: count for value, count in added.items() if value not in source})
+                added = Counter({value: count for value, count in added.items() if value not in once})
             for what, values in (("lacks", missing), ("has beyond it", added)):
                 if values:
                     some = ", ".join(f"{count} of {short(value)}" for value, count in values.most_common(5))
                     yield f"{copied.target}, copied from {copied.source}, {what} {values.total()} records: {some}"
+
+    def _deleted(self, facts: Facts, topic: str) -> Counter[bytes]:
+        """What stood there once, below where the log starts now."""
+        starts = {place: read.log_start for place, read in facts.final.items() if place[0] == topic}
+        there = {
+            (seen.topic, seen.partition, seen.offset): seen.value
+            for seen in (*facts.history.sends, *facts.history.polls)
+            if seen.offset is not None and seen.offset < starts.get((seen.topic, seen.partition), 0)
+        }
+        return Counter(there.values())
 
     def _values(self, facts: Facts, topic: str) -> Counter[bytes]:
         return Counter(

@@ -68,7 +68,7 @@ class Administrator:
 
     async def elect(self) -> None:
         """Preferred leaders, of some partitions or all. Asked again and again they make fast double failovers."""
-        some = self._some_partitions() if self._chance.random() < 0.7 else None
+        some = self._some_partitions() if self._chance.random() < 0.5 else None
         await self._admin.elect_leaders(some)
 
     async def move(self) -> None:

@@ -49,7 +49,7 @@ WEIGHTS = {
     "clock jump": 1,
     "stall": 3,
     "kill of all": 1,
-    "power loss of all": 1,
+    "power loss of all": 3,
     "narrow link": 1,
     "disturbed datagrams": 2,
     "flapping link": 2,

@@ -36,8 +36,9 @@ HEAL_S = 30.0
 
 
 NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
+DISKS_S = ((0.0002, 0.003), (0.0002, 0.003), (0.01, 0.08))
 FETCHES_BYTES = ("1048576", "600")
-"""Slow links and followers that take little at once: states that are gone in a moment otherwise last."""
+"""Slow links, slow syncs and followers that take little at once: states that are gone in a moment otherwise last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ class Scenario:
             brokers=4 if self.has_operator and operations.random() < 0.4 else 3,
             settings=settings,
         )
+        sync_s = chance.choice(DISKS_S)
+        for node in self.cluster.brokers.values():
+            node.host.disk.sync_s = sync_s
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
