@@ -237,8 +237,8 @@ CLEAN: list[Case] = [
     (
         "a copy of what was deleted since",
         [
-            *(Copied("t", "u", False, 9), sent(0, 0), final(None, b"a", log_start=1)),
-            final(b"v0", b"v0", b"a", topic="u"),
+            *(Copied("t", "u", False, 9), sent(0, 0), sent(1, 1), final(None, b"v1", log_start=1)),
+            final(b"v0", b"v0", b"v1", topic="u"),
         ],
     ),
     ("a copy at least once", [Copied("t", "u", False, 9), final(b"a"), final(b"a", b"a", topic="u")]),
