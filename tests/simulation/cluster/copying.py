@@ -51,14 +51,18 @@ class Copyist:
                 max_block_ms=2000,
             )
         )
+        copied: dict[TopicPartition, tuple[str, int]] = {}
         try:
             while not await self._nothing_left(consumer):
                 taken = await consumer.getmany(timeout_ms=POLL_MS)
+                sessions = dict(consumer.owned)
                 if taken:
                     values = [one.value or b"" for records in taken.values() for one in records]
                     await self._send(producer, actor, values)
-                    offsets = {one: records[-1].offset + 1 for one, records in taken.items()}
-                    await self._commit(consumer, offsets)
+                    for one, records in taken.items():
+                        copied[one] = sessions[one], records[-1].offset + 1
+                if await self._commit(consumer, copied):
+                    copied.clear()
         except KafkaError:
             await asyncio.sleep(0.02)
             return False
@@ -94,10 +98,13 @@ class Copyist:
         send.finish(self._workload.now(), offset=told.offset)
         return None
 
-    async def _commit(self, consumer: WatchedConsumer, offsets: dict[TopicPartition, int]) -> None:
-        """What is not its own any more is not committed: others copy it again."""
-        own = {one: offset for one, offset in offsets.items() if one in consumer.owned}
-        await commit(self._workload, consumer, self._group, own, self.waiting)
+    async def _commit(self, consumer: WatchedConsumer, copied: dict[TopicPartition, tuple[str, int]]) -> bool:
+        """Whether it was done: a commit that met a new generation has to be made again, as nothing else may follow.
+
+        What is not its own any more, in the session in which it was read, is not committed: others copy it again.
+        """
+        own = {one: offset for one, (session, offset) in copied.items() if consumer.owned.get(one) == session}
+        return await commit(self._workload, consumer, self._group, own, self.waiting)
 
     async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
         workload = self._workload
