@@ -32,9 +32,9 @@ OWN_PARTITIONS_MAX = 4
 class Administrator:
     """One operator, who does at random what operators do, at moments that suit nobody."""
 
-    def __init__(self, workload: Workload, admin: Admin, chance: Random, *, flushes: bool) -> None:
+    def __init__(self, workload: Workload, admin: Admin, chance: Random, *, one_may_do: bool) -> None:
         self._workload = workload
-        self._flushes = flushes
+        self._one_may_do = one_may_do
         self._admin = admin
         self._chance = chance
         self._brokers = list(workload.cluster.brokers)
@@ -89,12 +89,12 @@ class Administrator:
         """A setting of a topic, or what applies without it.
 
         No run is made less durable than it counts on: `flush.messages` is 1 or what all topics have, and one replica
-        is enough only where all of them flush.
+        is enough only where all of them flush and none will rot.
         """
         chance = self._chance
         key, values = chance.choice(
             (
-                ("min.insync.replicas", ("1", "2") if self._flushes else ("2", None)),
+                ("min.insync.replicas", ("1", "2") if self._one_may_do else ("2", None)),
                 ("segment.ms", ("200", "1000", None)),
                 ("segment.bytes", ("16384", None)),
                 ("flush.messages", ("1", None)),
@@ -150,13 +150,13 @@ class Administrator:
 
 
 async def administer(
-    workload: Workload, per_second: float, until: Callable[[], bool], *, flushes: bool
+    workload: Workload, per_second: float, until: Callable[[], bool], *, one_may_do: bool
 ) -> None:
-    """Do what operators do until it is time to stop. A producer uses the topics that come and go. `flushes`: records
-    are flushed before they are acknowledged."""
+    """Do what operators do until it is time to stop. A producer uses the topics that come and go. `one_may_do`:
+    one in-sync replica may be made enough."""
     chance = workload.chance()
     admin = await _reached(workload)
-    administrator = Administrator(workload, admin, chance, flushes=flushes)
+    administrator = Administrator(workload, admin, chance, one_may_do=one_may_do)
     producing = asyncio.create_task(_produce(workload, administrator, workload.chance()))
     while not (until() or workload.over):
         await administrator.act()

@@ -48,7 +48,7 @@ def _failing(node: Node, code: int) -> Mend:
 
 def failing_syncs(faults: Faults, node: Node, _random: Random) -> Mend | None:
     """Syncs fail, and what they were to write is never written, though it can still be read."""
-    if not faults.others_have(node):
+    if not faults.may_lose_unflushed(node):
         return None
     disk = node.host.disk
     disk.failing_syncs = errno.EIO

@@ -96,10 +96,17 @@ def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
 class Faults:
     """Makes a plan come true. What is broken is mended when the fault's time is over, at the latest by `heal`."""
 
-    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        may_lose_power: Callable[[Sequence[Node]], bool],
+        others_have: Callable[[Node], bool],
+    ) -> None:
         self._cluster = cluster
         self._machine = cluster.machine
         self._may_lose_power = may_lose_power
+        #: whether what a broker has, flushed or not, may be lost
+        self.others_have = others_have
         #: how often each kind has befallen something
         self.counts: Counter[str] = Counter()
         self._mending: list[Callable[[], None]] = []
@@ -108,8 +115,8 @@ class Faults:
         #: the quorum node whose folder was lost, if one's was
         self.replaced: Node | None = None
 
-    def others_have(self, node: Node) -> bool:
-        """Whether what this node has may be lost."""
+    def may_lose_unflushed(self, node: Node) -> bool:
+        """Whether what this node has not flushed may be lost."""
         return self._may_lose_power([node])
 
     def note(self, node: Node, event: str) -> None:

@@ -20,6 +20,7 @@ from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
+from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
@@ -61,14 +62,15 @@ class Scenario:
         self.seed = seed
         self.history = History()
         #: acknowledged means on the platters of all in-sync replicas, so that power may fail everywhere
-        self.durable = chance.random() < 0.4
+        durable = chance.random() < 0.4
         machine.network.normal_s = chance.choice(NETWORKS_S)
         settings = {"replica.fetch.max.bytes": chance.choice(FETCHES_BYTES)}
-        if self.durable:
+        if durable:
             settings["log.flush.interval.messages"] = "1"
         #: with 1 and unflushed, the leader alone may have what was acknowledged: power must not fail then
-        self.min_in_sync = "2" if chance.random() < 0.75 else "1"
-        settings["min.insync.replicas"] = self.min_in_sync
+        min_in_sync = "2" if chance.random() < 0.75 else "1"
+        settings["min.insync.replicas"] = min_in_sync
+        self.losses = Losses(durable, min_in_sync)
         operations = Random(f"operator {seed}")
         self.has_operator = operations.random() < 0.6
         self.cluster = Cluster(
@@ -83,7 +85,7 @@ class Scenario:
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
         self.configs = {
-            "min.insync.replicas": self.min_in_sync,
+            "min.insync.replicas": min_in_sync,
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
@@ -91,8 +93,11 @@ class Scenario:
         if machine.trace.wanted:
             self._invariants.append(PartitionChanges(machine))
         machine.observers.append(self._observe)
-        self.faults = Faults(self.cluster, self._may_lose_power)
-        self.plan = plan_of(seed) if plan is None else plan
+        self.faults = Faults(self.cluster, self._may_lose_power, self._others_have)
+        drawn = plan_of(seed)
+        self.plan = drawn if plan is None else plan
+        #: what one replica alone acknowledged is lost when that one rots, flushed or not
+        self.one_may_do = self.losses.durable and all(fault.kind != "rot" for fault in drawn)
 
     def play(self) -> None:
         machine, workload = self.machine, self.workload
@@ -108,7 +113,7 @@ class Scenario:
             calm_s = machine.now + CHAOS_S
             self._client(
                 "operator",
-                lambda: administer(workload, 4.0, lambda: machine.now >= calm_s, flushes=self.durable),
+                lambda: administer(workload, 4.0, lambda: machine.now >= calm_s, one_may_do=self.one_may_do),
             )
         self.faults.schedule(self.plan)
         machine.run(machine.now + CHAOS_S)
@@ -164,26 +169,21 @@ class Scenario:
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
     def _may_lose_power(self, nodes: Sequence[Node]) -> bool:
-        """Whether no acknowledged record may be lost by that.
-
-        Unless it is flushed before it is acknowledged, a record is in the memory of the in-sync replicas alone: then
-        another one of them has to be there for every partition that this one has.
-        """
+        """Whether no acknowledged record may be lost by that."""
         struck = [node.id for node in nodes if node.role == "broker"]
-        if not struck or self.durable:
-            return True
-        if self.min_in_sync == "1":
-            return False
+        return self.losses.of_memory(struck, self.cluster.newest_image(), self._whole())
+
+    def _others_have(self, node: Node) -> bool:
+        """Whether no acknowledged record is lost with what is on this broker's disk."""
+        return self.losses.of_disks([node.id], self.cluster.newest_image(), self._whole())
+
+    def _whole(self) -> set[int]:
+        """The brokers that run and have all that the quorum thinks they have: no rot that nobody has found."""
         image = self.cluster.newest_image()
         if image is None:
-            return False
-        current = {number for number, each in self.cluster.brokers.items() if _has_joined(each, image)}
-        return all(
-            current.intersection(state.isr).difference(struck)
-            for topic in image.topics.values()
-            for state in topic.partitions.values()
-            if not set(struck).isdisjoint(state.replicas)
-        )
+            return set()
+        rotten = {rot.node.id for rot in self.faults.rotten if rot.is_there()}
+        return {number for number, node in self.cluster.brokers.items() if _has_joined(node, image)} - rotten
 
 
 def _has_joined(node: Node, image: ClusterImage) -> bool:
