@@ -1,16 +1,19 @@
 """Records on their way, partition by partition: batches, their order and their sequence numbers. Pure.
 
 A queue decides which batch may leave next so that a partition's records keep their order through every retry:
-    new batches     up to the limit are under way at once (one, without idempotence)
+    new batches     up to the limit are under way at once (one, without idempotence), all to one leader that has
+                    taken a batch of this identity. A leader that does not know the producer takes any sequence
+                    (KIP-360): were its first batch lost or refused, the one behind would be taken in its place
     a retried batch leaves alone, oldest first, and nothing follows until it is answered: it may have been
                     appended already, and is known as a duplicate only among the producer's last five batches
-    a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0
+    a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0. Batches that may have
+                    been appended under the old one keep their numbers until a leader has refused those
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -56,6 +59,8 @@ class Batch(Generic[Handle]):
     attempts: int = 0
     alone: bool = True
     """Whether no other batch of the partition was under way when this one left."""
+    doubtful: bool = False
+    """Whether an attempt may have been appended though it was not acknowledged."""
     identity: ProducerIdentity | None = None
     base_sequence: int = -1
     encoded: bytes | None = None
@@ -92,8 +97,10 @@ class PartitionQueue(Generic[Handle]):
         self.failed_leader: tuple[int, int] | None = None
         """(broker id, leader epoch) of the last failed attempt."""
         self._batch_bytes = batch_bytes
-        self._waiting: deque[Batch[Handle]] = deque()  # Invariant: ordered by `order`, numbered ones first
+        self._waiting: deque[Batch[Handle]] = deque()  # Invariant: ordered by `order`
         self._under_way: list[Batch[Handle]] = []
+        self._leader: Hashable = None  # whom the batches under way went to: always the same
+        self._known_to: tuple[Hashable, ProducerIdentity | None] | None = None
         self._next_sequence = 0
         self._next_order = 0
 
@@ -140,9 +147,9 @@ class PartitionQueue(Generic[Handle]):
             return head.created_s
         return head.created_s + linger_s
 
-    def take(self, identity: ProducerIdentity | None, limit: int) -> Batch[Handle] | None:
-        """The batch that may leave now, numbered under `identity` (None without idempotence); None if it must
-        wait.
+    def take(self, identity: ProducerIdentity | None, limit: int, leader: Hashable) -> Batch[Handle] | None:
+        """The batch that may leave to `leader` now, numbered under `identity` (None without idempotence); None if
+        it must wait. A `leader` is one connection to one broker in one leader epoch.
         """
         if not self._waiting:
             return None
@@ -153,7 +160,7 @@ class PartitionQueue(Generic[Handle]):
         else:
             if len(self._under_way) >= limit or any(one.attempts > 1 for one in self._under_way):
                 return None
-            if self.identity != identity and self._under_way:
+            if self._under_way and self._known_to != (leader, identity):
                 return None
             if self.identity != identity:
                 self.identity, self._next_sequence = identity, 0
@@ -162,19 +169,25 @@ class PartitionQueue(Generic[Handle]):
         self._waiting.popleft()
         head.attempts += 1
         head.alone = not self._under_way
+        self._leader = leader
         self._under_way.append(head)
         return head
 
-    def done(self, batch: Batch[Handle]) -> None:
-        """The batch's fate is known: it is acknowledged or given up."""
+    def acknowledged(self, batch: Batch[Handle]) -> None:
+        """The leader has the batch."""
+        self._under_way.remove(batch)
+        self._known_to = (self._leader, batch.identity)
+
+    def given_up(self, batch: Batch[Handle]) -> None:
+        """The batch will not be sent again."""
         self._under_way.remove(batch)
 
     def give_back(self, batch: Batch[Handle]) -> None:
         """The batch failed and will be sent again, in its old place, under its old number while that still
-        holds.
+        holds or may have been appended.
         """
         self._under_way.remove(batch)
-        if batch.identity != self.identity:
+        if batch.identity != self.identity and not batch.doubtful:
             batch.forget_number()
         position = sum(1 for other in self._waiting if other.order < batch.order)
         self._waiting.insert(position, batch)
@@ -185,10 +198,12 @@ class PartitionQueue(Generic[Handle]):
         return batch.identity == self.identity and all(other.order >= batch.order for other in older)
 
     def restart_numbering(self) -> None:
-        """A gap in the sequence is certain: whatever waits is numbered anew, under a new identity."""
+        """A gap in the sequence is certain, or likely: what waits is numbered anew, under a new identity. Batches that
+        may have been appended try their old numbers first.
+        """
         self.identity = None
         for batch in self._waiting:
-            if batch.numbered:
+            if batch.numbered and not batch.doubtful:
                 batch.forget_number()
 
     def expired(self, before_s: float) -> list[Batch[Handle]]:

@@ -186,7 +186,8 @@ class Sender:
             if sizes[connection] >= self._options.request_bytes:
                 next_look = now
                 continue
-            batch = queue.take(self._identity, self._options.max_in_flight)
+            leader = (connection, self._leaders.of(queue))
+            batch = queue.take(self._identity, self._options.max_in_flight, leader)
             if batch is not None:
                 requests.setdefault(connection, []).append((queue, batch))
                 sizes[connection] += batch.size
@@ -282,7 +283,7 @@ class Sender:
     def _acknowledge(
         self, queue: _Queue, batch: Batch[Delivery], base_offset: int, append_time_ms: int
     ) -> None:
-        queue.done(batch)
+        queue.acknowledged(batch)
         self._leaders.succeeded(queue)
         self._settled(batch)
         for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
@@ -297,18 +298,22 @@ class Sender:
         sequence_lost = self._options.idempotent and code in SEQUENCE_LOST
         if sequence_lost and not (batch.alone and queue.is_first(batch)):
             retry = True  # an older batch had not arrived yet, or the numbers are being given anew
+            batch.doubtful = False
         elif sequence_lost:
-            retry = batch.attempts == 1  # refused at its first attempt: certainly not appended
+            retry = not batch.doubtful
             self._start_new_sequence(queue)
         else:
             retry = isinstance(error, (ConnectionLost, RequestTimedOut)) or code.retriable
+            batch.doubtful |= (
+                code is not ErrorCode.NOT_ENOUGH_REPLICAS
+            )  # of those that help, only this is sure
         if retry and self._options.acks != 0:
             queue.give_back(batch)
             self._active[queue] = None
             unreachable = isinstance(error, (ConnectionLost, RequestTimedOut))
             self._leaders.failed(queue, moved=unreachable or code in LEADER_MOVED)
             return
-        queue.done(batch)
+        queue.given_up(batch)
         if batch.numbered and not sequence_lost:
             self._start_new_sequence(queue)
         self._settle(batch, error)

@@ -52,6 +52,10 @@ class Fault(Enum):
     """Refused, and from now on another broker leads every partition."""
     HANG = auto()
     """The broker falls silent on this connection, and another one leads from now on."""
+    NOT_ENOUGH_REPLICAS = auto()
+    """Refused: nothing was appended."""
+    INVALID_TIMESTAMP = auto()
+    """Refused for good, and the broker forgets all producers."""
     TIMED_OUT_AFTER = auto()
     """Appended; the answer says that replicas were too slow."""
 
@@ -68,7 +72,8 @@ class PartitionLog:
     def append(self, header: BatchHeader, values: list[bytes]) -> tuple[ErrorCode, int]:
         """Append as a broker would; returns the error and the base offset."""
         if header.producer_id >= 0:
-            epoch, window = self.producers.get(header.producer_id, (-1, []))
+            # Whoever is not known may start with any sequence (KIP-360).
+            epoch, window = self.producers.get(header.producer_id, (header.producer_epoch, []))
             if header.producer_epoch < epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH, -1
             if header.producer_epoch > epoch:
@@ -209,7 +214,12 @@ class FakeCluster:
             for data in topic.partition_data:
                 log = self.logs[data.index]
                 code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-                if log.leader == broker and fault is not Fault.NOT_LEADER:
+                if log.leader == broker and fault is Fault.NOT_ENOUGH_REPLICAS:
+                    code = ErrorCode.NOT_ENOUGH_REPLICAS
+                elif fault is Fault.INVALID_TIMESTAMP:
+                    code = ErrorCode.INVALID_TIMESTAMP
+                    log.producers.clear()
+                elif log.leader == broker and fault is not Fault.NOT_LEADER:
                     assert data.records is not None
                     for position, header in walk_batches(data.records):
                         batch = memoryview(data.records)[position:]

@@ -12,7 +12,7 @@ from ottla.client.producer import Producer
 from ottla.protocol.errors import KafkaError
 from tests.client.fake_cluster import Fault, fake_cluster
 
-FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG)]
+FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG, Fault.INVALID_TIMESTAMP)]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -43,6 +43,36 @@ async def test_every_record_arrives_once_and_in_order_whatever_fails(seed: int) 
         assert [log.values for log in cluster.logs] == sent, f"seed {seed}"
         for where, number in zip(placed, range(400), strict=True):
             assert cluster.logs[where.partition].values[where.offset].endswith(b"-%d" % number)
+
+
+async def test_a_refused_first_batch_is_not_overtaken() -> None:
+    """A broker that does not know the producer would take the second as the first, and refuse the first for good."""
+    faults = iter([Fault.NOT_ENOUGH_REPLICAS])
+    async with (
+        fake_cluster(fault=lambda: next(faults, Fault.NONE)) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap, batch_size=100, retry_backoff_max_ms=5) as producer,
+    ):
+        values = [b"%d" % number * 50 for number in range(5)]
+        deliveries = [await producer.send("t", value) for value in values]
+        await producer.flush()
+        assert [delivery.result().offset for delivery in deliveries] == [0, 1, 2, 3, 4]
+        assert cluster.logs[0].values == values
+
+
+async def test_what_was_appended_behind_a_refused_batch_is_not_appended_again() -> None:
+    """Its number is out of place in the producer's new sequence, but tells the broker that it has the batch."""
+    faults = iter([Fault.NONE, Fault.INVALID_TIMESTAMP, Fault.TIMED_OUT_AFTER])
+    async with (
+        fake_cluster(fault=lambda: next(faults, Fault.NONE)) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap, batch_size=100, retry_backoff_max_ms=5) as producer,
+    ):
+        await producer.send_and_wait("t", b"a")
+        refused, behind, last = [await producer.send("t", value * 100) for value in (b"b", b"c", b"d")]
+        await producer.flush()
+        with pytest.raises(KafkaError, match="INVALID_TIMESTAMP"):
+            refused.result()
+        assert (behind.result().offset, last.result().offset) == (1, 2)
+        assert cluster.logs[0].values == [b"a", b"c" * 100, b"d" * 100]
 
 
 @pytest.mark.parametrize("seed", range(5))

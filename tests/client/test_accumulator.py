@@ -1,0 +1,75 @@
+"""Which batch of a partition may leave when, and under which number."""
+
+from __future__ import annotations
+
+from ottla.client.accumulator import Batch, PartitionQueue, ProducerIdentity
+
+FIRST, NEXT = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
+LIMIT = 5
+
+
+def queue_of(batches: int) -> PartitionQueue[int]:
+    """Each batch holds one record."""
+    queue = PartitionQueue[int]("t", 0, batch_bytes=1)
+    for number in range(batches):
+        queue.append((None, b"%d" % number, 0, []), 100, number, 0.0)
+    return queue
+
+
+def taken(queue: PartitionQueue[int], identity: ProducerIdentity, leader: str) -> Batch[int]:
+    batch = queue.take(identity, LIMIT, leader)
+    assert batch is not None
+    return batch
+
+
+def place(batch: Batch[int]) -> tuple[int, ProducerIdentity | None, int]:
+    return batch.handles[0], batch.identity, batch.base_sequence
+
+
+def test_nothing_follows_the_first_batch_until_its_leader_has_taken_it() -> None:
+    queue = queue_of(4)
+    first = taken(queue, FIRST, "broker 1")
+    assert queue.take(FIRST, LIMIT, "broker 1") is None
+    queue.acknowledged(first)
+    assert [place(taken(queue, FIRST, "broker 1")) for _ in range(3)] == [(n, FIRST, n) for n in (1, 2, 3)]
+
+
+def test_nothing_goes_to_another_leader_while_something_is_under_way() -> None:
+    """The next leader may know nothing of the producer, and what is under way may not have reached it."""
+    queue = queue_of(4)
+    queue.acknowledged(taken(queue, FIRST, "broker 1"))
+    late = taken(queue, FIRST, "broker 1")
+    assert queue.take(FIRST, LIMIT, "broker 2") is None
+    queue.acknowledged(late)
+    only = taken(queue, FIRST, "broker 2")
+    assert place(only) == (2, FIRST, 2)
+    assert queue.take(FIRST, LIMIT, "broker 2") is None
+
+
+def test_what_may_have_been_appended_keeps_its_number_when_an_older_batch_is_given_up() -> None:
+    queue = queue_of(4)
+    queue.acknowledged(taken(queue, FIRST, "broker 1"))
+    lost, doubtful, refused = (taken(queue, FIRST, "broker 1") for _ in range(3))
+    queue.given_up(lost)
+    queue.restart_numbering()
+    doubtful.doubtful = True
+    queue.give_back(doubtful)
+    queue.give_back(refused)
+    assert place(taken(queue, NEXT, "broker 1")) == (2, FIRST, 2)
+    assert queue.take(NEXT, LIMIT, "broker 1") is None
+    queue.acknowledged(doubtful)
+    assert place(taken(queue, NEXT, "broker 1")) == (3, NEXT, 0)
+
+
+def test_once_it_was_refused_under_its_old_number_it_gets_a_new_one() -> None:
+    queue = queue_of(2)
+    lost = taken(queue, FIRST, "broker 1")
+    queue.acknowledged(lost)
+    doubtful = taken(queue, FIRST, "broker 1")
+    doubtful.doubtful = True
+    queue.give_back(doubtful)
+    queue.restart_numbering()
+    assert place(taken(queue, NEXT, "broker 1")) == (1, FIRST, 1)
+    doubtful.doubtful = False
+    queue.give_back(doubtful)
+    assert place(taken(queue, NEXT, "broker 1")) == (1, NEXT, 0)
