@@ -56,10 +56,7 @@ class PartitionLog(TrimmableLog):
         self._check_usable()
         config = self.config
         parsed = validate_produced(batches)
-        check_limits(parsed, len(batches), config)
-        check_timestamps(batches, parsed, config, now_ms)
-        if config.compacted:
-            check_keys(batches, parsed)
+        # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
@@ -69,6 +66,10 @@ class PartitionLog(TrimmableLog):
                 return AppendResult(
                     original.first_offset, original.last_offset, stamp, original.timestamp, 0, True
                 )
+        check_limits(parsed, len(batches), config)
+        check_timestamps(batches, parsed, config, now_ms)
+        if config.compacted:
+            check_keys(batches, parsed)
         first_offset, stamps = self.log_end_offset, config.stamps_at_append
         placement = place_produced(batches, parsed, config, first_offset, leader_epoch, now_ms)
         max_timestamp = self._append(batches, placement, now_ms)

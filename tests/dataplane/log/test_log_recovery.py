@@ -302,6 +302,22 @@ def test_records_whose_timestamps_are_out_of_bounds_are_named(
     log.close(clean=False)
 
 
+def test_a_duplicate_is_known_before_its_timestamp_is_judged(tmp_path: Path) -> None:
+    """Between two attempts of one batch the clock may jump, or the topic's limits change: it is in the log all the
+    same, and an error would say it is not."""
+    log = _open(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=100))
+    batch = make_batch(timestamp=NOW, producer=(9, 0, 0))
+    first = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+    again = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW - 5_000_000)
+    log.config = LogConfig(max_message_bytes=10, message_timestamp_after_max_ms=100)
+    smaller_limit = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+    assert again.duplicate
+    assert again.first_offset == first.first_offset
+    assert smaller_limit == again
+    assert log.log_end_offset == 1
+    log.close(clean=False)
+
+
 def test_segments_roll_by_time(tmp_path: Path) -> None:
     log = _open(tmp_path / "t-0", LogConfig(segment_ms=1000))
     for timestamp in (0, 1000, 1001, 1500, 2002):
