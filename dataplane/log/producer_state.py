@@ -17,6 +17,8 @@ WINDOW: Final = 5
 """Batches remembered per producer: as many as a client may have in flight."""
 SEQUENCE_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
+REFUSED_MAX: Final = 1000
+"""Unknown producers of which a refused batch is remembered."""
 
 
 class ProducedBatch(NamedTuple):
@@ -80,10 +82,11 @@ class ProducerEntry:
 class ProducerStates:
     """All producers known to one partition."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_refused")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self._refused: dict[int, tuple[int, int]] = {}  # epoch and first sequence of what is to come first
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -104,16 +107,19 @@ class ProducerStates:
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
 
-        A producer that is not known may start with any sequence (KIP-360).
+        A producer that is not known may start with any sequence (KIP-360), unless an earlier batch of it was refused
+        and will come again.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
         """
         entry = self._entries.get(header.producer_id)
-        if entry is None:
-            return None
         first, epoch = header.base_sequence, header.producer_epoch
-        if epoch == entry.producer_epoch:
+        if entry is None:
+            refused_epoch, expected = self._refused.get(header.producer_id, (epoch, first))
+            if refused_epoch != epoch:
+                return None
+        elif epoch == entry.producer_epoch:
             last = header.last_sequence
             for batch in entry.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
@@ -133,6 +139,19 @@ class ProducerStates:
             )
         return None
 
+    def will_come_again(self, header: BatchHeader) -> None:
+        """A batch was refused for now. If nothing is known of its producer, those that it had sent behind that batch
+        must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if producer_id == NO_PRODUCER_ID or producer_id in self._entries:
+            return
+        if self._refused.get(producer_id, (-1, 0))[0] >= epoch:
+            return
+        if len(self._refused) >= REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = epoch, header.base_sequence
+
     def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
         """Note an appended batch; the caller has checked it, or read it from a log that was."""
         producer_id = header.producer_id
@@ -140,6 +159,7 @@ class ProducerStates:
             return
         entry = self._entries.get(producer_id)
         if entry is None:
+            self._refused.pop(producer_id, None)
             entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
         elif header.producer_epoch != entry.producer_epoch:
             entry.producer_epoch = header.producer_epoch
@@ -222,3 +242,4 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._entries.clear()
+        self._refused.clear()

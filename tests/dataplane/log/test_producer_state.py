@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log import ProducerStates
 from ottla.dataplane.log.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.dataplane.log.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import BatchHeader, parse_header
 from tests.dataplane.log.batches import make_batch
@@ -87,6 +88,28 @@ def test_against_the_model(attempts: list[tuple[int, int, str, int, int]], start
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
     assert ProducerStates().original_of(_header((9, 3, 77), 1)) is None
+
+
+def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() -> None:
+    states = ProducerStates()
+    states.will_come_again(_header((9, 3, 0), 18))
+    states.will_come_again(_header((9, 3, 18), 2))
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_header((9, 3, 18), 2))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.original_of(_header((9, 4, 7), 1)) is None, "a new epoch leaves behind what was refused"
+    assert states.original_of(_header((9, 3, 0), 18)) is None
+    states.record(_header((9, 3, 0), 18), 0, now_ms=0)
+    assert states.original_of(_header((9, 3, 18), 2)) is None
+
+
+def test_refusals_of_many_unknown_producers_are_forgotten_oldest_first() -> None:
+    states = ProducerStates()
+    for producer_id in range(REFUSED_MAX + 1):
+        states.will_come_again(_header((producer_id, 0, 0), 1))
+    assert states.original_of(_header((0, 0, 1), 1)) is None
+    with pytest.raises(KafkaError):
+        states.original_of(_header((REFUSED_MAX, 0, 1), 1))
 
 
 def test_expiry_spares_the_active_and_the_transactional() -> None:

@@ -318,6 +318,23 @@ def test_min_insync_replicas_before_and_after_the_append(tmp_path: Path) -> None
     assert leader.partition.high_watermark == 0, "no progress below min.insync.replicas"
 
 
+def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_path: Path) -> None:
+    """The first is refused while the ISR is too small; the second arrives when it is not any more."""
+    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster.elect(1, isr=(1,))
+    leader = cluster[1]
+    with pytest.raises(KafkaError) as refused:
+        leader.produce(b"first", producer=(7, 0, 0))
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.elect(1, isr=(1, 2))
+    with pytest.raises(KafkaError) as refused:
+        leader.produce(b"second", producer=(7, 0, 1))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leader.produce(b"first", producer=(7, 0, 0))
+    leader.produce(b"second", producer=(7, 0, 1))
+    assert leader.values() == [b"first", b"second"]
+
+
 def test_a_retry_across_a_leader_change_returns_the_original_offset(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.elect(1)
