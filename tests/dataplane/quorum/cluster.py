@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import socket
 import sys
 import time
@@ -29,15 +30,19 @@ async def until(condition: Callable[[], object], timeout_s: float = 15.0) -> flo
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, for TCP and UDP."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for sock in held:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in held]
-    finally:
-        for sock in held:
-            sock.close()
+    """Ports that nobody listens on, for TCP and UDP; below those that the system hands out to whoever asks for any."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+            try:
+                stream.bind(("127.0.0.1", port))
+                datagrams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 class Cluster:
