@@ -1,4 +1,5 @@
-"""Reads the closed segments of all logs again and again, slowly, and checks every batch's CRC.
+"""Reads the closed segments of all logs again and again, slowly, and checks every batch: its CRC, and that offsets
+and leader epochs, which no CRC covers, are those of the log.
 
 Bytes that rot where nobody reads them would be found when they are needed: when the other replicas are gone. A log
 that proves to be damaged goes to whom it is told to, to be copied anew while others have what it had.
@@ -71,6 +72,9 @@ class LogVerifier:
     async def _verify(self, partition: Partition, segment: Segment) -> None:
         partition_log = partition.log
         cuts = partition_log.cuts
+        segments = partition_log.segments
+        if segment not in segments[:-1]:
+            return  # Dropped, or cut and open again, while others were read.
         try:
             descriptor = segment.descriptor()
         except KafkaError:
@@ -81,6 +85,9 @@ class LogVerifier:
                 0,
                 segment.size,
                 next_offset=segment.base_offset,
+                contiguous=partition_log.is_contiguous,
+                upto=segments[segments.index(segment) + 1].base_offset,
+                epochs=partition_log.leader_epochs.copy(),
                 verify_from=0,
                 chunk=SCAN_CHUNK,
             )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from ...protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
+from .leader_epochs import LeaderEpochs
 
 LOOKUP_CHUNK = 8 * 1024
 SCAN_CHUNK = 256 * 1024
@@ -30,14 +31,18 @@ def walk_file(
     *,
     next_offset: int,
     contiguous: bool = False,
+    upto: int | None = None,
+    epochs: LeaderEpochs | None = None,
     verify_from: int | None = None,
     chunk: int = LOOKUP_CHUNK,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches in bytes ``start`` to ``end`` of ``fd``.
 
     Sizes, magic and the order of offsets (from ``next_offset``) are checked for all; the CRC for batches from
-    offset ``verify_from`` (None: for none). The CRC does not cover the base offset: with ``contiguous``,
-    right for logs that were never compacted, each batch must start where the one before ended.
+    offset ``verify_from`` (None: for none). The CRC does not cover base offset, length, leader epoch and magic:
+    with ``contiguous``, right for logs that were never compacted, each batch must start where the one before
+    ended; none may reach beyond ``upto``, where the log goes on; and all must be of the epochs that ``epochs``,
+    if given, knows for their offsets.
 
     Raises:
         BrokenBatch: at the first that fails.
@@ -57,6 +62,10 @@ def walk_file(
         header = parse_header(held, within)
         size = header.batch_length + LOG_OVERHEAD
         reason = _structural_fault(header, size, left, next_offset, contiguous=contiguous)
+        if reason is None and upto is not None and header.next_offset > upto:
+            reason = f"offsets {header.base_offset} to {header.last_offset} lie beyond {upto}, where the log goes on"
+        if reason is None and epochs is not None:
+            reason = epochs.fault_of(header.partition_leader_epoch, header.base_offset)
         if reason is not None:
             raise BrokenBatch(position, reason)
         # Also a batch that begins below and reaches beyond: flushes end between batches, so its header lies.

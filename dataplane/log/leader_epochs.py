@@ -38,6 +38,10 @@ class LeaderEpochs:
         """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
+    def copy(self) -> LeaderEpochs:
+        """As they are now, for another thread."""
+        return LeaderEpochs(self._entries)
+
     def check(self, log_start_offset: int, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log from ``log_start_offset`` to ``log_end_offset`` has."""
         entries = self._entries
@@ -91,6 +95,24 @@ class LeaderEpochs:
         """The leader epoch of the record at ``offset``; -1 if it is older than all known."""
         following = bisect_right(self._entries, offset, key=_start)
         return self._entries[following - 1][0] if following else UNDEFINED_EPOCH
+
+    def fault_of(self, epoch: int, offset: int) -> str | None:
+        """Why a batch at ``offset`` cannot be of ``epoch``, its header's word, which no checksum covers; None if it
+        can. Of batches below all that is known only that they are not newer.
+        """
+        entries = self._entries
+        if not entries:
+            return None
+        first_epoch, first_start = entries[0]
+        if offset < first_start:
+            return None if epoch <= first_epoch else f"leader epoch {epoch} lies before epoch {first_epoch}"
+        known = self.epoch_at(offset)
+        return None if epoch == known else f"its leader epoch is {epoch}, the log has {known} there"
+
+    def first_above(self, epoch: int) -> int | None:
+        """Where the first epoch above ``epoch`` starts; None if there is none."""
+        following = bisect_right(self._entries, epoch, key=_epoch)
+        return self._entries[following][1] if following < len(self._entries) else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that start at or after ``end_offset``."""

@@ -84,8 +84,11 @@ class PartitionLog(TrimmableLog):
             False,
         )
 
-    def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendResult:
-        """Append what the leader sent, byte for byte: offsets and epochs are as in the batches.
+    def append_as_follower(
+        self, batches: memoryview, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendResult:
+        """Append what the leader sent, byte for byte: offsets and epochs are as in the batches, none above
+        ``leader_epoch``, that of the leader.
 
         A log that starts, empty, within the first of them begins with that: it can have the batch only as a
         whole (DeleteRecords may have put the leader's log start there).
@@ -100,7 +103,8 @@ class PartitionLog(TrimmableLog):
             first = parse_header(batches)
             if first.base_offset < end_offset < first.next_offset:
                 end_offset = first.base_offset
-        placement = place_fetched(batches, self.directory.name, end_offset)
+        epochs = self.leader_epochs
+        placement = place_fetched(batches, self.directory.name, end_offset, epochs.latest_epoch, leader_epoch)
         if not placement.batches:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, False)
         if end_offset < self.log_end_offset:
@@ -108,7 +112,6 @@ class PartitionLog(TrimmableLog):
         if placement.has_gaps:
             self._note_gaps()
         max_timestamp = self._append(batches, placement, now_ms)
-        epochs = self.leader_epochs
         for _, base_offset, header in placement.batches:
             if header.partition_leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.partition_leader_epoch, base_offset)
@@ -192,7 +195,14 @@ class PartitionLog(TrimmableLog):
         if offset >= upto:
             return LogSlice(None, 0, 0, offset)
         try:
-            found = self._segments.slice(offset, upto, end_offset, max_bytes, at_least_one=at_least_one)
+            found = self._segments.slice(
+                offset,
+                upto,
+                end_offset,
+                max_bytes,
+                at_least_one=at_least_one,
+                contiguous=self.is_contiguous,
+            )
         except KafkaError as error:
             if is_unreadable(error):
                 self._fail(error)

@@ -16,7 +16,7 @@ from ...protocol.record_batch import (
 from .config import LogConfig
 from .segment import POSITION_MAX, Segment
 
-_RELATIVE_OFFSET_MAX = 2**31 - 1
+_RELATIVE_OFFSET_MAX = _EPOCH_MAX = 2**31 - 1
 
 
 class PlacedBatch(NamedTuple):
@@ -67,14 +67,18 @@ def place_produced(
     return Placement(placed, offset)
 
 
-def place_fetched(batches: memoryview, log_name: str, log_end_offset: int) -> Placement:
-    """Check batches of a leader, which carry their offsets. They may leave offsets out, where the leader's log
-    was compacted, but never go back.
+def place_fetched(
+    batches: memoryview, log_name: str, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
+) -> Placement:
+    """Check batches of a leader, which carry their offsets and epochs; no checksum covers these. Offsets may be left
+    out, where the leader's log was compacted, but never go back. Epochs never fall below ``latest_epoch``, that of
+    the log's end, nor rise above ``leader_epoch``, the one that is followed.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue the log.
     """
     offset, has_gaps = log_end_offset, False
+    epoch_max = _EPOCH_MAX if leader_epoch is None else leader_epoch
     placed = []
     for position, header in walk_batches(batches):
         check_integrity(batches, position, header)
@@ -88,6 +92,14 @@ def place_fetched(batches: memoryview, log_name: str, log_end_offset: int) -> Pl
             has_gaps = True
         if header.last_offset_delta < 0:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {base_offset} spans no offset")
+        epoch = header.partition_leader_epoch
+        if not latest_epoch <= epoch <= epoch_max:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at offset {base_offset} is of leader epoch {epoch}, {latest_epoch} to {epoch_max} "
+                "are possible there",
+            )
+        latest_epoch = epoch
         placed.append(PlacedBatch(position, base_offset, header))
         offset = base_offset + header.last_offset_delta + 1
     return Placement(placed, offset, has_gaps)

@@ -1,7 +1,8 @@
 """Open a partition's folder: find its segments, mend what a crash left, rebuild what was only in memory.
 
 After a clean stop everything is trusted. Otherwise only what lies below the recovery point is; from there on
-every batch is read and its CRC checked, and the log ends before the first that is not whole. Damage below the
+every batch is read and its CRC checked, and the log ends before the first that is not whole, or of a leader epoch
+that others contradict. Damage below the
 recovery point is an error, never repaired silently: those records had been flushed, so they may have been
 acknowledged, and another replica has them.
 """
@@ -23,6 +24,7 @@ from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates
+from .recovered_epochs import EpochFell, RecoveredEpochs
 from .segment import DOOMED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from .segment_swap import finish_swaps, has_gaps
 from .storage_errors import damage, disk_error
@@ -81,8 +83,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         segments[0].activate()
     next_offset = _load_clean(segments, request) if request.clean_shutdown else None
     if next_offset is None:
-        epochs.truncate_from_end(request.recovery_point)
-        segments, next_offset = _recover(segments, request, epochs)
+        segments, next_offset = _recover(segments, request, RecoveredEpochs(epochs, request.recovery_point))
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -147,7 +148,7 @@ def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
 
 
 def _recover(
-    segments: list[Segment], request: OpenRequest, epochs: LeaderEpochs
+    segments: list[Segment], request: OpenRequest, epochs: RecoveredEpochs
 ) -> tuple[list[Segment], int]:
     """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
     point = request.recovery_point
@@ -171,6 +172,8 @@ def _recover(
         if broken is not None:
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
+            if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
+                return _drop_epoch(segments[: number + 1], segments[number + 1 :], broken, epochs.epochs)
             logger.warning(
                 "%s: cut at byte %d of %d, offset %d: %s",
                 segment.path, broken.position, segment.size, next_offset, broken.reason,
@@ -182,6 +185,26 @@ def _recover(
     return segments, next_offset
 
 
+def _drop_epoch(
+    segments: list[Segment], following: list[Segment], fell: EpochFell, epochs: LeaderEpochs
+) -> tuple[list[Segment], int]:
+    """Cut at the first batch of an epoch above that of a later batch: either may be the damaged one."""
+    since = fell.since
+    number = max(n for n, segment in enumerate(segments) if segment.base_offset <= since)
+    segment = segments[number]
+    found = segment.find(since)
+    assert found is not None
+    position = found[0]
+    logger.warning(
+        "%s: cut at byte %d of %d, offset %d: the epoch there is not that of what follows: %s",
+        segment.path, position, segment.size, since, fell.reason,
+    )  # fmt: skip
+    segment.truncate(position, since)
+    segment.load_end()
+    epochs.truncate_from_end(since)
+    return _drop_from([*segments, *following], number + 1), since
+
+
 def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
     for segment in reversed(segments[number:]):
         logger.warning("dropping %s: it does not continue the log", segment.path)
@@ -191,7 +214,7 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
 
 
 def _rebuild(
-    segment: Segment, verify_from: int, request: OpenRequest, epochs: LeaderEpochs | None
+    segment: Segment, verify_from: int, request: OpenRequest, epochs: RecoveredEpochs | None
 ) -> tuple[int, BrokenBatch | None]:
     """Index a segment anew; the offset after its last good batch, and what stopped the walk
     before its end.
@@ -210,9 +233,9 @@ def _rebuild(
             verify_from=verify_from,
             chunk=SCAN_CHUNK,
         ):
+            if epochs is not None:
+                epochs.take(header, position)
             segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
-            if epochs is not None and header.partition_leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
             next_offset = header.next_offset
     except BrokenBatch as broken:
         return next_offset, broken

@@ -139,12 +139,20 @@ class SegmentList:
     # Reading
 
     def slice(
-        self, offset: int, upto: int, end_offset: int, max_bytes: int, *, at_least_one: bool
+        self,
+        offset: int,
+        upto: int,
+        end_offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        contiguous: bool = False,
     ) -> LogSlice | None:
         """Whole batches from the one that holds ``offset``, all below ``upto``; None if there is none.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: KAFKA_STORAGE_ERROR; among others if a ``contiguous`` log, which leaves no offset out, has
+                none that holds it.
         """
         segment, first_offset = self.active, offset
         start = self._boundaries.get(offset)
@@ -157,6 +165,9 @@ class SegmentList:
                 if located is None:
                     return None
                 segment, start, first_offset = located
+                if contiguous and first_offset > offset:
+                    reason = f"no batch holds offset {offset}, the next begins at {first_offset}"
+                    raise damage(segment.path, start, reason) from BrokenBatch(start, reason)
         stop = self._stop_position(segment, upto, end_offset)
         if stop - start > max_bytes:
             limit, next_offset = segment.last_boundary(start, start + max_bytes)

@@ -98,6 +98,11 @@ class StoredLog:
         self._durable.before_recovery_point_falls = call
 
     @property
+    def is_contiguous(self) -> bool:
+        """Whether each batch begins where the one before ended: it was never compacted, nor copied from such a log."""
+        return not (self.config.compacted or self._has_gaps)
+
+    @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)

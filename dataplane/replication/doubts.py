@@ -58,7 +58,14 @@ class Doubts:
             found = error if isinstance(error.__cause__, BrokenBatch) else None
         else:
             try:
-                found = await asyncio.to_thread(check_slice, piece, log.directory)
+                found = await asyncio.to_thread(
+                    check_slice,
+                    piece,
+                    log.directory,
+                    log.leader_epochs.copy(),
+                    offset=offset,
+                    contiguous=log.is_contiguous,
+                )
             except OSError as error:
                 piece.failed(error)
             finally:

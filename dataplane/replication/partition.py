@@ -10,6 +10,7 @@ waits is told in the same loop turn in which the log grows or the high watermark
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ...protocol.cluster_image import PartitionState
     from ..log import AppendResult, PartitionLog
     from .surroundings import Acknowledged, Reader, ReplicationSettings, Surroundings, Watcher
+
+logger = logging.getLogger(__name__)
 
 
 class Partition:
@@ -199,6 +202,7 @@ class Partition:
                 self._membership_changed(leader, now_ms)
             return False
         log = self.log
+        self._forget_impossible_epochs(state.leader_epoch)
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
         watermark = max(self.high_watermark, log.log_start_offset)
         if leader is None:
@@ -237,12 +241,26 @@ class Partition:
         watermark = self.high_watermark
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._follower_watermark = watermark
+        self._forget_impossible_epochs(state.leader_epoch)
         self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
         if self.acknowledged_offset < self.log.log_end_offset:
             # Found at the start, or led without a flush: until it is flushed this replica fetches nothing.
             self._around.flush(self)
         self._role_changed()
         return True
+
+    def _forget_impossible_epochs(self, leader_epoch: int) -> None:
+        """The epochs of a log that was recovered are what its batches say, which no checksum covers. Where they are
+        above all there have been, the records count as of the epoch before: the next fetch, or those of the followers,
+        find out how far that is so."""
+        log = self.log
+        since = log.leader_epochs.first_above(leader_epoch)
+        if since is not None:
+            logger.warning(
+                "%r: in leader epoch %d the log has %d from offset %d on: its headers are damaged",
+                self, leader_epoch, log.leader_epochs.latest_epoch, since,
+            )  # fmt: skip
+            log.leader_epochs.truncate_from_end(since)
 
     def retire(self, error: ErrorCode) -> None:
         """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting
@@ -462,7 +480,8 @@ class Partition:
             if leader_log_start_offset >= self.log.log_end_offset > parse_header(records).base_offset:
                 # The leader's log starts within its first batch, which can only be had as a whole.
                 self._start_anew_at(leader_log_start_offset)
-            self.log.append_as_follower(records, self._around.wall_ms())
+            assert self.follower is not None
+            self.log.append_as_follower(records, self._around.wall_ms(), self.follower.leader_epoch)
             if self.settings.durable_before_acknowledged:
                 self._around.flush(self)
             elif self.log.log_end_offset >= self._flushes.look_at:

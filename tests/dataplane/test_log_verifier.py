@@ -51,7 +51,11 @@ async def test_a_log_in_order_is_left_alone(replica: Replica) -> None:
     assert await verified(replica) == []
 
 
-@pytest.mark.parametrize("position", [18, 100, 8], ids=["crc", "records", "length"])
+@pytest.mark.parametrize(
+    "position",
+    [18, 100, 8, 7, 4, 15, 12, 16],
+    ids=["crc", "records", "length", "base offset", "base offset far", "epoch", "epoch far", "magic"],
+)
 async def test_damage_is_found_wherever_it_is(replica: Replica, position: int) -> None:
     path = replica.log.segments[1].path
     flip(path, position)
