@@ -266,16 +266,23 @@ class Fetcher:
     async def _fetch(self, broker_id: int, states: list[PartitionState]) -> None:
         options = self._options
         hungry = [state for state in states if len(state.buffer) < CHUNKS_AHEAD]
-        offsets = {state.partition: state.fetch_offset for state in hungry}
         try:
             connection = await self._cluster.connection(broker_id, "fetch")
+            # Others may lead by now. What a broker answers about a partition that another one leads, such as that it
+            # holds no such offset, must not be taken for the leader's word.
+            led = {
+                state: leader for state in hungry if (leader := self._leader_of(state.partition)) is not None
+            }
+            hungry = [state for state, (leader_id, _) in led.items() if leader_id == broker_id]
+            if not hungry:
+                return
+            offsets = {state.partition: state.fetch_offset for state in hungry}
             topics: defaultdict[str, list[FetchPartition]] = defaultdict(list)
             for state in hungry:
-                leader = self._leader_of(state.partition)
                 topics[state.partition.topic].append(
                     FetchPartition(
                         partition=state.partition.partition,
-                        current_leader_epoch=-1 if leader is None else leader[1],
+                        current_leader_epoch=led[state][1],
                         fetch_offset=offsets[state.partition],
                         partition_max_bytes=options.max_partition_bytes,
                     )
