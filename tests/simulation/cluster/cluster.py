@@ -199,6 +199,15 @@ class Cluster:
                 return node
         return None
 
+    def decided_image(self) -> ClusterImage | None:
+        """What the quorum's leader has, which is all that was decided; None without one."""
+        leaders = [
+            node.quorum_node
+            for node in self.quorum.values()
+            if node.up and node.quorum_node is not None and node.quorum_node.is_leader
+        ]
+        return max(leaders, key=lambda leader: leader.raft.term).machine.image if leaders else None
+
     def newest_image(self) -> ClusterImage | None:
         """The metadata of the quorum node that knows most."""
         images = [image for node in self.quorum.values() if (image := node.image()) is not None]

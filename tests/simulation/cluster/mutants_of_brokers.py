@@ -33,10 +33,12 @@ def followers_forget_producers() -> Iterator[None]:
     sequence and appends m once more: consumers read it twice."""
     append = PartitionLog.append_as_follower
 
-    def without_producers(self: PartitionLog, batches: memoryview, now_ms: int) -> AppendResult:
+    def without_producers(
+        self: PartitionLog, batches: memoryview, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendResult:
         known, self.producers = self.producers, ProducerStates()
         try:
-            return append(self, batches, now_ms)
+            return append(self, batches, now_ms, leader_epoch)
         finally:
             self.producers = known
 

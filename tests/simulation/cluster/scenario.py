@@ -177,15 +177,15 @@ class Scenario:
     def _may_lose_power(self, nodes: Sequence[Node]) -> bool:
         """Whether no acknowledged record may be lost by that."""
         struck = [node.id for node in nodes if node.role == "broker"]
-        return self.losses.of_memory(struck, self.cluster.newest_image(), self._whole())
+        return self.losses.of_memory(struck, self.cluster.decided_image(), self._whole())
 
     def _others_have(self, node: Node) -> bool:
         """Whether no acknowledged record is lost with what is on this broker's disk."""
-        return self.losses.of_disks([node.id], self.cluster.newest_image(), self._whole())
+        return self.losses.of_disks([node.id], self.cluster.decided_image(), self._whole())
 
     def _whole(self) -> set[int]:
         """The brokers that run and have all that the quorum thinks they have: no rot that nobody has found."""
-        image = self.cluster.newest_image()
+        image = self.cluster.decided_image()
         if image is None:
             return set()
         rotten = {rot.node.id for rot in self.faults.rotten if rot.is_there()}

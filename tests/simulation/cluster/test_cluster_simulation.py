@@ -15,7 +15,6 @@ BRANCHES = frozenset(
     {
         "ISR change refused: FENCED_LEADER_EPOCH",
         "ISR change refused: INVALID_UPDATE_VERSION",
-        "ISR change tried again",
         "ISR expansion proposed",
         "ISR shrink proposed",
         "divergence found by a leader",
