@@ -147,7 +147,7 @@ _NODE_TABLE = (
     _node("offsets.topic.replication.factor", _BROKER, _I, "3", "Replicas of __consumer_offsets.", least=1,
           most=32767),
     _node("offsets.topic.segment.bytes", _BROKER, _I, "104857600",
-          "Segment size of __consumer_offsets.", least=1),
+          "Segment size of __consumer_offsets.", least=1048576),
     _node("offsets.retention.minutes", _BROKER, _I, "10080",
           "How long offsets of empty groups stay.", least=1),
     _node("offsets.retention.check.interval.ms", _BROKER, _L, "600000",
