@@ -228,10 +228,12 @@ def test_a_follower_that_stands_still_is_waited_for(cluster: RunningCluster, adm
     leader = cluster.leader("slow", 0)
     assert leader is not None
     follower = next(broker for broker in cluster.brokers if broker.id != leader)
+    # Knows the leader alone, so that it asks nothing of the broker that stands still; and is connected before it does,
+    # since a broker that stands still for longer than its session is fenced, and not waited for.
+    at_leader = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.broker(leader).port}"})
+    assert _start(at_leader, "slow") == 0
     follower.pause()
     try:
-        # Knows the leader alone, so that it asks nothing of the broker that stands still.
-        at_leader = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.broker(leader).port}"})
         assert _refusal(at_leader, "slow", 7, timeout_s=0.3) == KafkaError.REQUEST_TIMED_OUT
         assert _start(at_leader, "slow") == 7, "the leader has done so"
     finally:
