@@ -21,7 +21,15 @@ class Durability:
     Cuts are the event loop's; a flush may run in another thread at the same time, one at a time.
     """
 
-    __slots__ = ("_cuts", "_directory", "_guard", "before_recovery_point_falls", "flushing", "recovery_point")
+    __slots__ = (
+        "_cuts",
+        "_directory",
+        "_guard",
+        "_is_named",
+        "before_recovery_point_falls",
+        "flushing",
+        "recovery_point",
+    )
 
     def __init__(self, directory: Path, recovery_point: int) -> None:
         self._directory = directory
@@ -35,6 +43,9 @@ class Durability:
         self._cuts = 0
         # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
         # must not raise the recovery point, since what it flushed may be gone.
+        self._is_named = False
+        # Whether the folder's own name is durable. A folder is only renamed while its log is closed, so that
+        # one flush of each opened log sees to it.
 
     @property
     def cuts(self) -> int:
@@ -88,7 +99,9 @@ class Durability:
                 segments.changed = False
                 sync_file(self._directory / PARTITION_METADATA)
                 sync_directory(self._directory)
-                sync_directory(self._directory.parent)  # Where a new log's folder has its name.
+                if not self._is_named:
+                    sync_directory(self._directory.parent)
+                    self._is_named = True
         except KafkaError:
             epochs.dirty |= dirty
             segments.changed |= changed

@@ -1,0 +1,96 @@
+"""The names of a log's files and of its folder are on the disk with the first flush, and cost no more than that."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.log import LogConfig, LogDirectory, PartitionLog
+from ottla.protocol.errors import KafkaError
+from tests.dataplane.log.batches import make_batch
+
+CONFIG = LogConfig()
+
+
+class Syncs:
+    """Counts the folders that are flushed; `refuse` says with which error, if any, that fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._fsync = os.fsync
+        self._by_inode: Counter[int] = Counter()
+        self.refuse: Callable[[Path], int] = lambda path: 0
+        monkeypatch.setattr(os, "fsync", self._noted)
+
+    def _noted(self, fd: int) -> None:
+        code = self.refuse(Path(f"/proc/self/fd/{fd}").resolve())
+        if code:
+            raise OSError(code, os.strerror(code))
+        self._fsync(fd)
+        self._by_inode[os.fstat(fd).st_ino] += 1
+
+    def of(self, folder: Path) -> int:
+        """How often since the last time."""
+        return self._by_inode.pop(folder.stat().st_ino, 0)
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    return Syncs(monkeypatch)
+
+
+def _open(folder: Path, *, clean: bool = False) -> PartitionLog:
+    return PartitionLog.open(folder, CONFIG, clean_shutdown=clean, recovery_point=0, now_ms=1)
+
+
+def _append(log: PartitionLog) -> None:
+    log.append_as_leader(memoryview(make_batch()), 0, 1)
+
+
+def test_segments_that_roll_flush_the_logs_folder_and_not_the_one_above(tmp_path: Path, syncs: Syncs) -> None:
+    folder = tmp_path / "t-0"
+    for opened in range(2):
+        log = _open(folder, clean=opened > 0)
+        _append(log)
+        log.flush()
+        assert syncs.of(tmp_path) == 1
+        assert syncs.of(folder)
+        for _ in range(5):
+            _append(log)
+            log.roll(1)
+            log.flush()
+        assert (syncs.of(tmp_path), syncs.of(folder)) == (0, 5)
+        log.close(clean=True)
+        assert syncs.of(tmp_path) == 0
+        syncs.of(folder)
+
+
+def test_a_name_that_the_disk_refused_is_flushed_by_the_next_flush(tmp_path: Path, syncs: Syncs) -> None:
+    log = _open(tmp_path / "t-0")
+    syncs.refuse = lambda path: errno.ENOSPC if path == tmp_path else 0
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert (log.failure, log.needs_flush, syncs.of(tmp_path)) == (None, True, 0)
+    syncs.refuse = lambda path: 0
+    log.flush()
+    assert (log.needs_flush, syncs.of(tmp_path)) == (False, 1)
+    log.close(clean=False)
+
+
+def test_the_name_of_a_log_that_was_moved_here_or_made_anew_is_flushed(tmp_path: Path, syncs: Syncs) -> None:
+    directory = LogDirectory.open(tmp_path, "cluster", 1, new_directory_id=b"d" * 16)
+    directory.load({}, CONFIG, now_ms=1)
+    _append(directory.create_future("t", 0, b"t" * 16, CONFIG, now_ms=1))
+    directory.settle_future("t", 0, CONFIG, now_ms=1)
+    log = directory.adopt_future("t", 0, b"t" * 16)
+    syncs.of(tmp_path)
+    log.flush()
+    assert syncs.of(tmp_path) == 1
+    directory.delete("t", 0)
+    directory.create("t", 0, b"u" * 16, CONFIG, now_ms=1).flush()
+    assert syncs.of(tmp_path) == 1
+    directory.close(clean=False)
