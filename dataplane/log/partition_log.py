@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -83,6 +84,15 @@ class PartitionLog(TrimmableLog):
             len(batches),
             False,
         )
+
+    def refused_for_now(self, batches: memoryview) -> None:
+        """What a client produced is not appended yet, but will be sent again: what it produces behind that must not
+        overtake it. Damaged or forbidden batches say nothing that could be relied on, and are not remembered.
+        """
+        with suppress(KafkaError):
+            parsed = validate_produced(batches)
+            if len(parsed) == 1:
+                self.producers.will_come_again(parsed[0][1])
 
     def append_as_follower(
         self, batches: memoryview, now_ms: int, leader_epoch: int | None = None

@@ -332,7 +332,7 @@ class Partition:
         if leader is None:
             leader = self.leading()
         if required_acks == -1 and leader.under_min_in_sync:
-            self.log.producers.will_come_again(parse_header(batches))
+            self.log.refused_for_now(batches)
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "

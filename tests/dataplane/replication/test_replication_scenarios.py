@@ -12,7 +12,7 @@ from ottla.dataplane.replication.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .harness import KEY, LAG_MS, Cluster
+from .harness import KEY, LAG_MS, Cluster, batch
 
 
 def assert_identical(cluster: Cluster, *brokers: int) -> None:
@@ -333,6 +333,21 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
     leader.produce(b"first", producer=(7, 0, 0))
     leader.produce(b"second", producer=(7, 0, 1))
     assert leader.values() == [b"first", b"second"]
+
+
+def test_a_batch_that_could_never_be_appended_holds_nothing_back(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster.elect(1, isr=(1,))
+    leader = cluster[1]
+    damaged, two = batch(b"first", producer=(7, 0, 5)), batch(b"first", producer=(7, 0, 5)) * 2
+    damaged[-1] ^= 1
+    for refused in (damaged, two, damaged[:60]):
+        with pytest.raises(KafkaError) as told:
+            leader.partition.append(memoryview(refused), required_acks=-1)
+        assert told.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.elect(1, isr=(1, 2))
+    leader.produce(b"first", producer=(7, 0, 0))
+    assert leader.values() == [b"first"]
 
 
 def test_a_retry_across_a_leader_change_returns_the_original_offset(tmp_path: Path) -> None:
