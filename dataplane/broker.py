@@ -179,7 +179,7 @@ class Broker:
             if not await self.session.shut_down_controlled(timeout_s):
                 log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
         self._upkeep.cancel()
-        self._log_upkeep.close()
+        await self._log_upkeep.close()
         await self._verifier.close()
         await self._cleaner.close()
         self.server.close()

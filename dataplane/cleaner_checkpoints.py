@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from ..protocol.errors import KafkaError
 from .log import PartitionLog
 from .log.checkpoints import read_offsets, write_offsets
+from .off_loop import off_loop
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
@@ -63,6 +65,6 @@ class CleanerCheckpoints:
     async def write(self, folder: Path) -> None:
         """Make the rows of a folder durable; a failure is logged, since cleaning anew does no harm."""
         try:
-            await asyncio.to_thread(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {})))
+            await off_loop(partial(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {}))))
         except KafkaError as error:
             log.error("up to where logs are compacted is not kept: %s", error.message)

@@ -19,6 +19,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import parse_header
 from .log import LogDirectory, LogSlice, PartitionLog
 from .log_store import LogStore, TopicPartition
+from .off_loop import off_loop
 from .replication.log_copy import CopyFrom, CutTo, StartAt, next_step
 from .replication.partition import Partition
 from .replication.replicas import Replicas
@@ -189,7 +190,7 @@ class FolderMoves:
         await self._let_go(move, original, copy)
 
     async def _in_thread(self, move: _Move, work: Callable[[], _Result]) -> _Result:
-        result = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        result = await off_loop(work, self._threads)
         self._check(move)
         return result
 
@@ -263,7 +264,7 @@ class FolderMoves:
                 move.target.checkpoint()
 
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, make_durable)
+            await off_loop(make_durable, self._threads)
             if move.source.failure is None:
                 move.source.discard(original)
                 self._logs.free_later(move.source)

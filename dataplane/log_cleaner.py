@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -25,6 +26,7 @@ from .log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from .log.compaction.keeping import LastRecord
 from .log.segment import Segment
 from .log.segment_swap import CLEANED_SUFFIX
+from .off_loop import off_loop
 
 _IDLE_LOOKS_MAX = 20
 _CRASHES_MAX = 3
@@ -216,7 +218,7 @@ class LogCleaner:
         partition_log = replica.log
         segments = {segment.base_offset: segment for segment in partition_log.segments}
         job = self._job(partition_log, facts, dirty, now_ms)
-        await asyncio.to_thread(_remove_leftovers, partition_log.directory)
+        await off_loop(partial(_remove_leftovers, partition_log.directory))
         cuts, before, after = partition_log.cuts, 0, 0
         try:
             async for reply in self.process.run(job):
@@ -241,7 +243,7 @@ class LogCleaner:
         except _Aborted as reason:
             log.info("%r: not compacted this time: %s", partition_log, reason)
             await self.process.kill()
-            await asyncio.to_thread(_remove_leftovers, partition_log.directory)
+            await off_loop(partial(_remove_leftovers, partition_log.directory))
         except CleaningProcessDied as error:
             self._crashed(partition_log, error)
             raise

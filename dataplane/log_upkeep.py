@@ -12,10 +12,12 @@ import heapq
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.errors import KafkaError
+from .off_loop import off_loop
 
 if TYPE_CHECKING:
     from .log import PartitionLog
@@ -64,10 +66,12 @@ class LogUpkeep:
             asyncio.create_task(self._sweep_for_ever(), name="unlink old segments"),
         ]
 
-    def close(self) -> None:
-        """Stop; what is not unlinked yet goes at the next start."""
+    async def close(self) -> None:
+        """Stop, once the disk has answered; what is not unlinked yet goes at the next start."""
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _check_for_ever(self) -> None:
         await asyncio.sleep(min(_FIRST_CHECK_S, self._check_interval_s))
@@ -122,7 +126,7 @@ class LogUpkeep:
         while self._doomed and self._doomed[0][0] <= now_ms:
             due.append(heapq.heappop(self._doomed)[1])
         if due:
-            await asyncio.to_thread(_unlink, due)
+            await off_loop(partial(_unlink, due))
         if starts != self._kept_starts:
             self._kept_starts = starts
             await self._keep_log_starts()

@@ -12,11 +12,13 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import KafkaError
 from .log.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .log.storage_errors import damage
+from .off_loop import off_loop
 
 if TYPE_CHECKING:
     from ..protocol.record_batch import BatchHeader
@@ -93,7 +95,7 @@ class LogVerifier:
             )
             read = 1
             while read:
-                read = await asyncio.to_thread(_walk_on, walk)
+                read = await off_loop(partial(_walk_on, walk))
                 await asyncio.sleep(read / self._bytes_per_second)
         except BrokenBatch as broken:
             unchanged = partition.log is partition_log and partition_log.cuts == cuts

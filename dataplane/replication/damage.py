@@ -98,7 +98,7 @@ class Damage:
         self._owner.offline.discard(key)
         self._owner.look_again(key)
 
-    def close(self) -> None:
-        """Look at nothing more."""
+    async def close(self) -> None:
+        """Look at nothing more; returns once the disk has answered."""
         self.renewal.close()
-        self.doubts.close()
+        await self.doubts.close()

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import KafkaError
 from ..log.batch_walk import BrokenBatch
 from ..log.verification import check_slice
+from ..off_loop import off_loop
 from .fetch_values import PartitionKey
 from .partition import Partition
 
@@ -58,13 +60,15 @@ class Doubts:
             found = error if isinstance(error.__cause__, BrokenBatch) else None
         else:
             try:
-                found = await asyncio.to_thread(
-                    check_slice,
-                    piece,
-                    log.directory,
-                    log.leader_epochs.copy(),
-                    offset=offset,
-                    contiguous=log.is_contiguous,
+                found = await off_loop(
+                    partial(
+                        check_slice,
+                        piece,
+                        log.directory,
+                        log.leader_epochs.copy(),
+                        offset=offset,
+                        contiguous=log.is_contiguous,
+                    )
                 )
             except OSError as error:
                 piece.failed(error)
@@ -74,7 +78,10 @@ class Doubts:
         if found is not None and self._holds(partition) and partition.log is log and log.cuts == cuts:
             self._condemn(partition, found)
 
-    def close(self) -> None:
-        """Look no more."""
-        for task in self._looking:
+    async def close(self) -> None:
+        """Look no more; returns once the disk has answered."""
+        looking = list(self._looking)
+        for task in looking:
             task.cancel()
+        if looking:
+            await asyncio.wait(looking)

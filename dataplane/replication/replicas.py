@@ -497,7 +497,7 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
-        self.damage.close()
+        await self.damage.close()
         self.making.removals.close()
         await self._isr_updates.close()
         self._fetchers.close()

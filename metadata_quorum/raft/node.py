@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity
 from ..link import Link, LinkLimits
@@ -29,6 +31,8 @@ from .startup import journal_salt, open_parts, restore
 from .transport import Listener, PeerLinks, TransportTimes
 
 logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 PUMP_MS = 20
 _CLOCK_TICK_S = 0.001
@@ -96,6 +100,7 @@ class RaftNode:
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
         listener = Listener(self._connected, self._disconnected, self._received, self._wake)
         self._links = PeerLinks(self.identity, config.secret, others, listener, config.times, config.limits)
+        self._recovery: asyncio.Future[Any] | None = None
         self._core: Core | None = None
         self._shell: _Shell | None = None
 
@@ -105,17 +110,19 @@ class RaftNode:
         Raises :class:`.disk.CorruptFile`, and :class:`.formation.WrongFolder` while another process uses the folder.
         """
         config = self._config
-        loop = asyncio.get_running_loop()
         with _naming(config.directory):
             if not self._disk.lock():
                 raise WrongFolder("another process uses the folder")
-            parts = await loop.run_in_executor(
-                None,
-                lambda: open_parts(
-                    self._disk, self._formation, config.settings, replace_empty=config.replace_empty
-                ),
+            parts = await self._recovered(
+                partial(
+                    open_parts,
+                    self._disk,
+                    self._formation,
+                    config.settings,
+                    replace_empty=config.replace_empty,
+                )
             )
-            await loop.run_in_executor(None, restore, parts, self._machine)
+            await self._recovered(partial(restore, parts, self._machine))
         self._shell = _Shell(self, config, journal_salt(parts.formation), self._links)
         self._core = Core(
             config.settings,
@@ -130,8 +137,16 @@ class RaftNode:
         self._links.start()
         self._shell.start(self._core.pump)
 
+    async def _recovered(self, work: Callable[[], _Result]) -> _Result:
+        """Off the loop. Where a start is cancelled the thread goes on, and the folder stays locked until it ends."""
+        recovery = asyncio.get_running_loop().run_in_executor(None, work)
+        self._recovery = recovery
+        return await asyncio.shield(recovery)
+
     async def stop(self) -> None:
         """Leave in order: followers elect another at once, the journal is closed and marked whole."""
+        if self._recovery is not None:
+            await asyncio.wait((self._recovery,))
         if self._core is None or self._shell is None:
             self._disk.unlock()
             return
