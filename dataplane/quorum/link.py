@@ -7,12 +7,12 @@ import asyncio
 import logging
 import os
 import random
-import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from ..silence import bound_silence
 from .config import QuorumSessionConfig
 
 logger = logging.getLogger(__name__)
@@ -160,11 +160,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
-        # TCP by itself tries ever more rarely, and notices the end of a cut after about as long as the cut took.
-        option = getattr(socket, "TCP_USER_TIMEOUT", None)
-        if option is not None:
-            sock: socket.socket = transport.get_extra_info("socket")
-            sock.setsockopt(socket.IPPROTO_TCP, option, self._unacknowledged_ms_max)
+        bound_silence(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

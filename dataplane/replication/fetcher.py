@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...protocol.primitives import MalformedMessage
+from ..silence import bound_silence
 from .fetch_codec import decode_answer, encode_fetch
 from .fetch_values import PartitionKey
 from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
@@ -41,18 +42,6 @@ class LinkSettings:
     reconnect_first_s: float = 0.002
     reconnect_max_s: float = 0.5
     frame_max_bytes: int = 128 * 1024 * 1024
-
-
-def _bound_silence(sock: socket.socket, unacknowledged_s_max: float) -> None:
-    """Where the platform can: end the connection once the other machine has acknowledged nothing for so long, be it
-    data or, on an idle connection, a probe. TCP by itself tries ever more rarely, so that a connection that outlived
-    a cut would go on only after about as long again.
-    """
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(unacknowledged_s_max * 1000))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
 
 
 class LeaderLink:
@@ -137,7 +126,7 @@ class LeaderLink:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _bound_silence(sock, self._settings.unacknowledged_s_max)
+            bound_silence(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
             async with asyncio.timeout(
                 min(self._settings.socket_timeout_s, self._settings.unacknowledged_s_max)
             ):
