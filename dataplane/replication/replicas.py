@@ -25,6 +25,7 @@ from .offline import OfflineReplicas, Report, tell_nobody
 from .partition import Partition
 from .renewal import Renew, renew_nothing
 from .replica_making import LogStore, ReplicaMaking
+from .role_check import check_role
 from .surroundings import TopicSettings, monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -169,22 +170,7 @@ class Replicas:
             topic = self.image.topics_by_id.get(key[0])
             state = None if topic is None else topic.partitions.get(key[1])
             if state is not None:
-                self._check_role(partition, state)
-
-    def _check_role(self, partition: Partition, state: PartitionState) -> None:
-        if partition.leader_epoch > state.leader_epoch:
-            raise AssertionError(f"{partition!r} is in leader epoch {partition.leader_epoch}: {state}")
-        if partition.leader_epoch < state.leader_epoch:
-            return
-        leader = partition.leader
-        if (leader is not None) != (state.leader == self.broker_id):
-            raise AssertionError(f"{partition!r} {'leads' if leader else 'follows'}: {state}")
-        if (
-            leader is not None
-            and leader.partition_epoch == state.partition_epoch
-            and leader.in_sync.committed != set(state.isr)
-        ):
-            raise AssertionError(f"{partition!r} has the ISR {sorted(leader.in_sync.committed)}: {state}")
+                check_role(partition, state, self.broker_id)
 
     # Surroundings of a partition, and what sessions need
 
