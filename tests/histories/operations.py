@@ -301,7 +301,7 @@ class Lossy:
 
     Whatever was sent or seen at `from_offset` or above until `until_s` may be gone, or replaced; below it nothing is.
     `until_s`: when nothing from before the loss can still be on its way; None: the end of the history. `topic` None:
-    every topic; `partition` None: all of the topic.
+    every topic; `partition` None: all of the topic. `leader_epoch`: that which begins with it; None: not told.
     """
 
     reason: str
@@ -310,6 +310,7 @@ class Lossy:
     topic: str | None = None
     partition: int | None = None
     from_offset: int = 0
+    leader_epoch: int | None = None
 
 
 @dataclass(slots=True)

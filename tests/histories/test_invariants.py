@@ -33,6 +33,8 @@ from tests.histories.operations import (
 
 Case = tuple[str, Sequence[Operation]]
 UNCLEAN = Lossy("unclean election", 50, until_s=60, topic="t", from_offset=1)
+UNCLEAN_EPOCH_5 = Lossy("unclean election", 50, until_s=60, topic="t", partition=0, leader_epoch=5)
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 def sent(
@@ -120,6 +122,17 @@ CLEAN: list[Case] = [
     ("everything read", [*THREE, *THREE_READ, Healed(20, 5)]),
     ("no final read", [*THREE, polled(0, b"v0"), polled(1, b"v1")]),
     ("below the log start is gone by right", [*THREE, final(None, None, b"v2", log_start=2)]),
+    ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
+    (
+        "replaced by a loss",
+        [
+            unanswered(0),
+            unanswered(1),
+            UNCLEAN_EPOCH_5,
+            polled(0, b"v0"),
+            polled(0, b"v1", session="r", epoch=5),
+        ],
+    ),
     ("an unknown send appears", [sent(0, 0), unanswered(1), final(b"v0", b"v1")]),
     ("an unknown send does not appear", [sent(0, 0), unanswered(1), final(b"v0")]),
     ("a refused send does not appear", [sent(0, 0), sent(1, None, "NOT_ENOUGH_REPLICAS"), final(b"v0")]),
@@ -331,6 +344,10 @@ BROKEN: dict[str, list[Case]] = {
     ],
     "OnlyWhatWasSent": [("somebody else's bytes", [sent(0, 0), final(b"v0", b"?")])],
     "SequenceRefusedWithoutReason": [
+        (
+            "again, though nothing was lost since",
+            [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, None, OUT_OF_ORDER)],
+        ),
         ("after retention", [sent(0, 0), sent(1, None, "UNKNOWN_PRODUCER_ID"), final(b"v0")]),
         ("the very first", [sent(0, None, "OUT_OF_ORDER_SEQUENCE_NUMBER")]),
     ],
@@ -383,6 +400,19 @@ BROKEN: dict[str, list[Case]] = {
         ("the end is not reached", [sent(0, 0), Healed(20, 5), final(b"v0", end=2)]),
         ("nobody could read", [sent(0, 0), Healed(20, 5)]),
         ("something hung", [Hung("c", "poll", 1, 9)]),
+    ],
+    "RecordReplaced": [
+        (
+            "in the same epoch",
+            [unanswered(0), unanswered(1), UNCLEAN_EPOCH_5, polled(0, b"v0"), polled(0, b"v1", session="r")],
+        ),
+        (
+            "in later ones",
+            [
+                *(unanswered(0), unanswered(1), UNCLEAN_EPOCH_5),
+                *(polled(0, b"v0", epoch=5), polled(0, b"v1", session="r", epoch=6)),
+            ],
+        ),
     ],
     "WrongAnswer": [
         ("accepted", [Probe("a", "a gap", ["OUT_OF_ORDER_SEQUENCE_NUMBER"], None, 1)]),

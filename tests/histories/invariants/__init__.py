@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..operations import History
 from .base import HistoryBroken, Invariant, InvariantBroken
+from .epochs import RecordReplaced
 from .facts import Facts
 from .groups import CommittedOffsetWentBack, TwoOwners, ZombieCommit
 from .reading import PollsOutOfOrder, Retraction, SkippedRecord, TruncationNotReported
@@ -44,6 +45,7 @@ __all__ = [
     "OnlyWhatWasSent",
     "PollsOutOfOrder",
     "ProducerIdentityShared",
+    "RecordReplaced",
     "ReplicaDivergence",
     "Retraction",
     "SendsOutOfOrder",
@@ -65,6 +67,7 @@ def all_invariants() -> list[Invariant]:
         LostWrite(),
         UnseenAfterHeal(),
         InconsistentOffset(),
+        RecordReplaced(),
         ReplicaDivergence(),
         Duplicate(),
         SendsOutOfOrder(),

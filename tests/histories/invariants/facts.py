@@ -75,6 +75,11 @@ class Losses:
             for one in self._of(place)
         )
 
+    def over_s(self, place: Place) -> float:
+        """When nothing from before any of its losses can still be on its way; minus infinity without one."""
+        ends = (float("inf") if one.until_s is None else one.until_s for one in self._of(place))
+        return max(ends, default=float("-inf"))
+
     def _of(self, place: Place) -> list[Lossy]:
         known = self._by_place.get(place)
         if known is None:

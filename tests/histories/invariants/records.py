@@ -237,7 +237,8 @@ class AcknowledgedAfterFailedAppend(Invariant):
 
 class SequenceRefusedWithoutReason(Invariant):
     """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
-    order, whatever retention or a change of leader did to what brokers know of it (KIP-360)."""
+    order, whatever retention or a change of leader did to what brokers know of it (KIP-360). Where records were lost
+    it is, once."""
 
     scenarios = (28, 29)
 
@@ -245,11 +246,24 @@ class SequenceRefusedWithoutReason(Invariant):
         if not any(send.error in SEQUENCE_ERRORS for send in facts.history.sends):
             return
         for (_, place), sends in facts.by_producer.items():
+            if facts.losses.touch(place):
+                yield from self._again(sends, facts.losses.over_s(place))
+                continue
             for send in sends:
-                if send.idempotent and send.error in SEQUENCE_ERRORS and not facts.losses.touch(place):
+                if send.idempotent and send.error in SEQUENCE_ERRORS:
                     yield f"{told(send)}; everything before it was acknowledged"
                 if send.outcome is not Outcome.OK:
                     break
+
+    def _again(self, sends: list[Send], over_s: float) -> Iterator[str]:
+        """Where records were lost a producer is refused so, and begins anew."""
+        refused_s = float("inf")
+        for send in sends:
+            if send.error not in SEQUENCE_ERRORS or send.invoked_s <= over_s or send.completed_s is None:
+                continue
+            if send.invoked_s > refused_s:
+                yield f"{told(send)}; it was told so already, at {refused_s:.6f}, and nothing was lost since"
+            refused_s = min(refused_s, send.completed_s)
 
 
 class ProducerIdentityShared(Invariant):

@@ -94,6 +94,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 "elect_preferred",
                 lambda arguments, state: _changed(arguments, state, "preferred elected"),
             ),
+            (election, "_elected", _elected_uncleanly),
             (PartitionLog, "advance_log_start_offset", lambda _arguments, _result: "log start moved"),
             (OfflineReplicas, "add", lambda _arguments, _result: "replica offline"),
             (Damage, "condemn", lambda _arguments, _result: "damaged log found in use"),
@@ -132,6 +133,13 @@ def _leadership(arguments: tuple[Any, ...], began: Any) -> str | None:
     return "leadership begins uncleanly" if state.unclean else "leadership begins"
 
 
+def _elected_uncleanly(arguments: tuple[Any, ...], result: Any) -> str | None:
+    """As nobody was left of whom anything is known."""
+    was = arguments[1]
+    known = {*was.isr, *was.elr, *was.last_known_elr}
+    return "unclean election" if result.unclean and result.leader not in {*known, was.leader} else None
+
+
 def _changed(arguments: tuple[Any, ...], state: PartitionState, branch: str) -> str | None:
     return None if state is arguments[0] else branch
 
@@ -157,6 +165,7 @@ def told(history: History) -> Counter[str]:
     """What clients did and were told, by name."""
     counts = Counter({f"history: {kind}": count for kind, count in history.counts().items()})
     counts += Counter(f"commit: {one.error}" for one in history.commits)
+    counts += Counter(f"continued: {one.reason}" for one in history.positions)
     counts += Counter(f"probe: {one.what}: {one.got}" for one in history.probes)
     return counts
 

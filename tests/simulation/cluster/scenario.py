@@ -18,10 +18,12 @@ from tests.simulation.cluster.administration import administer
 from tests.simulation.cluster.cluster import Cluster, Node
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
+from tests.simulation.cluster.exact_reader import ExactReader
 from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
 from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
+from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import START_S, Machine
@@ -84,6 +86,8 @@ class Scenario:
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
+        if bold := is_bold(seed):
+            add_topic(self.workload)
         self.configs = {
             "min.insync.replicas": min_in_sync,
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
@@ -98,6 +102,9 @@ class Scenario:
         self.plan = drawn if plan is None else plan
         #: what one replica alone acknowledged is lost when that one rots, flushed or not
         self.one_may_do = self.losses.durable and all(fault.kind != "rot" for fault in drawn)
+        self.elections = UncleanElections(self.cluster, self.history, last_known_lose=not self.one_may_do)
+        if bold:
+            self._invariants.append(self.elections)
 
     def play(self) -> None:
         machine, workload = self.machine, self.workload
@@ -108,6 +115,10 @@ class Scenario:
             name = f"producer-{number}"
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
+        for place in workload.partitions:
+            if place.topic in workload.lossy:
+                name = f"exact reader of {place.topic}-{place.partition}"
+                self._client(name, ExactReader(workload, name, place).run)
         employ(workload, self._client, self.seed, CHAOS_S)
         if self.has_operator:
             calm_s = machine.now + CHAOS_S
@@ -217,7 +228,8 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None]
     preparing = patch.object(server, "prepare_codecs", _prepared_already)
     with counting(branches), log_lines(machine), installed(machine), preparing:
         scenario = Scenario(machine, seed, plan)
-        scenario.play()
+        with scenario.elections.watching():
+            scenario.play()
     counts = branches + machine.network.counts + told(scenario.history)
     for name, count in scenario.faults.counts.items():
         counts[f"fault: {name}"] += count

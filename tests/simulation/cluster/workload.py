@@ -43,6 +43,10 @@ class Workload:
         self.over = False
         #: clients that have begun, by name, and whether they have come to their end
         self.ended: dict[str, bool] = {}
+        #: what topics have beside the settings that all have
+        self.configs: dict[str, dict[str, str]] = {}
+        #: topics that may lose records: whoever reads them must hear of it
+        self.lossy = set[str]()
         #: topics that a pipeline fills, each with the one that it copies
         self.copies: dict[str, str] = {}
         #: group, member id and generation or epoch of every member, again and again
@@ -64,8 +68,12 @@ class Workload:
 
 async def create_topics(workload: Workload, configs: dict[str, str], replication_factor: int) -> None:
     """Until it has worked: the cluster may still be forming."""
+
+    def settings(name: str) -> dict[str, str]:
+        return configs | workload.configs.get(name, {})
+
     topics = [
-        NewTopic(name, num_partitions=count, replication_factor=replication_factor, configs=configs)
+        NewTopic(name, num_partitions=count, replication_factor=replication_factor, configs=settings(name))
         for name, count in workload.topics.items()
     ]
     async with Admin(bootstrap_servers=workload.cluster.bootstrap) as admin:
@@ -123,7 +131,7 @@ def _delivered(workload: Workload, send: Send, done: asyncio.Future[RecordMetada
 async def consume(workload: Workload, actor: str) -> None:
     """Read all partitions from their beginning, all over again now and then."""
     chance, history, round_ = workload.chance(), workload.history, 0
-    places = workload.partitions
+    places = [place for place in workload.partitions if place.topic not in workload.lossy]
     while not workload.over:
         round_ += 1
         session = f"{actor}/{round_}"

@@ -1,0 +1,150 @@
+"""A reader that tells brokers what it has (KIP-320), by hand: it hears of truncations, and of where logs start."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+
+from ottla.client.cluster import Cluster
+from ottla.client.fetched import FetchedRecords, TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.histories.operations import Poll, Position, Reason
+from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
+
+TIMEOUT_MS = 700
+WAIT_MS = 100
+EARLIEST, LATEST = -2, -1
+BY_NAME = 12
+"""The last version of Fetch that names topics; the first that tells what diverges."""
+LIST_VERSION = 7
+MANY = 1 << 30
+TAKEN_BYTES = (300, 3000, 1 << 20)
+
+
+class ExactReader:
+    """Reads one partition from its beginning, in one session for the whole run, and to its end when that is over.
+
+    With each fetch it tells the leader epoch of its last record. A broker that knows that epoch to end earlier says so,
+    and it goes on from there; one that has no such offset sends it back to the beginning.
+    """
+
+    def __init__(self, workload: Workload, name: str, place: TopicPartition) -> None:
+        self._workload, self._name, self._place = workload, name, place
+        self._chance: Random = workload.chance()
+        self._position: int | None = None
+        #: of the record before the position; -1 if there is none
+        self._epoch = -1
+
+    async def run(self) -> None:
+        """Until the workload is over and everything has been read."""
+        workload = self._workload
+        self._cluster = await started(
+            lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        )
+        self._cluster.follow([self._place.topic])
+        while True:
+            after = workload.over
+            try:
+                if self._position is None:
+                    self._jump(await self._look(EARLIEST), Reason.START)
+                elif await self._fetch() and after and self._position >= await self._look(LATEST):
+                    break
+            except KafkaError as error:
+                await self._cure(error)
+            if not after:
+                await self._dally()
+        await self._cluster.close()
+
+    async def _dally(self) -> None:
+        """Now and then it falls far behind."""
+        pause_s = self._chance.uniform(0.3, 1.5) if self._chance.random() < 0.02 else 0.02
+        await asyncio.sleep(pause_s)
+
+    async def _cure(self, error: KafkaError) -> None:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            with suppress(KafkaError):
+                self._jump(await self._look(EARLIEST), Reason.RESET)
+                return
+        await asyncio.sleep(0.03)
+        with suppress(KafkaError):
+            await self._cluster.refresh()
+
+    def _jump(self, offset: int, reason: Reason, epoch: int = -1) -> None:
+        self._position, self._epoch = offset, epoch
+        now = self._workload.now()
+        self._workload.history.add(Position(self._name, self._name, *self._place, offset, reason, now))
+
+    async def _fetch(self) -> bool:
+        """Whether there was nothing more."""
+        assert self._position is not None
+        data = await self._ask(self._position)
+        if data.error_code:
+            raise KafkaError(ErrorCode(data.error_code))
+        if data.diverging_epoch.end_offset >= 0:
+            offset = min(self._position, data.diverging_epoch.end_offset)
+            self._jump(offset, Reason.TRUNCATION, data.diverging_epoch.epoch)
+            return False
+        taken = FetchedRecords(self._place, memoryview(data.records or b""), self._position).take(MANY)
+        now = self._workload.now()
+        for record in taken:
+            self._workload.history.add(
+                Poll(
+                    self._name,
+                    self._name,
+                    *self._place,
+                    record.offset,
+                    record.leader_epoch,
+                    record.value or b"",
+                    now,
+                )
+            )
+            self._position, self._epoch = record.offset + 1, record.leader_epoch
+        return not taken
+
+    async def _ask(self, offset: int) -> PartitionData:
+        leader, epoch = self._leader()
+        part = FetchPartition(
+            partition=self._place.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=self._epoch,
+            partition_max_bytes=self._chance.choice(TAKEN_BYTES),
+        )
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=self._place.topic, partitions=[part])],
+        )
+        connection = await self._cluster.connection(leader, "read")
+        answer = await connection.request(request, version=BY_NAME, timeout_ms=TIMEOUT_MS)
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        return answer.responses[0].partitions[0]
+
+    async def _look(self, what: int) -> int:
+        """Where the log starts, or what consumers may read up to."""
+        leader, epoch = self._leader()
+        part = ListOffsetsPartition(
+            partition_index=self._place.partition, current_leader_epoch=epoch, timestamp=what
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=self._place.topic, partitions=[part])]
+        )
+        connection = await self._cluster.connection(leader, "read")
+        answer = await connection.request(request, version=LIST_VERSION, timeout_ms=TIMEOUT_MS)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise KafkaError(ErrorCode(found.error_code))
+        return found.offset
+
+    def _leader(self) -> tuple[int, int]:
+        info = self._cluster.metadata.partition(*self._place)
+        if info is None or info.leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return info.leader, info.leader_epoch
