@@ -28,7 +28,7 @@ from .folder_checkpoints import FolderCheckpoints
 from .folder_claim import claim_folder
 from .meta_properties import MetaProperties
 from .partition_log import PartitionLog
-from .storage_errors import disk_error
+from .storage_errors import disk_error, is_unreadable
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
@@ -90,11 +90,13 @@ class LogDirectory:
     ) -> None:
         """Open every log in the folder. Blocking.
 
-        ``configs`` gives the configuration of topics that differ from ``default``. Logs that cannot be opened
-        are left out and listed in ``failed``.
+        ``configs`` gives the configuration of topics that differ from ``default``. Logs that are damaged are
+        left out and listed in ``failed``. Where the disk refuses more than to read a log, a later start may find
+        it in a better state, and until then nothing of it is in use.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read.
+            KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or a log not
+                be opened since there is no room on the disk, or no descriptor or memory left, or it is read-only.
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
@@ -125,6 +127,9 @@ class LogDirectory:
 
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load-logs") as pool:
             list(pool.map(open_one, found.items()))
+        for error in self.failed.values():
+            if isinstance(error.__cause__, OSError) and not is_unreadable(error):
+                raise error
 
     def _scan(self) -> dict[TopicPartition, Path]:
         found: dict[TopicPartition, Path] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -256,3 +257,24 @@ def test_a_log_that_cannot_be_opened_is_known_by_its_topic(tmp_path: Path) -> No
 def _crash_and_open(directory: LogDirectory, path: Path) -> LogDirectory:
     directory.close(clean=False)
     return _open(path)
+
+
+def test_a_folder_without_room_to_recover_its_logs_is_not_in_use_until_there_is(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    log = directory.create("flights", 0, TOPIC_ID, LogConfig(segment_bytes=100), now_ms=0)
+    for _ in range(3):
+        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+    assert len(log.segments) > 1
+    directory.close(clean=False)
+    starting = _open(tmp_path, load=False)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        mock.patch("os.pwrite", side_effect=full),
+        pytest.raises(KafkaError, match="No space left") as refused,
+    ):
+        starting.load({}, CONFIG, now_ms=0)
+    starting.close(clean=False)
+    assert isinstance(refused.value.__cause__, OSError), "the broker tells this from damage"
+    again = _open(tmp_path)
+    assert again.logs["flights", 0].log_end_offset == 3
+    again.close(clean=False)
