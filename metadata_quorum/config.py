@@ -32,6 +32,8 @@ class QuorumNodeConfig:
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator says: this node's folder was lost and the node may join again with an empty one
     replace_empty: bool = False
+    #: a snapshot is made after so many bytes of the Raft log
+    snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000
 
     @staticmethod
@@ -39,8 +41,8 @@ class QuorumNodeConfig:
         """Reads Kafka's properties.
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
-        cluster.secret.file, metadata.log.dir or else the first of log.dirs, broker.session.timeout.ms,
-        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
+        cluster.secret.file, metadata.log.dir or else the first of log.dirs,
+        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, min.insync.replicas, unclean.leader.election.enable. Known keys of
         other roles are left alone. Raises ConfigError naming the key, the value and what is allowed.
         """
@@ -73,6 +75,9 @@ class QuorumNodeConfig:
             auto_leader_rebalance_enable=_truth(properties, "auto.leader.rebalance.enable", default=True),
             leader_imbalance_per_broker_percentage=_number(
                 properties, "leader.imbalance.per.broker.percentage", 10, 0
+            ),
+            snapshot_bytes=_number(
+                properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1
             ),
             cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
         )

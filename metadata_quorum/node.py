@@ -33,6 +33,7 @@ from .probe import ProbeResult, is_refused, probe
 from .quorum_status import OffsetMarks, status
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
+from .raft.settings import Settings
 from .server import QuorumServer
 from .state.controller import Applied
 from .state.machine import ControllerMachine
@@ -69,6 +70,7 @@ class QuorumNode:
                 cluster_id=config.cluster_id,
                 machine_factory=MACHINE_FACTORY,
                 replace_empty=config.replace_empty,
+                settings=Settings.with_snapshots_every(config.snapshot_bytes),
             ),
             self.machine,
             on_role=self._role_changed,

@@ -134,6 +134,8 @@ _NODE_TABLE = (
     _node("replica.alter.log.dirs.io.max.bytes.per.second", _DYNAMIC, _L, _LONG_MAX,
           "How fast replicas are copied from one data folder into another.", least=1),
     _node("metadata.log.dir", _QUORUM, _S, None, "Folder of the Raft log."),
+    _node("metadata.log.max.record.bytes.between.snapshots", _QUORUM, _L, "20971520",
+          "Bytes of the Raft log after which a snapshot is made.", least=1),
     _node("broker.rack", _BROKER, _S, None, "Rack, for placing replicas."),
     _node("broker.session.timeout.ms", _NODE, _I, "3000",
           "Silence after which a broker is fenced.", least=100),

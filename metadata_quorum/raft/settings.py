@@ -36,3 +36,8 @@ class Settings:
     retained_bytes: int = 4 << 20
     """Entries kept behind a snapshot, so that a follower that is a little late needs no snapshot."""
     segment_bytes: int = SEGMENT_BYTES
+
+    @staticmethod
+    def with_snapshots_every(size: int) -> Settings:
+        """The usual ones, with a snapshot after every `size` bytes applied; a quarter of that is kept behind it."""
+        return Settings(snapshot_bytes=size, retained_bytes=size // 4)
