@@ -42,7 +42,8 @@ class QuorumNodeConfig:
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
         cluster.secret.file, metadata.log.dir or else the first of log.dirs,
-        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
+        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
+        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, min.insync.replicas, unclean.leader.election.enable. Known keys of
         other roles are left alone. Raises ConfigError naming the key, the value and what is allowed.
         """

@@ -23,13 +23,18 @@ def properties(tmp_path: Path) -> dict[str, str]:
 
 
 def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path: Path) -> None:
-    config = QuorumNodeConfig.from_properties(properties | {"broker.session.timeout.ms": "1000"})
+    given = {
+        "broker.session.timeout.ms": "1000",
+        "metadata.log.max.record.bytes.between.snapshots": "100000",
+    }
+    config = QuorumNodeConfig.from_properties(properties | given)
     assert config.node_id == 101
     assert config.voters == {101: ("127.0.0.1", 9193), 102: ("::1", 9194), 103: ("host", 9195)}
     assert (config.listen_host, config.listen_port) == ("0.0.0.0", 9193)
     assert config.secret == b"0123456789abcdef0123456789abcdef"
     assert config.directory == tmp_path / "a"
     assert config.broker_session_timeout_ms == 1000
+    assert config.snapshot_bytes == 100_000
 
 
 def test_without_a_listener_it_listens_where_the_voters_say(properties: dict[str, str]) -> None:

@@ -20,6 +20,7 @@ from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
 from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Workload
+from tests.simulation.machine.chance import exponential
 
 CALL_MAX_S = 20.0
 """The longest that any call may take: some ask again until their timeout, then wait for leaders, then ask others."""
@@ -160,7 +161,7 @@ async def administer(
     producing = asyncio.create_task(_produce(workload, administrator, workload.chance()))
     while not (until() or workload.over):
         await administrator.act()
-        await asyncio.sleep(chance.expovariate(per_second))
+        await asyncio.sleep(exponential(chance, per_second))
     sends = await producing
     await _add_to_history(workload, administrator, admin, sends)
     await admin.stop()
@@ -193,7 +194,7 @@ async def _produce(workload: Workload, administrator: Administrator, chance: Ran
             break
         await asyncio.sleep(0.1)
     while not workload.over:
-        await asyncio.sleep(chance.expovariate(15))
+        await asyncio.sleep(exponential(chance, 15))
         if not administrator.made:
             continue
         name = chance.choice(list(administrator.made))

@@ -46,7 +46,10 @@ BROKER_SETTINGS = {
     "log.cleaner.backoff.ms": "2000",
     "auto.create.topics.enable": "false",
 }
-QUORUM_SETTINGS = {"broker.session.timeout.ms": "500"}
+QUORUM_SETTINGS = {
+    "broker.session.timeout.ms": "500",
+    "metadata.log.max.record.bytes.between.snapshots": "10000",
+}
 
 
 class Node:
@@ -112,9 +115,10 @@ class Node:
         if self.process is not None:
             self.process.kill()
 
-    def lose_power(self) -> None:
+    def lose_power(self, *, keeps_some: bool = True) -> None:
+        """`keeps_some`: whether some of what was not synced is there by chance."""
         self.wanted = False
-        self.host.lose_power()
+        self.host.lose_power(keeps_some=keeps_some)
 
     def terminate(self) -> None:
         """SIGTERM: it leaves in good order."""

@@ -1,96 +1,18 @@
-"""What goes wrong in a run: a plan of faults drawn from the seed, each with a beginning and an end.
-
-A plan is data, so that a run can be repeated with some of its faults left out.
-"""
+"""Makes a plan of faults come true: each has a beginning, and an end at which what was broken is mended."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.simulation.cluster import disk_faults
+from tests.simulation.cluster.ambush import Ambush
 from tests.simulation.cluster.cluster import Cluster, Node
-
-FIRST_LEADER, FIRST_FOLLOWER = "leader of the first", "follower of the first"
-"""Of the first partition: what befalls one place again and again finds more than what is spread out."""
-TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator", FIRST_LEADER, FIRST_FOLLOWER)
-STRIKES = {"kill": 5, "power loss": 3, "pause": 3, "isolation": 3, "one-way cut": 1, "slow disk": 1}
-"""What befalls one replica of the first partition after another, when they are persecuted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """`kind` befalls `target` from `start_s` on, for `lasts_s`. `chance` decides whatever is left open."""
-
-    kind: str
-    target: str
-    start_s: float
-    lasts_s: float
-    chance: int
-
-    def __str__(self) -> str:
-        return f"{self.start_s:6.3f} s: {self.kind} of {self.target} for {self.lasts_s:.3f} s"
-
-
-WEIGHTS = {
-    "kill": 5,
-    "power loss": 4,
-    "pause": 3,
-    "isolation": 3,
-    "cut": 3,
-    "one-way cut": 3,
-    "slow link": 2,
-    "lossy link": 2,
-    "slow disk": 2,
-    "full disk": 1,
-    "restart": 2,
-    "clock jump": 1,
-    "stall": 3,
-    "kill of all": 1,
-    "power loss of all": 3,
-    "narrow link": 1,
-    "disturbed datagrams": 2,
-    "flapping link": 2,
-    "disk error": 1,
-    "read-only disk": 1,
-    "failing syncs": 1,
-    "rot": 2,
-}
-"""How often each kind is drawn, beside the others."""
-
-_PERSECUTION_RATE = 0.2
-
-
-def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[Fault]:
-    """Faults for so many seconds: bursts and quiet times, one target at a time or several."""
-    plan: list[Fault] = []
-    kinds, shares = list(weights), list(weights.values())
-    now = random.uniform(0.0, 0.3)
-    while now < seconds:
-        if random.random() < _PERSECUTION_RATE:
-            strikes = list(_persecution(random, now))
-            plan += strikes
-            now = strikes[-1].start_s + random.uniform(0.05, 0.5)
-            continue
-        kind = random.choices(kinds, shares)[0]
-        lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 1.4)
-        plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
-        now += random.expovariate(1 / 0.12) if random.random() < 0.35 else random.uniform(0.1, 0.8)
-    return [fault for fault in plan if fault.start_s < seconds]
-
-
-def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
-    """One replica of the first partition after another is struck, before the one before has recovered, or just as it
-    has: changes of leader that follow close upon each other."""
-    gap_s = random.choice((0.04, 0.15, 0.4))
-    lasts_s = random.choice((0.1, 0.3, 0.9))
-    for _ in range(random.randint(2, 5)):
-        kind = random.choices(list(STRIKES), list(STRIKES.values()))[0]
-        target = FIRST_LEADER if random.random() < 0.65 else FIRST_FOLLOWER
-        yield Fault(kind, target, start_s, lasts_s * random.uniform(0.5, 1.5), random.getrandbits(32))
-        start_s += gap_s * random.uniform(0.3, 2.0)
+from tests.simulation.cluster.elections import send_to_and_fro, some_partition
+from tests.simulation.cluster.plans import FIRST_FOLLOWER, FIRST_LEADER, Fault
+from tests.simulation.machine.chance import between_powers
+from tests.simulation.machine.process import Process
 
 
 class Faults:
@@ -196,7 +118,7 @@ class Faults:
     def _power_loss(self, node: Node, random: Random) -> Callable[[], None] | None:
         if not self._may_lose_power([node]):
             return None
-        node.lose_power()
+        node.lose_power(keeps_some=random.random() < 0.7)
         return node.start
 
     def _pause(self, node: Node, random: Random) -> Callable[[], None] | None:
@@ -235,10 +157,19 @@ class Faults:
     def _power_loss_of_all(self, node: Node, random: Random) -> Callable[[], None] | None:
         """In the whole room, or of all brokers. They come back one after the other."""
         struck = self._cluster.nodes if random.random() < 0.5 else list(self._cluster.brokers.values())
+        return self._power_lost(struck, random, keeps_some=True)
+
+    def _blackout(self, node: Node, random: Random) -> Callable[[], None] | None:
+        """Of all brokers, and nothing of what was on its way to their disks is there by chance."""
+        return self._power_lost(list(self._cluster.brokers.values()), random, keeps_some=False)
+
+    def _power_lost(
+        self, struck: list[Node], random: Random, *, keeps_some: bool
+    ) -> Callable[[], None] | None:
         if not self._may_lose_power(struck):
             return None
         for each in struck:
-            each.lose_power()
+            each.lose_power(keeps_some=keeps_some)
 
         def start_all() -> None:
             for each in random.sample(struck, len(struck)):
@@ -281,6 +212,13 @@ class Faults:
         )
         return self._healing(node, [other])
 
+    def _slow_links(self, node: Node, random: Random) -> Callable[[], None]:
+        """Among all brokers: what they fetch from each other takes long, and all else does not."""
+        network = self._machine.network
+        addresses = [broker.host.address for broker in self._cluster.brokers.values()]
+        network.slow(addresses, addresses, random.uniform(0.03, 0.15), random.uniform(0.0, 0.1))
+        return lambda: network.heal(addresses, addresses)
+
     def _lossy_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
         other = random.choice([other for other in self._cluster.nodes if other is not node])
@@ -290,7 +228,7 @@ class Faults:
     def _narrow_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network
         other = random.choice([other for other in self._cluster.nodes if other is not node])
-        network.narrow(node.host.address, other.host.address, 10 ** random.uniform(3.5, 5.5))
+        network.narrow(node.host.address, other.host.address, between_powers(random, 3.5, 5.5))
         return self._healing(node, [other])
 
     def _disturbed_datagrams(self, node: Node, random: Random) -> Callable[[], None]:
@@ -334,6 +272,42 @@ class Faults:
 
         return mend
 
+    def _slow_disks(self, node: Node, random: Random) -> Callable[[], None]:
+        """Of all brokers."""
+        disks = [broker.host.disk for broker in self._cluster.brokers.values()]
+        for disk in disks:
+            disk.slow = True
+
+        def mend() -> None:
+            for disk in disks:
+                disk.slow = False
+
+        return mend
+
+    def _elections(self, node: Node, random: Random) -> Callable[[], None] | None:
+        """Of one partition, one after the other."""
+        image = self._cluster.newest_image()
+        if image is None or not image.topics:
+            return None
+        place = some_partition(image, random)
+        replicas = next(
+            topic.partitions[place[1]].replicas for topic in image.topics.values() if topic.name == place[0]
+        )
+        times = random.randint(2, 5)
+        operator = self._cluster.client(
+            f"elector-{self.counts['elections']}",
+            lambda: send_to_and_fro(self._cluster, place, replicas, times),
+        )
+        operator.on_end = self._elected
+        return operator.kill
+
+    def _elected(self, operator: Process) -> None:
+        if operator.failure is not None:
+            self._machine.failures.append(operator.failure)
+
+    def _ambush(self, node: Node, random: Random) -> Callable[[], None]:
+        return Ambush(self._cluster, self._may_lose_power).end
+
     def _full_disk(self, node: Node, random: Random) -> Callable[[], None]:
         disk = node.host.disk
         disk.capacity_bytes = disk.used_bytes
@@ -362,15 +336,20 @@ _KINDS: dict[str, Callable[[Faults, Node, Random], Callable[[], None] | None]] =
     "restart": Faults._restart,
     "kill of all": Faults._kill_all,
     "power loss of all": Faults._power_loss_of_all,
+    "blackout": Faults._blackout,
+    "elections": Faults._elections,
+    "ambush": Faults._ambush,
     "isolation": Faults._isolation,
     "cut": Faults._cut,
     "one-way cut": Faults._one_way_cut,
     "slow link": Faults._slow_link,
+    "slow links": Faults._slow_links,
     "lossy link": Faults._lossy_link,
     "narrow link": Faults._narrow_link,
     "disturbed datagrams": Faults._disturbed_datagrams,
     "flapping link": Faults._flapping_link,
     "slow disk": Faults._slow_disk,
+    "slow disks": Faults._slow_disks,
     "full disk": Faults._full_disk,
     "clock jump": Faults._clock_jump,
     **disk_faults.KINDS,

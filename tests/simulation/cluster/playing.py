@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 from ottla.protocol.codec import prepare
 from ottla.protocol.schema import Message
-from tests.simulation.cluster.faults import Fault
+from tests.simulation.cluster.plans import Fault
 from tests.simulation.cluster.scenario import Report, play
 from tests.simulation.machine.installed import bound_names
 
@@ -98,7 +98,7 @@ def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report 
     try:
         return play(seed, plan, None if sink is None else sink.write)
     except AssertionError as error:
-        return str(error)
+        return str(error) or traceback.format_exc()
     except BaseException:
         return f"exception: {traceback.format_exc()}"
     finally:

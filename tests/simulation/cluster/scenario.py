@@ -19,9 +19,11 @@ from tests.simulation.cluster.cluster import Cluster, Node
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.exact_reader import ExactReader
-from tests.simulation.cluster.faults import WEIGHTS, Fault, Faults, draw_plan
+from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
 from tests.simulation.cluster.losses import Losses
+from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
+from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
 from tests.simulation.cluster.workload import Workload
@@ -93,7 +95,11 @@ class Scenario:
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
-        self._invariants = all_invariants()
+        self._invariants = [
+            *all_invariants(),
+            InSyncHaveWhatIsCommitted(self.cluster, self.workload.lossy),
+            FollowersCopyTheirLeader(self.cluster),
+        ]
         if machine.trace.wanted:
             self._invariants.append(PartitionChanges(machine))
         machine.observers.append(self._observe)

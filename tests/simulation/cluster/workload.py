@@ -24,6 +24,7 @@ from tests.histories.operations import (
     Send,
 )
 from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.machine.chance import exponential
 
 REQUEST_TIMEOUT_MS = 1500
 DELIVERY_TIMEOUT_MS = 6000
@@ -114,7 +115,7 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
             continue
         delivery.add_done_callback(lambda done, send=send: _delivered(workload, send, done))  # type: ignore[misc]
         if chance.random() < 0.7:
-            await asyncio.sleep(chance.expovariate(per_second))
+            await asyncio.sleep(exponential(chance, per_second))
     await producer.stop()
 
 

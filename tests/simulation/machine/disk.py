@@ -82,17 +82,20 @@ class VirtualDisk:
         self.failing_writes = self.failing_syncs = code
         self.failing_reads = None if code == errno.EROFS else code
 
-    def lose_power(self) -> None:
-        """What is not durable is partly lost. The host's processes are gone by now."""
+    def lose_power(self, *, keeps_some: bool = True) -> None:
+        """What is not durable is lost, or a part of it. The host's processes are gone by now."""
         random = self.machine.random
         self.counts["power losses"] += 1
         for inode, sequence, finish in self._syncs.values():
             finish.cancel()
-            if random.random() < 0.5:
+            if keeps_some and random.random() < 0.5:
                 inode.settle(sequence)
         self._syncs.clear()
         for inode in self._inodes():
-            inode.lose_power(random, self.counts)
+            if keeps_some:
+                inode.lose_power(random, self.counts)
+            else:
+                inode.lose_all_pending(self.counts)
             inode.links = 0
         self.root.links = 1
         self._count_links(self.root)

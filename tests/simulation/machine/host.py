@@ -37,13 +37,13 @@ class Host:
     def wall_s(self) -> float:
         return WALL_START_S + self.machine.now + self.wall_error_s
 
-    def lose_power(self) -> None:
-        """Every process is gone, without a word to its peers, and so is what was not on the platters."""
+    def lose_power(self, *, keeps_some: bool = True) -> None:
+        """Every process is gone, without a word to its peers, and so is what was not on the platters, or some of it."""
         self.machine.trace.note(self.machine.now, self.name, "loses power")
         self.powered = False
         for process in list(self.processes):
             process.kill(silently=True)
-        self.disk.lose_power()
+        self.disk.lose_power(keeps_some=keeps_some)
 
     def power_on(self) -> None:
         self.powered = True

@@ -59,6 +59,10 @@ class Inode(ABC):
     def lose_power(self, random: Random, counts: Counter[str]) -> None:
         """What is pending is on the platters, or in part, or not at all, and nothing else is left."""
 
+    @abstractmethod
+    def lose_all_pending(self, counts: Counter[str]) -> None:
+        """Nothing of what is pending is on the platters."""
+
 
 class File(Inode):
     """Bytes: as readers see them, as they are on the platters, and what is on its way there."""
@@ -113,6 +117,12 @@ class File(Inode):
                 else:
                     counts["reordered writes"] += lost_before
                     self._survive(change, fate < 0.7, random, counts)
+        self.current = bytearray(self.durable)
+
+    def lose_all_pending(self, counts: Counter[str]) -> None:
+        counts["lost writes"] += len(self.pending)
+        self.pending.clear()
+        self._pending_bytes = 0
         self.current = bytearray(self.durable)
 
     def _take(self, sequence: int) -> list[Change]:
@@ -189,6 +199,11 @@ class Folder(Inode):
         counts["lost names"] += len(self.pending) - kept
         for _, names in islice(self.pending, kept):
             _rename(self.durable_names, names)
+        self.pending.clear()
+        self.names = dict(self.durable_names)
+
+    def lose_all_pending(self, counts: Counter[str]) -> None:
+        counts["lost names"] += len(self.pending)
         self.pending.clear()
         self.names = dict(self.durable_names)
 

@@ -1,0 +1,70 @@
+"""A fault that waits for its moment: a follower is about to join the ISR again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.dataplane.replication.in_sync import PendingExpand
+from tests.simulation.cluster.cluster import Cluster, Node
+
+if TYPE_CHECKING:
+    from tests.simulation.machine.threads import Thread
+
+BACK_AFTER_S = 0.01
+CUT_OFF_S = 0.35
+"""Less than a session."""
+
+
+class Ambush:
+    """As soon as a leader has proposed a member, the leader is cut off from the quorum and the member loses its power.
+
+    The member is back before the proposal arrives: it is another one by then, and may have less. Strikes once.
+    """
+
+    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool]) -> None:
+        self._cluster = cluster
+        self._machine = cluster.machine
+        self._may_lose_power = may_lose_power
+        self._waits = True
+        self._struck: tuple[Node, Node] | None = None
+        self._machine.observers.append(self._watch)
+
+    def end(self) -> None:
+        """Nobody is waited for any more, and what was struck is well again."""
+        self._waits = False
+        self._machine.observers.remove(self._watch)
+        if self._struck is not None:
+            leader, member = self._struck
+            self._reconnect(leader)
+            member.start()
+
+    def _watch(self, thread: Thread) -> None:
+        for leader in self._cluster.brokers.values():
+            if not self._waits or thread.process is not leader.process or not leader.up:
+                continue
+            for partition in leader.led():
+                in_sync = partition.leader.in_sync if partition.leader is not None else None
+                if isinstance(in_sync, PendingExpand):
+                    self._found(leader, self._cluster.brokers[in_sync.joining])
+
+    def _found(self, leader: Node, member: Node) -> None:
+        if not member.up or not self._may_lose_power([member]):
+            return
+        self._waits = False
+        self._machine.after(0.0, lambda: self._strike(leader, member))
+
+    def _strike(self, leader: Node, member: Node) -> None:
+        machine = self._machine
+        machine.trace.note(machine.now, member.name, f"is struck while {leader.name} proposes it")
+        self._struck = (leader, member)
+        machine.network.cut(leader.host.address, self._quorum())
+        member.lose_power()
+        machine.after(BACK_AFTER_S, member.start)
+        machine.after(CUT_OFF_S, lambda: self._reconnect(leader))
+
+    def _reconnect(self, leader: Node) -> None:
+        self._machine.network.heal(leader.host.address, self._quorum())
+
+    def _quorum(self) -> list[str]:
+        return [node.host.address for node in self._cluster.quorum.values()]

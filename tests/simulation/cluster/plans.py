@@ -1,0 +1,129 @@
+"""What goes wrong in a run: a plan of faults drawn from the seed, each with a beginning and an end.
+
+A plan is data, so that a run can be repeated with some of its faults left out. Most faults come alone or in bursts;
+some come in the order in which replicated logs are known to have failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.machine.chance import exponential
+
+FIRST_LEADER, FIRST_FOLLOWER = "leader of the first", "follower of the first"
+"""Of the first partition: what befalls one place again and again finds more than what is spread out."""
+TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator", FIRST_LEADER, FIRST_FOLLOWER)
+STRIKES = {"kill": 5, "power loss": 3, "pause": 3, "isolation": 3, "one-way cut": 1, "slow disk": 1}
+"""What befalls one replica of the first partition after another, when they are persecuted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` befalls `target` from `start_s` on, for `lasts_s`. `chance` decides whatever is left open."""
+
+    kind: str
+    target: str
+    start_s: float
+    lasts_s: float
+    chance: int
+
+    def __str__(self) -> str:
+        return f"{self.start_s:6.3f} s: {self.kind} of {self.target} for {self.lasts_s:.3f} s"
+
+
+WEIGHTS = {
+    "kill": 5,
+    "power loss": 4,
+    "pause": 3,
+    "isolation": 3,
+    "cut": 3,
+    "one-way cut": 3,
+    "slow link": 2,
+    "slow links": 1,
+    "lossy link": 2,
+    "slow disk": 2,
+    "slow disks": 1,
+    "full disk": 1,
+    "restart": 2,
+    "clock jump": 1,
+    "stall": 3,
+    "kill of all": 1,
+    "power loss of all": 2,
+    "blackout": 1,
+    "narrow link": 1,
+    "disturbed datagrams": 2,
+    "flapping link": 2,
+    "disk error": 1,
+    "read-only disk": 1,
+    "failing syncs": 1,
+    "rot": 2,
+    "ambush": 2,
+    "elections": 2,
+}
+"""How often each kind is drawn, beside the others."""
+
+
+def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[Fault]:
+    """Faults for so many seconds: bursts and quiet times, one target at a time or several."""
+    plan: list[Fault] = []
+    kinds, shares = list(weights), list(weights.values())
+    now = random.uniform(0.0, 0.3)
+    while now < seconds:
+        if random.random() < _SEQUENCE_RATE:
+            (sequence,) = random.choices(list(_SEQUENCES), list(_SEQUENCES.values()))
+            strikes = list(sequence(random, now))
+            plan += strikes
+            now = strikes[-1].start_s + random.uniform(0.05, 0.5)
+            continue
+        kind = random.choices(kinds, shares)[0]
+        lasts = random.uniform(0.02, 0.3) if random.random() < 0.4 else random.uniform(0.3, 1.4)
+        plan.append(Fault(kind, random.choice(TARGETS), now, lasts, random.getrandbits(32)))
+        now += exponential(random, 1 / 0.12) if random.random() < 0.35 else random.uniform(0.1, 0.8)
+    return [fault for fault in plan if fault.start_s < seconds]
+
+
+def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
+    """One replica of the first partition after another is struck, before the one before has recovered, or just as it
+    has: changes of leader that follow close upon each other."""
+    gap_s = random.choice((0.04, 0.15, 0.4))
+    lasts_s = random.choice((0.1, 0.3, 0.9))
+    for _ in range(random.randint(2, 5)):
+        kind = random.choices(list(STRIKES), list(STRIKES.values()))[0]
+        target = FIRST_LEADER if random.random() < 0.65 else FIRST_FOLLOWER
+        yield Fault(kind, target, start_s, lasts_s * random.uniform(0.5, 1.5), random.getrandbits(32))
+        start_s += gap_s * random.uniform(0.3, 2.0)
+
+
+def _blackout_of_slow_disks(random: Random, start_s: float) -> Iterator[Fault]:
+    """The power of all fails while much is on its way to their disks."""
+    yield Fault("slow disks", FIRST_LEADER, start_s, random.uniform(0.3, 1.0), random.getrandbits(32))
+    start_s += random.uniform(0.1, 0.6)
+    yield Fault("blackout", FIRST_LEADER, start_s, random.uniform(0.05, 0.4), random.getrandbits(32))
+
+
+def _ambushed_return(random: Random, start_s: float) -> Iterator[Fault]:
+    """A follower is away until it is out of sync, and awaited when it comes back."""
+    kind = random.choice(("kill", "pause", "power loss", "isolation"))
+    away_s = random.uniform(0.6, 1.0) if kind in ("pause", "isolation") else random.uniform(0.05, 0.3)
+    yield Fault(kind, FIRST_FOLLOWER, start_s, away_s, random.getrandbits(32))
+    yield Fault("ambush", FIRST_LEADER, start_s + 0.01, away_s + 1.5, random.getrandbits(32))
+
+
+def _elections_behind_slow_links(random: Random, start_s: float) -> Iterator[Fault]:
+    """Leadership goes to and fro while what was answered before is still on its way."""
+    yield Fault("slow links", FIRST_LEADER, start_s, random.uniform(0.6, 1.2), random.getrandbits(32))
+    for _ in range(random.randint(2, 4)):
+        start_s += random.uniform(0.05, 0.2)
+        yield Fault("elections", FIRST_LEADER, start_s, 1.0, random.getrandbits(32))
+
+
+_SEQUENCE_RATE = 0.25
+_SEQUENCES: dict[Callable[[Random, float], Iterator[Fault]], int] = {
+    _persecution: 5,
+    _blackout_of_slow_disks: 1,
+    _ambushed_return: 2,
+    _elections_behind_slow_links: 1,
+}
+"""How often each begins, beside the others."""
