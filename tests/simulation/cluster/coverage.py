@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.groups import consumer_shell
 from ottla.dataplane.groups.classic.group import Group
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
@@ -96,6 +97,11 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             ),
             (election, "_elected", _elected_uncleanly),
             (PartitionLog, "advance_log_start_offset", lambda _arguments, _result: "log start moved"),
+            (
+                PartitionLog,
+                "retain",
+                lambda _arguments, dropped: "segments retained no longer" if dropped else None,
+            ),
             (OfflineReplicas, "add", lambda _arguments, _result: "replica offline"),
             (Damage, "condemn", lambda _arguments, _result: "damaged log found in use"),
             (Damage, "_begin", lambda _arguments, _result: "damaged replica made anew"),
@@ -104,6 +110,8 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (Shard, "_check_commit", _commit_refused),
             (Group, "_become", _group_became),
             (Group, "_remove", lambda _arguments, _result: "classic member removed"),
+            (consumer_shell, "upgrade", lambda _arguments, _group: "classic group upgraded"),
+            (consumer_shell, "downgrade", lambda _arguments, _group: "consumer group downgraded"),
             (ConsumerGroup, "bump", lambda _arguments, _result: "consumer group: next epoch"),
             (
                 ConsumerGroup,

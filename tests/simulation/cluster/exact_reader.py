@@ -11,6 +11,7 @@ from ottla.client.fetched import FetchedRecords, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Poll, Position, Reason
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
@@ -90,6 +91,9 @@ class ExactReader:
         taken = FetchedRecords(self._place, memoryview(data.records or b""), self._position).take(MANY)
         now = self._workload.now()
         for record in taken:
+            if record.offset != self._position:
+                what = f"{self._name} at {self._position} of {self._place}, told nothing, got {record.offset} next"
+                raise InvariantBroken("no offset is left out", what)
             self._workload.history.add(
                 Poll(
                     self._name,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from unittest.mock import patch
@@ -24,6 +25,7 @@ from tests.simulation.cluster.invariants import all_invariants, check_images, du
 from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
+from tests.simulation.cluster.retention import Retention, is_trimmed
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
 from tests.simulation.cluster.workload import Workload
@@ -90,6 +92,8 @@ class Scenario:
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
         if bold := is_bold(seed):
             add_topic(self.workload)
+        #: in runs with a topic that keeps little
+        self.retention = Retention(self.cluster, self.workload, seed) if is_trimmed(seed) else None
         self.configs = {
             "min.insync.replicas": min_in_sync,
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
@@ -122,7 +126,7 @@ class Scenario:
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
         for place in workload.partitions:
-            if place.topic in workload.lossy:
+            if place.topic in workload.lossy | workload.trimmed:
                 name = f"exact reader of {place.topic}-{place.partition}"
                 self._client(name, ExactReader(workload, name, place).run)
         employ(workload, self._client, self.seed, CHAOS_S)
@@ -133,6 +137,8 @@ class Scenario:
                 lambda: administer(workload, 4.0, lambda: machine.now >= calm_s, one_may_do=self.one_may_do),
             )
         self.faults.schedule(self.plan)
+        if self.retention is not None:
+            self.retention.jump_clocks(CHAOS_S)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
         self._quicken_disks()
@@ -144,9 +150,19 @@ class Scenario:
         self._client("last reader", lambda: clients.read_all(workload))
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
         machine.run(machine.now + 0.5)
+        if self.retention is not None:
+            if self.retention.by_age:
+                self._wait(self.retention.agree, HEAL_S, "every replica drops what is too old")
+            self.retention.check_starts()
         dump_replicas(self.cluster, self.history, machine.now)
         check_all(self.history)
         check_images(self.cluster)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Whoever looks at what single functions of the product do."""
+        with self.elections.watching(), self.retention.watching() if self.retention else nullcontext():
+            yield
 
     def _quicken_disks(self) -> None:
         """With slow ones clients write more than followers flush or fetch, and some would never be in sync."""
@@ -234,7 +250,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None]
     preparing = patch.object(server, "prepare_codecs", _prepared_already)
     with counting(branches), log_lines(machine), installed(machine), preparing:
         scenario = Scenario(machine, seed, plan)
-        with scenario.elections.watching():
+        with scenario.watching():
             scenario.play()
     counts = branches + machine.network.counts + told(scenario.history)
     for name, count in scenario.faults.counts.items():

@@ -48,8 +48,13 @@ class Workload:
         self.configs: dict[str, dict[str, str]] = {}
         #: topics that may lose records: whoever reads them must hear of it
         self.lossy = set[str]()
+        #: topics of which retention takes what is old
+        self.trimmed = set[str]()
         #: topics that a pipeline fills, each with the one that it copies
         self.copies: dict[str, str] = {}
+        #: members of both protocols are in one group: its generations, which begin anew whenever it becomes one of the
+        #: other protocol (as in Kafka), say nothing
+        self.mixed = False
         #: group, member id and generation or epoch of every member, again and again
         self.memberships: list[tuple[str, str, int]] = []
 
@@ -185,6 +190,8 @@ async def read_all(workload: Workload) -> None:
         with suppress(KafkaError):
             for place, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
                 found[place] += [(record.offset, record.value or b"") for record in records]
+    if trimmed := [place for place in places if place.topic in workload.trimmed]:
+        starts |= await _until_answered(lambda: consumer.beginning_offsets(trimmed))
     for place in places:
         workload.history.add(
             FinalRead(*place, found[place], log_start=starts[place], end=ends[place], at_s=workload.now())

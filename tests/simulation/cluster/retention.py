@@ -1,0 +1,186 @@
+"""Retention: a topic that keeps little in some runs, clocks that jump meanwhile, and what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.log.segment import Segment
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.workload import Workload
+from tests.simulation.machine.machine import Machine
+
+TOPIC = "trimmed"
+SHARE = 0.12
+CHECK_INTERVAL_MS = "120"
+RETENTIONS = (
+    {"retention.ms": "400"},
+    {"retention.ms": "1500"},
+    {"retention.bytes": "3000"},
+    {"retention.ms": "1500", "retention.bytes": "3000"},
+)
+SEGMENTS_MS = ("100", "400")
+JUMPS_PER_S = 2.0
+JUMPS_S = (0.3, 2.0, 60.0)
+CLIENT_JUMP_MAX_S = 2.0
+"""Records are kept until the time has passed that a client stamped them with."""
+
+
+def is_trimmed(seed: int) -> bool:
+    """Whether the run of a seed has such a topic."""
+    return Random(f"retention {seed}").random() < SHARE
+
+
+class Retention:
+    """What retention is set to in a run that has it, the jumps of clocks in it, and a look at what goes.
+
+    Whole segments go, the oldest first, none that reaches above the high watermark; and each is below the log start, or
+    what is left is as large as is asked for, or all its records are older than that by the clock of their broker.
+    """
+
+    def __init__(self, cluster: Cluster, workload: Workload, seed: int) -> None:
+        self._cluster = cluster
+        self._machine: Machine = cluster.machine
+        chance = self._chance = Random(f"retention settings {seed}")
+        self._settings = chance.choice(RETENTIONS)
+        workload.topics[TOPIC] = 1
+        workload.configs[TOPIC] = {**self._settings, "segment.ms": chance.choice(SEGMENTS_MS)}
+        workload.trimmed.add(TOPIC)
+        for node in cluster.brokers.values():
+            node.settings["log.retention.check.interval.ms"] = CHECK_INTERVAL_MS
+        #: of closed segments, by their base offset
+        self._closed: WeakKeyDictionary[PartitionLog, dict[int, Look]] = WeakKeyDictionary()
+
+    @property
+    def by_age(self) -> bool:
+        """Whether nothing stays for ever."""
+        return "retention.ms" in self._settings
+
+    def jump_clocks(self, seconds: float) -> None:
+        """For so long; then all are right again."""
+        chance, machine = self._chance, self._machine
+        due_s = 0.0
+        while (due_s := due_s + chance.uniform(0, 2 / JUMPS_PER_S)) < seconds:
+            of_client, share = chance.random() < 0.3, chance.random()
+            by_s = chance.choice((-1, 1)) * chance.choice(JUMPS_S)
+            lasts_s = min(chance.uniform(0.05, 1.5), seconds - due_s)
+            machine.after(
+                due_s,
+                lambda what=(of_client, share, by_s, lasts_s): self._jump(*what),  # type: ignore[misc]
+            )
+
+    def _jump(self, of_client: bool, share: float, by_s: float, lasts_s: float) -> None:
+        brokers = [node.host for node in self._cluster.brokers.values()]
+        nodes = {node.host.address for node in self._cluster.nodes}
+        clients = [host for address, host in self._machine.hosts.items() if address not in nodes]
+        if of_client:
+            by_s = max(-CLIENT_JUMP_MAX_S, min(by_s, CLIENT_JUMP_MAX_S))
+        among = clients if of_client else brokers
+        host = among[int(share * len(among))]
+        host.wall_error_s += by_s
+        self._machine.trace.note(self._machine.now, host.name, f"clock jumps by {by_s} s for {lasts_s:.3f} s")
+
+        def mend() -> None:
+            host.wall_error_s -= by_s
+
+        self._machine.after(lasts_s, mend)
+
+    def agree(self) -> bool:
+        """Whether all replicas have nothing left, and begin at the same offset. So it must be in the end, if records
+        become too old."""
+        logs = self._logs()
+        starts = {log.log_start_offset for log in logs}
+        return len(starts) == 1 and all(log.log_start_offset == log.log_end_offset for log in logs)
+
+    def check_starts(self) -> None:
+        """In the end no follower keeps what its leader has dropped: it is told. Raises InvariantBroken."""
+        for node in self._cluster.brokers.values():
+            for partition in node.led():
+                if partition.topic == TOPIC:
+                    for log in self._logs():
+                        if log.log_start_offset < partition.log.log_start_offset:
+                            raise InvariantBroken(
+                                "followers begin where their leader does, or later",
+                                f"{log!r} at {log.log_start_offset}, the leader {partition.log.log_start_offset}",
+                            )
+
+    def _logs(self) -> list[PartitionLog]:
+        return [
+            partition.log
+            for node in self._cluster.brokers.values()
+            for partition in getattr(node.broker, "replicas", None) or ()
+            if partition.topic == TOPIC
+        ]
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """What retention does meanwhile."""
+        retain = PartitionLog.retain
+
+        def watched(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
+            if not log.directory.name.startswith(f"{TOPIC}-"):
+                return retain(log, high_watermark, now_ms)
+            start, looks = log.log_start_offset, self._looks(log)
+            dropped = retain(log, high_watermark, now_ms)
+            if dropped:
+                gone = [look for look in looks if look.end <= log._segments.first_base][:dropped]
+                left = sum(look.size for look in looks)
+                for look in gone:
+                    left -= look.size
+                    reason = self._reason(log, look, start, left, now_ms)
+                    if reason is None or look.end > high_watermark or len(gone) != dropped:
+                        what = (
+                            f"{look} of {log!r} went at {now_ms} ms, high watermark {high_watermark}, {looks}"
+                        )
+                        self._machine.failures.append(InvariantBroken("retention keeps what it must", what))
+            return dropped
+
+        with patch.object(PartitionLog, "retain", watched):
+            yield
+
+    def _reason(self, log: PartitionLog, look: Look, start: int, left: int, now_ms: int) -> str | None:
+        config, running = log.config, self._machine.running
+        assert running is not None
+        if abs(running.process.host.wall_s() * 1000 - now_ms) > 1000:
+            return None
+        if look.end <= start:
+            return "below the log start"
+        if 0 <= config.retention_bytes <= left:
+            return "too much"
+        if config.retention_ms >= 0 and now_ms - look.newest_ms > config.retention_ms:
+            return "too old"
+        return None
+
+    def _looks(self, log: PartitionLog) -> list[Look]:
+        known = self._closed.setdefault(log, {})
+        segments = log._segments.copy()
+        looks = []
+        for number, segment in enumerate(segments):
+            last = number == len(segments) - 1
+            end = log.log_end_offset if last else segments[number + 1].base_offset
+            look = known.get(segment.base_offset)
+            if look is None or (look.size, look.end) != (segment.size, end):
+                look = known[segment.base_offset] = _look(segment, end)
+            looks.append(look)
+        return looks
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A segment, by its batches and not by its indexes."""
+
+    base_offset: int
+    end: int
+    size: int
+    newest_ms: int
+
+
+def _look(segment: Segment, end: int) -> Look:
+    stamps = [header.max_timestamp for _, header in segment.walk(0, segment.base_offset)]
+    return Look(segment.base_offset, end, segment.size, max(stamps, default=-1))
