@@ -18,6 +18,10 @@ KILLED = "killed"
 SOURCE, TARGET = "orders", "copies"
 GROUP = "workers"
 KINDS = ("none", "classic", "consumer", "pipeline")
+MIXED, UPGRADED = "mixed", "upgraded"
+MIXED_SHARE, UPGRADED_SHARE = 0.25, 0.25
+"""Of the runs with a group that only reads: how many have one with members of both protocols, or of one protocol after
+the other."""
 PROBED = 0.5
 """The share of runs with a client that asks for what must be refused."""
 Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
@@ -34,7 +38,12 @@ class Actor(Protocol):
 
 def kind_of(seed: int) -> str:
     """Which groups there are in the run of a seed."""
-    return Random(f"groups {seed}").choice(KINDS)
+    kind = Random(f"groups {seed}").choice(KINDS)
+    if kind in ("classic", "consumer"):
+        drawn = Random(f"protocols {seed}").random()
+        if drawn < MIXED_SHARE + UPGRADED_SHARE:
+            return MIXED if drawn < MIXED_SHARE else UPGRADED
+    return kind
 
 
 def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> None:
@@ -48,10 +57,16 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
         "consumer": lambda name: ConsumerProtocolMember(workload, name, GROUP, SOURCE),
         "pipeline": lambda name: Copyist(workload, name, GROUP, SOURCE, TARGET),
     }
-    if (make := makes.get(kind_of(seed))) is None:
+    kind = kind_of(seed)
+    if kind == "none":
         return
-    for number in range(chance.choice((2, 3))):
-        crew.employ(f"member-{number}", make)
+    members = chance.choice((2, 3))
+    workload.mixed = kind in (MIXED, UPGRADED)
+    kinds = {MIXED: ["classic", "consumer", "classic"], UPGRADED: ["classic"] * 3}.get(kind, [kind] * 3)
+    for number, own in enumerate(kinds[:members]):
+        client = crew.employ(f"member-{number}", makes[own])
+        if kind == UPGRADED:
+            client.replace(makes["consumer"], Random(f"upgrade {seed} {number}").uniform(0.5, seconds))
     if workload.copies:
         workload.history.add(Copied(SOURCE, TARGET, exactly_once=False, at_s=workload.now()))
 
@@ -67,12 +82,16 @@ class Crew:
         self._chance = chance
         self._seconds = seconds
 
-    def employ(self, name: str, make: Callable[[str], Actor]) -> None:
+    def employ(self, name: str, make: Callable[[str], Actor]) -> Client:
         """Start a client; `make` gets the name of each process of it."""
-        _Client(self._workload, self._start, name, make).torment(self._chance, self._seconds)
+        client = Client(self._workload, self._start, name, make)
+        client.torment(self._chance, self._seconds)
+        return client
 
 
-class _Client:
+class Client:
+    """One after the other, the processes of a client."""
+
     def __init__(self, workload: Workload, start: Starter, name: str, make: Callable[[str], Actor]) -> None:
         self._workload = workload
         self._machine = workload.machine
@@ -91,6 +110,17 @@ class _Client:
             self._machine.at(begin + due, act)
             self._machine.at(begin + ends, mend)
             due = ends + chance.uniform(0.3, 1.5)
+
+    def replace(self, make: Callable[[str], Actor], after_s: float) -> None:
+        """From then on its processes are others."""
+
+        def change() -> None:
+            self._make = make
+            if self._process.alive:
+                self._kill()
+                self._start()
+
+        self._machine.after(after_s, change)
 
     def _start(self) -> None:
         self._started += 1

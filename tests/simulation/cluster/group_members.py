@@ -31,6 +31,7 @@ from ottla.protocol.messages.offsets import (
 )
 from ottla.protocol.schema import Message, Request
 from tests.histories.operations import (
+    NO_GENERATION,
     NOTHING_COMMITTED,
     Commit,
     Fetched,
@@ -45,6 +46,11 @@ from tests.histories.operations import (
 from tests.simulation.cluster.workload import POLL_MS, REQUEST_TIMEOUT_MS, Workload, started
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+THROWN_OUT = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,  # It is a classic one by now.
+)
 SESSION_MS = 600
 HEARTBEAT_MS = 120
 REBALANCE_MS = 1000
@@ -88,7 +94,7 @@ class WatchedConsumer(Consumer):
         self._workload.memberships.append((self._name, self.membership.member_id, self.generation))
         for one in partitions:
             member = self.membership.member_id
-            history.add(Owned(self._name, self.generation, member, *one, now))
+            _own(self._workload, Owned(self._name, self.generation, member, *one, now))
             if one not in self.owned:
                 self._sessions += 1
                 session = self.owned[one] = f"{self._actor}/{self._sessions}"
@@ -184,7 +190,7 @@ async def commit(
         Commit(
             group,
             consumer.membership.member_id,
-            consumer.membership.generation,
+            NO_GENERATION if workload.mixed else consumer.membership.generation,
             *one,
             offset,
             workload.now(),
@@ -202,6 +208,11 @@ async def commit(
     for each in made:
         each.finish(workload.now(), error, tried_before=True)
     return error is None
+
+
+def _own(workload: Workload, owned: Owned) -> None:
+    if not workload.mixed:
+        workload.history.add(owned)
 
 
 async def ask_committed(
@@ -247,7 +258,7 @@ class ConsumerProtocolMember:
         await self._cluster.close()
 
     def _cure(self, error: KafkaError) -> None:
-        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+        if error.code in THROWN_OUT:
             self._release(list(self._owned))
             self._epoch = JOIN_EPOCH
         elif error.code in COORDINATOR_MOVED or isinstance(error, ConnectionLost | RequestTimedOut):
@@ -269,9 +280,8 @@ class ConsumerProtocolMember:
             now = self._workload.now()
             for index in sorted(assigned - self._owned.keys()):
                 self._owned[index] = None
-                self._workload.history.add(
-                    Owned(self._group, self._epoch, self._name, self._topic, index, now)
-                )
+                owned = Owned(self._group, self._epoch, self._name, self._topic, index, now)
+                _own(self._workload, owned)
         unknown = [index for index, offset in self._owned.items() if offset is None]
         if unknown or self._chance.random() < 0.2:
             for index, offset in (await self._ask_committed(unknown or list(self._owned))).items():
@@ -317,8 +327,9 @@ class ConsumerProtocolMember:
         for index in partitions:
             if (offset := self._owned[index]) is not None:
                 offset = self._owned[index] = offset + self._chance.randint(1, 9)
+                epoch = NO_GENERATION if self._workload.mixed else self._epoch
                 made = offsets[index] = Commit(
-                    self._group, self._name, self._epoch, self._topic, index, offset, now(), own_epoch=True
+                    self._group, self._name, epoch, self._topic, index, offset, now(), own_epoch=True
                 )
                 history.add(made)
         if not offsets:
