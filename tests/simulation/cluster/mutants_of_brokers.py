@@ -1,4 +1,5 @@
-"""Mutants of what a broker keeps beside the records: producers, clean stops, groups; and of what it shows."""
+"""Mutants of what a broker keeps beside the records: producers, clean stops, groups; of what it shows and drops; and of
+how the quorum knows that it is alive."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from unittest.mock import patch
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.log import directory, recovery
+from ottla.dataplane.log import directory, recovery, trimmable_log
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
 from ottla.dataplane.log.producer_state import ProducerStates
+from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.server.fetch_reading import FetchReader, Outcome
+from ottla.metadata_quorum import liveness
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record_batch import BatchHeader
 from tests.simulation.cluster.planting import mutant
@@ -213,6 +216,44 @@ def commits_before_replicated() -> Iterator[None]:
         yield
 
 
+@mutant(
+    "retention-above-high-watermark",
+    "retention drops segments that are not committed to their end",
+    history="the high watermark as a limit, which Kafka's retention has, too; scenario 28",
+    needs="A topic with a small retention and small segments; a leader cut off from its followers for longer than "
+    "that, or a clock that jumps while a follower lags.",
+)
+def retention_above_high_watermark() -> Iterator[None]:
+    """A appends m and is waiting for its followers. A's clock jumps ahead: the segment of m is older than is kept, and
+    goes. The followers find nothing between their log end and A's log start: m is gone before anybody read it, though
+    it is acknowledged once they have begun anew."""
+
+    def to_the_end(segments: Any, config: Any, **limits: int) -> int:
+        return segments_to_drop(segments, config, **(limits | {"high_watermark": limits["log_end_offset"]}))
+
+    with patch.object(trimmable_log, "segments_to_drop", to_the_end):
+        yield
+
+
+@mutant(
+    "deaf-broker-stays",
+    "the quorum's leader does not look at which of its answers a broker has heard",
+    history="sessions that live by one direction: a node whose network lost the other one is never replaced "
+    "(Cloudflare, 2020-11-02, with etcd)",
+    needs="A cut of one direction, from the quorum's nodes to a broker, for longer than its session.",
+)
+def deaf_broker_stays() -> Iterator[None]:
+    """Nothing of what the quorum sends reaches A, whose heartbeats arrive: A stays the leader of its partitions. It
+    hears no change of ISR committed and of no election, and acknowledges nothing while a follower lags, for as long as
+    the cut lasts."""
+
+    def loop_alone(_session: object, heartbeat: liveness.Heartbeat, now: float) -> float:
+        return now - heartbeat.loop_age_s
+
+    with patch.object(liveness, "_counts_from", loop_alone):
+        yield
+
+
 ALL = (
     followers_forget_producers,
     truncation_keeps_producers,
@@ -222,4 +263,6 @@ ALL = (
     zombie_coordinator,
     commits_of_anybody,
     commits_before_replicated,
+    retention_above_high_watermark,
+    deaf_broker_stays,
 )

@@ -19,6 +19,7 @@ from tests.simulation.cluster.administration import administer
 from tests.simulation.cluster.cluster import Cluster, Node
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
+from tests.simulation.cluster.deafness import DeafAreFenced, deafen, has_deaf
 from tests.simulation.cluster.exact_reader import ExactReader
 from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
@@ -99,10 +100,12 @@ class Scenario:
             "segment.ms": str(chance.choice((300, 1000, 604_800_000))),
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
+        self.deaf = DeafAreFenced(self.cluster)
         self._invariants = [
             *all_invariants(),
             InSyncHaveWhatIsCommitted(self.cluster, self.workload.lossy),
             FollowersCopyTheirLeader(self.cluster),
+            self.deaf,
         ]
         if machine.trace.wanted:
             self._invariants.append(PartitionChanges(machine))
@@ -139,6 +142,8 @@ class Scenario:
         self.faults.schedule(self.plan)
         if self.retention is not None:
             self.retention.jump_clocks(CHAOS_S)
+        if has_deaf(self.seed):
+            deafen(self.cluster, self.seed, CHAOS_S)
         machine.run(machine.now + CHAOS_S)
         self.faults.heal()
         self._quicken_disks()
@@ -255,6 +260,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None]
     counts = branches + machine.network.counts + told(scenario.history)
     for name, count in scenario.faults.counts.items():
         counts[f"fault: {name}"] += count
+    counts["deaf broker fenced"] += scenario.deaf.fenced
     for host in machine.hosts.values():
         counts += host.disk.counts
     return Report(seed, machine.trace.digest(), machine.now - START_S, machine.events, counts)

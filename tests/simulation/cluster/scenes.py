@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from tests.dataplane.groups.test_shard import LIMITS, Clock, MemoryLog, commit, 
 from tests.dataplane.replication.harness import LAG_MS, Cluster, batch
 from tests.metadata_quorum.state.harness import Cluster as Quorum
 from tests.metadata_quorum.state.harness import assigned
+from tests.metadata_quorum.test_liveness_answers import TIMEOUT_S, Exchange
 
 Scene = Callable[[Path], bool]
 """Played in an empty folder; True if the promise was broken."""
@@ -374,7 +376,25 @@ def a_commit_is_answered_before_followers_have_it(folder: Path) -> bool:
     return outcomes == [ErrorCode.NONE]
 
 
+@shows("retention-above-high-watermark")
+def a_segment_goes_before_it_is_committed(folder: Path) -> bool:
+    cluster = formed(folder)
+    cluster[1].produce(b"m")
+    partition = cluster[1].partition
+    partition.log.config = replace(partition.log.config, retention_ms=1)
+    partition.log.retain(partition.high_watermark, 1 << 50)
+    return partition.log.log_start_offset > partition.high_watermark
+
+
 # The quorum
+
+
+@shows("deaf-broker-stays")
+def a_broker_that_hears_no_answer_is_alive(_folder: Path) -> bool:
+    exchange = Exchange()
+    exchange.beats_for(10)
+    exchange.beats_for(3 * TIMEOUT_S, heard=False)
+    return not exchange.expired
 
 
 @shows("snapshot-hides-torn-journal")
