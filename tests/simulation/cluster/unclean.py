@@ -16,14 +16,15 @@ from ottla.protocol.cluster_image import NO_LEADER, PartitionState
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
 from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.exact_reader import TIMEOUT_MS
 from tests.simulation.cluster.workload import Workload
 
 TOPIC = "bold"
 """Its records may be lost where nobody in sync can lead; the first by name, which faults befall most."""
 SHARE = 0.1
 CONFIGS = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-LATE_S = 3.0
-"""An answer of a leader that was deposed may come so much later."""
+LATE_S = TIMEOUT_MS / 1000 + 0.05
+"""So much later its reader may be given an answer of a leader that was deposed."""
 
 
 def is_bold(seed: int) -> bool:
@@ -51,6 +52,8 @@ class UncleanElections:
         self._machine = cluster.machine
         self._history = history
         self._last_known_lose = last_known_lose
+        #: the latest of each host
+        self._replicas: dict[tuple[str, bytes, int], Partition] = {}
         self._seen: set[tuple[bytes, int, int]] = set()
         #: elections since which a leader of before may still be at work: the loss, topic id and index
         self._pending: list[tuple[Lossy, bytes, int]] = []
@@ -70,7 +73,18 @@ class UncleanElections:
                 self._elected(topic, topic_id, index, before, after)
             return after
 
-        with patch.object(Workspace, "set_partition", watched):
+        begin = Partition.__init__
+
+        def begun(partition: Partition, topic: str, *rest: Any) -> None:
+            begin(partition, topic, *rest)
+            if topic == TOPIC and self._machine.running is not None:
+                host = self._machine.running.process.host.name
+                self._replicas[host, partition.topic_id, partition.index] = partition
+
+        with (
+            patch.object(Workspace, "set_partition", watched),
+            patch.object(Partition, "__init__", begun),
+        ):
             yield
 
     def observe(self, node: Node) -> None:
@@ -115,9 +129,7 @@ class UncleanElections:
 
     def _declare(self, topic: str, topic_id: bytes, index: int, after: PartitionState) -> None:
         now = self._machine.now
-        logs = [self._log(broker, topic_id, index) for broker in after.replicas]
-        known = [log for log in logs if log is not None]
-        common = common_end(known) if len(known) == len(logs) else 0
+        common = self._common_end(topic_id, index, after)
         loss = Lossy("unclean election", now, None, topic, index, common, after.leader_epoch)
         self._machine.trace.note(
             now, "-", f"unclean election: {topic}-{index} from {common} on, {after.leader_epoch}"
@@ -125,14 +137,16 @@ class UncleanElections:
         self._history.add(loss)
         self._pending.append((loss, topic_id, index))
 
-    def _log(self, broker: int, topic_id: bytes, index: int) -> PartitionLog | None:
-        """As this broker has it, or had when it died."""
-        replicas: Any = getattr(self._cluster.brokers[broker].broker, "replicas", None)
-        for partition in replicas or ():
-            if partition.topic_id == topic_id and partition.index == index:
-                log: PartitionLog = partition.log
-                return log
-        return None
+    def _common_end(self, topic_id: bytes, index: int, after: PartitionState) -> int:
+        """Up to where the new leader has what all have: as they are, or as they were when their brokers died. Who has
+        not begun yet has nothing to be lost."""
+        names = {number: node.host.name for number, node in self._cluster.brokers.items()}
+        logs = {
+            number: partition.log
+            for number in after.replicas
+            if (partition := self._replicas.get((names[number], topic_id, index))) is not None
+        }
+        return common_end(list(logs.values())) if after.leader in logs else 0
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
