@@ -8,7 +8,7 @@ from ottla.metadata_quorum.node import QuorumNode
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import QUORUM_SETTINGS, Cluster, Node
 
-SHARE = 0.15
+SHARE = 0.1
 LASTS_S = (1.2, 2.6)
 SESSION_S = int(QUORUM_SETTINGS["broker.session.timeout.ms"]) / 1000
 SLACK_S = 0.4

@@ -61,7 +61,7 @@ class ExactReader:
 
     async def _dally(self) -> None:
         """Now and then it falls far behind."""
-        pause_s = self._chance.uniform(0.3, 1.5) if self._chance.random() < 0.02 else 0.02
+        pause_s = self._chance.uniform(0.3, 1.5) if self._chance.random() < 0.02 else 0.05
         await asyncio.sleep(pause_s)
 
     async def _cure(self, error: KafkaError) -> None:

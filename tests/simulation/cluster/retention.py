@@ -17,7 +17,7 @@ from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.machine import Machine
 
 TOPIC = "trimmed"
-SHARE = 0.12
+SHARE = 0.1
 CHECK_INTERVAL_MS = "120"
 RETENTIONS = (
     {"retention.ms": "400"},

@@ -17,6 +17,8 @@ BRANCHES = frozenset(
         "ISR change refused: INVALID_UPDATE_VERSION",
         "ISR expansion proposed",
         "ISR shrink proposed",
+        "classic group upgraded",
+        "deaf broker fenced",
         "divergence found by a leader",
         "divergence told to a follower",
         "duplicate answered",
@@ -34,6 +36,7 @@ BRANCHES = frozenset(
         "refused: UNKNOWN_LEADER_EPOCH",
         "refused: UNKNOWN_MEMBER_ID",
         "segment cut",
+        "segments retained no longer",
         "torn writes",
         "lost writes",
         "lost names",
@@ -41,6 +44,7 @@ BRANCHES = frozenset(
         "datagrams lost",
         "one-way cuts",
         "segments lost",
+        "unclean election",
     }
 )
 """What every batch of seeds has to go through."""
