@@ -48,7 +48,7 @@ BROKER_SETTINGS = {
 }
 QUORUM_SETTINGS = {
     "broker.session.timeout.ms": "500",
-    "metadata.log.max.record.bytes.between.snapshots": "10000",
+    "metadata.log.max.record.bytes.between.snapshots": "1500",
 }
 
 

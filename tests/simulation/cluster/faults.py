@@ -213,11 +213,12 @@ class Faults:
         return self._healing(node, [other])
 
     def _slow_links(self, node: Node, random: Random) -> Callable[[], None]:
-        """Among all brokers: what they fetch from each other takes long, and all else does not."""
+        """Among all brokers, or between one and all others: only what they fetch from each other takes long."""
         network = self._machine.network
-        addresses = [broker.host.address for broker in self._cluster.brokers.values()]
-        network.slow(addresses, addresses, random.uniform(0.03, 0.15), random.uniform(0.0, 0.1))
-        return lambda: network.heal(addresses, addresses)
+        brokers = [broker.host.address for broker in self._cluster.brokers.values()]
+        far = [node.host.address] if random.random() < 0.6 else brokers
+        network.slow(far, brokers, random.uniform(0.05, 0.2), random.uniform(0.0, 0.1))
+        return lambda: network.heal(far, brokers)
 
     def _lossy_link(self, node: Node, random: Random) -> Callable[[], None]:
         network = self._machine.network

@@ -113,10 +113,18 @@ def _ambushed_return(random: Random, start_s: float) -> Iterator[Fault]:
 
 def _elections_behind_slow_links(random: Random, start_s: float) -> Iterator[Fault]:
     """Leadership goes to and fro while what was answered before is still on its way."""
-    yield Fault("slow links", FIRST_LEADER, start_s, random.uniform(0.6, 1.2), random.getrandbits(32))
+    yield Fault("slow links", FIRST_FOLLOWER, start_s, random.uniform(0.6, 1.2), random.getrandbits(32))
     for _ in range(random.randint(2, 4)):
         start_s += random.uniform(0.05, 0.2)
         yield Fault("elections", FIRST_LEADER, start_s, 1.0, random.getrandbits(32))
+
+
+def _power_loss_after_a_clean_stop(random: Random, start_s: float) -> Iterator[Fault]:
+    """A broker leaves in good order, comes back and loses its power: what it left behind then says nothing any more."""
+    same = random.getrandbits(32)
+    yield Fault("restart", FIRST_FOLLOWER, start_s, random.uniform(0.1, 0.3), same)
+    start_s += random.uniform(0.5, 1.5)
+    yield Fault("power loss", FIRST_FOLLOWER, start_s, random.uniform(0.02, 0.3), same)
 
 
 _SEQUENCE_RATE = 0.25
@@ -124,6 +132,7 @@ _SEQUENCES: dict[Callable[[Random, float], Iterator[Fault]], int] = {
     _persecution: 5,
     _blackout_of_slow_disks: 1,
     _ambushed_return: 2,
-    _elections_behind_slow_links: 1,
+    _elections_behind_slow_links: 2,
+    _power_loss_after_a_clean_stop: 1,
 }
 """How often each begins, beside the others."""
