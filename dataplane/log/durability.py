@@ -44,8 +44,8 @@ class Durability:
         # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
         # must not raise the recovery point, since what it flushed may be gone.
         self._is_named = False
-        # Whether the folder's own name is durable. A folder is only renamed while its log is closed, so that
-        # one flush of each opened log sees to it.
+        # Whether the folder's own name and whose log it holds are durable. A folder is only renamed while its log
+        # is closed, so that one flush of each opened log sees to it.
 
     @property
     def cuts(self) -> int:
@@ -97,9 +97,9 @@ class Durability:
                 write_leader_epochs(self._directory, epochs.entries, sync=True)
             if changed:
                 segments.changed = False
-                sync_file(self._directory / PARTITION_METADATA)
                 sync_directory(self._directory)
                 if not self._is_named:
+                    sync_file(self._directory / PARTITION_METADATA)
                     sync_directory(self._directory.parent)
                     self._is_named = True
         except KafkaError:
