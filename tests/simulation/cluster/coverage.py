@@ -23,7 +23,6 @@ from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segment import Segment
 from ottla.dataplane.replication import follower_sessions
 from ottla.dataplane.replication.damage import Damage
-from ottla.dataplane.replication.isr_updates import IsrUpdates
 from ottla.dataplane.replication.leader import LeaderState
 from ottla.dataplane.replication.offline import OfflineReplicas
 from ottla.dataplane.replication.partition import Partition
@@ -75,7 +74,6 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (PartitionLog, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),
             (LeaderState, "propose_expand", lambda _, result: result and "ISR expansion proposed"),
             (LeaderState, "propose_shrink", lambda _, result: result and "ISR shrink proposed"),
-            (IsrUpdates, "_again", lambda _arguments, _result: "ISR change tried again"),
             (partitions, "_refusal", _refused),
             (KafkaError, "__init__", _error),
             (Core, "leadership_begins", lambda _arguments, _result: "quorum node leads"),

@@ -61,6 +61,8 @@ def failing_syncs(faults: Faults, node: Node, _random: Random) -> Mend | None:
 
 def rot(faults: Faults, node: Node, random: Random) -> Mend | None:
     """A bit of what nobody has written for a while is another one."""
+    if node.host.disk.failing_reads is not None:
+        return None
     return _journal_rot(faults, node, random) if node.role == "quorum" else _log_rot(faults, node, random)
 
 
@@ -81,6 +83,8 @@ class Rot:
                 return file.read(1) == bytes([self.byte])
         except FileNotFoundError:
             return False
+        except OSError:
+            return True
 
 
 def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
@@ -147,6 +151,9 @@ def _journal_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
         replace()
 
     def replace() -> None:
+        if node.host.disk.failing_writes is not None:
+            faults.after(RESTART_AFTER_S, replace)
+            return
         node.kill()
         _empty(folder)
         node.replaces = True
