@@ -314,6 +314,17 @@ class Lossy:
 
 
 @dataclass(slots=True)
+class Deleted:
+    """Somebody asked that what lies below an offset be deleted: from now on it may be hidden, and be there again after
+    brokers died before they had written that down."""
+
+    topic: str
+    partition: int
+    before_offset: int
+    at_s: float
+
+
+@dataclass(slots=True)
 class AppendFailed:
     """The broker's disk refused an append; the log was offline until `until_s` (None: the end of the history)."""
 
@@ -386,6 +397,7 @@ Operation = (
     | FinalRead
     | Dump
     | Lossy
+    | Deleted
     | AppendFailed
     | Probe
     | ProducerIdentity
@@ -410,6 +422,7 @@ class History:
         self.final_reads: list[FinalRead] = []
         self.dumps: list[Dump] = []
         self.lossy: list[Lossy] = []
+        self.deleted: list[Deleted] = []
         self.failed_appends: list[AppendFailed] = []
         self.probes: list[Probe] = []
         self.identities: list[ProducerIdentity] = []
@@ -431,6 +444,7 @@ class History:
             FinalRead: self.final_reads,
             Dump: self.dumps,
             Lossy: self.lossy,
+            Deleted: self.deleted,
             AppendFailed: self.failed_appends,
             Probe: self.probes,
             ProducerIdentity: self.identities,

@@ -11,6 +11,7 @@ from tests.histories.operations import (
     AppendFailed,
     Commit,
     Copied,
+    Deleted,
     Dump,
     Fetched,
     FinalRead,
@@ -121,6 +122,10 @@ CLEAN: list[Case] = [
     ("nothing at all", []),
     ("everything read", [*THREE, *THREE_READ, Healed(20, 5)]),
     ("no final read", [*THREE, polled(0, b"v0"), polled(1, b"v1")]),
+    (
+        "hidden by a deletion, and there again",
+        [*THREE, at(0, Reason.START), Deleted("t", 0, 2, 5), polled(2, b"v2"), THREE_READ[-1]],
+    ),
     ("below the log start is gone by right", [*THREE, final(None, None, b"v2", log_start=2)]),
     ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
     (
@@ -313,6 +318,10 @@ BROKEN: dict[str, list[Case]] = {
     "SkippedRecord": [
         ("a record that stands there", [*THREE, polled(0, b"v0"), polled(2, b"v2"), THREE_READ[-1]]),
         ("a record that was acknowledged", [*THREE, polled(0, b"v0"), polled(2, b"v2")]),
+        (
+            "a record that a deletion leaves",
+            [*THREE, at(0, Reason.START), Deleted("t", 0, 1, 5), polled(2, b"v2"), THREE_READ[-1]],
+        ),
         ("the first one", [*THREE, at(0, Reason.COMMITTED), polled(1, b"v1"), THREE_READ[-1]]),
         ("reset to the end", [*THREE, at(0, Reason.START), at(3, Reason.RESET), THREE_READ[-1]]),
     ],

@@ -128,6 +128,15 @@ class Facts:
         return {place: sorted(offsets) for place, offsets in found.items()}
 
     @cached_property
+    def deleted_before(self) -> dict[Place, int]:
+        """The highest offset of each partition below which somebody asked to delete."""
+        found: dict[Place, int] = {}
+        for one in self.history.deleted:
+            place = (one.topic, one.partition)
+            found[place] = max(one.before_offset, found.get(place, 0))
+        return found
+
+    @cached_property
     def sent(self) -> dict[Place, dict[bytes, list[Send]]]:
         """Sends of each value."""
         found: dict[Place, dict[bytes, list[Send]]] = {}

@@ -32,7 +32,8 @@ class PollsOutOfOrder(Invariant):
 
 class SkippedRecord(Invariant):
     """A consumer gets every record between where it began and where it is: offsets that it does not get hold none. That
-    a broker calls its position out of range is no excuse as long as the log still has what it missed.
+    a broker calls its position out of range is no excuse as long as the log still has what it missed, unless somebody
+    asked to delete that.
 
     What there is, the final read says; where there is none, acknowledgements do.
     """
@@ -52,9 +53,10 @@ class SkippedRecord(Invariant):
                     if not by_user:
                         if place not in known:
                             known[place] = self._offsets(facts, place)
-                        first = bisect_left(known[place], position)
+                        kept_from = max(position, facts.deleted_before.get(place, 0))
+                        first = bisect_left(known[place], kept_from)
                         missed = bisect_left(known[place], offset) - first
-                        if missed:
+                        if missed > 0:
                             yield (
                                 f"{session} went on from offset {position} of {named(place)} to {offset} at "
                                 f"{event.at_s:.6f} without {missed} records, the first at {known[place][first]}"

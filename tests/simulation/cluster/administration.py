@@ -17,7 +17,7 @@ from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
-from tests.histories.operations import ALL_IN_SYNC, Hung, Outcome, Send
+from tests.histories.operations import ALL_IN_SYNC, Deleted, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
 from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Workload
 from tests.simulation.machine.chance import exponential
@@ -137,7 +137,9 @@ class Administrator:
         place = self._chance.choice(places)
         found = (await self._admin.list_offsets({place: LATEST}))[place]
         if not isinstance(found, KafkaError) and found > 0:
-            await self._admin.delete_records({place: self._chance.randint(0, found)})
+            before = self._chance.randint(0, found)
+            self._workload.history.add(Deleted(*place, before, self._workload.now()))
+            await self._admin.delete_records({place: before})
 
     def _all_partitions(self) -> list[tuple[str, int]]:
         return [
