@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from ..protocol.cluster_image import ClusterImage, TopicState
+from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.metadata_records import encode_record
 from ..protocol.messages.quorum_session import (
     CommandReply,
@@ -79,27 +79,11 @@ class SnapshotSource:
                 self._build = None
 
     async def _make(self) -> FeedSnapshot:
-        image = _frozen(self._image())
+        image = self._image().frozen()
         builder = SnapshotBuilder(image.offset, map(encode_record, image.records()))
         while (snapshot := builder.work(SNAPSHOT_RECORDS_PER_TURN)) is None:  # noqa: ASYNC110 - no wait: others' turn
             await asyncio.sleep(0)
         return snapshot
-
-
-def _frozen(image: ClusterImage) -> ClusterImage:
-    """The image as it is now, to be walked while the original moves on: only dictionaries are copied."""
-    copy = ClusterImage()
-    copy.offset = image.offset
-    copy.cluster_id = image.cluster_id
-    copy.brokers = dict(image.brokers)
-    copy.topics = {
-        name: TopicState(topic.id, topic.name, dict(topic.partitions)) for name, topic in image.topics.items()
-    }
-    copy.configs = {key: dict(settings) for key, settings in image.configs.items()}
-    copy.next_producer_id = image.next_producer_id
-    copy.client_quotas = dict(image.client_quotas)
-    copy.features = dict(image.features)
-    return copy
 
 
 class BrokerSession:

@@ -131,6 +131,25 @@ class ClusterImage:
         self._topic(topic_id).partitions[index] = state
         self.offset += 1
 
+    def become(self, other: ClusterImage) -> None:
+        """Take over all that `other` has, which is not used afterwards."""
+        vars(self).update(vars(other))
+
+    def frozen(self) -> ClusterImage:
+        """The image as it is now, to be walked while this one moves on: only dictionaries are copied."""
+        copy = ClusterImage()
+        vars(copy).update(vars(self))
+        copy.brokers = dict(self.brokers)
+        copy.topics = {
+            name: TopicState(topic.id, topic.name, dict(topic.partitions))
+            for name, topic in self.topics.items()
+        }
+        copy.topics_by_id = {topic.id: topic for topic in copy.topics.values()}
+        copy.configs = {key: dict(settings) for key, settings in self.configs.items()}
+        copy.client_quotas = dict(self.client_quotas)
+        copy.features = dict(self.features)
+        return copy
+
     def _topic(self, topic_id: bytes) -> TopicState:
         topic = self.topics_by_id.get(topic_id)
         if topic is None:

@@ -59,16 +59,6 @@ class ImageFollower:
             return Fold.NOTHING
         building.offset = chunk.end_offset
         delta = ImageDelta.between(self.image, building)
-        _become(self.image, building)
+        self.image.become(building)
         self.snapshots += 1
         return delta
-
-
-def _become(image: ClusterImage, other: ClusterImage) -> None:
-    image.offset = other.offset
-    image.cluster_id = other.cluster_id
-    image.brokers = other.brokers
-    image.topics = other.topics
-    image.topics_by_id = other.topics_by_id
-    image.configs = other.configs
-    image.next_producer_id = other.next_producer_id

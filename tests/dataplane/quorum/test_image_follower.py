@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.messages.metadata_records import (
+    BrokerRecord,
+    ClientQuotaRecord,
     ClusterRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -14,6 +18,7 @@ from ottla.protocol.messages.metadata_records import (
     encode_record,
 )
 from ottla.protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
+from ottla.protocol.messages.quota_commands import QuotaEntityPart, QuotaValue
 
 TOPIC = b"t" * 16
 HISTORY: list[Record] = [
@@ -71,6 +76,25 @@ def test_a_snapshot_takes_effect_when_it_is_whole() -> None:
     assert follower.image is image
     assert image.offset == 50
     assert image.next_producer_id == 9000
+
+
+def test_all_that_a_snapshot_holds_is_taken_over() -> None:
+    quota = ClientQuotaRecord(
+        entity=[QuotaEntityPart(entity_type="user", entity_name="u")],
+        values=[QuotaValue(key="producer_byte_rate", value=5.0)],
+    )
+    config = ConfigRecord(resource_type=2, resource_name="t", config_name="retention.ms", value="1")
+    broker = BrokerRecord(broker_id=1, incarnation=bytes(16))
+    level = FeatureLevelRecord(feature="group.version", level=1)
+    records: list[Record] = [*HISTORY, quota, config, broker, level]
+    expected = ClusterImage()
+    for record in records:
+        expected.apply(record)
+    follower = ImageFollower()
+    encoded = [encode_record(record) for record in records]
+    follower.snapshot(FeedSnapshotChunk(end_offset=expected.offset, first=True, last=True, records=encoded))
+    assert vars(follower.image) == vars(expected)
+    assert all(vars(expected).values()), "every part of an image is in this test"
 
 
 def test_a_snapshot_that_was_cut_off_begins_anew() -> None:
