@@ -1,4 +1,7 @@
-"""InitProducerId (22): ids for idempotent and transactional producers."""
+"""InitProducerId (22): ids for idempotent and transactional producers.
+
+Version 5 is the newest that Kafka 4.4 calls stable; 6, for two-phase commit (KIP-939), it keeps for tests.
+"""
 
 from __future__ import annotations
 

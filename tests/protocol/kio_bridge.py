@@ -41,9 +41,15 @@ def kio_class(cls: type[Message], version: int) -> type[Any]:
 
 
 def kio_field(kio: type[Any], name: str) -> dataclasses.Field[Any]:
-    """kio's field for one of ours; kio leaves the unit out of the names of durations and times."""
+    """kio's field for one of ours; kio leaves the unit out of the names of durations and times, and keeps a name
+    that Kafka 4.4 changed."""
     fields = {f.name: f for f in dataclasses.fields(kio)}
-    candidates = (name, name.removesuffix("_ms"), name.replace("enable_2pc", "enable2_pc"))
+    candidates = (
+        name,
+        name.removesuffix("_ms"),
+        name.replace("enable_2pc", "enable2_pc"),
+        name.removesuffix("_or_member_epoch"),
+    )
     return next(fields[candidate] for candidate in candidates if candidate in fields)
 
 

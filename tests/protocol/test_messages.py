@@ -44,6 +44,8 @@ MODULES = (
     "reassignments",
     "topic_partitions",
     "topics",
+    "transaction_descriptions",
+    "transactions",
 )
 EXAMPLES = settings(max_examples=8, deadline=None, database=None)
 
@@ -108,6 +110,8 @@ def test_only_versions_that_kafka_removed_or_has_just_added_are_unchecked() -> N
         ("OffsetCommitResponse", 1),
         ("ApiVersionsRequest", 5),
         ("ApiVersionsResponse", 5),
+        ("TxnOffsetCommitRequest", 6),
+        ("TxnOffsetCommitResponse", 6),
     }
 
 
