@@ -7,10 +7,21 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.codec import UnsupportedField, decode, encode
-from ottla.protocol.messages.transaction_descriptions import ListTransactionsRequest
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from ottla.protocol.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
     EndTxnResponse,
     TxnOffsetCommitRequest,
@@ -20,8 +31,12 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
     WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from ottla.protocol.schema import ZERO_UUID, Message
 
@@ -98,6 +113,55 @@ TWO_TRANSACTIONS = AddPartitionsToTxnRequest(
         AddPartitionsToTxnTransaction(transactional_id="ty", producer_id=7001),
     ]
 )
+ADDED = AddPartitionsToTxnResponse(
+    results_by_transaction=[
+        AddPartitionsToTxnResult(
+            transactional_id="tx",
+            topic_results=[
+                AddPartitionsToTxnTopicResult(
+                    name="orders",
+                    results_by_partition=[
+                        AddPartitionsToTxnPartitionResult(partition_index=2, partition_error_code=3)
+                    ],
+                )
+            ],
+        )
+    ]
+)
+MARKED = WriteTxnMarkersResponse(
+    markers=[
+        WritableTxnMarkerResult(
+            producer_id=7000,
+            topics=[
+                WritableTxnMarkerTopicResult(
+                    name="orders",
+                    partitions=[WritableTxnMarkerPartitionResult(partition_index=2, error_code=3)],
+                )
+            ],
+        )
+    ]
+)
+DESCRIBED = DescribeTransactionsResponse(
+    throttle_time_ms=50,
+    transaction_states=[
+        DescribedTransaction(
+            transactional_id="tx",
+            transaction_state="Ongoing",
+            transaction_timeout_ms=60_000,
+            transaction_start_time_ms=1_700_000_000_000,
+            producer_id=7000,
+            producer_epoch=3,
+            topics=[DescribedTransactionTopic(topic="orders", partitions=[0, 2])],
+        ),
+        DescribedTransaction(error_code=105, transactional_id="ty"),
+    ],
+)
+LISTED = ListTransactionsResponse(
+    unknown_state_filters=["Gone"],
+    transaction_states=[
+        ListedTransaction(transactional_id="tx", producer_id=7000, transaction_state="Ongoing")
+    ],
+)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +225,16 @@ TWO_TRANSACTIONS = AddPartitionsToTxnRequest(
             2,
             "02084f6e676f696e67020000000000001b58000000000000ea6004742e2a00",
         ),
+        (ADDED, 5, "0000000000000203747802076f72646572730200000002000300000000"),
+        (MARKED, 2, "020000000000001b5802076f72646572730200000002000300000000"),
+        (
+            DESCRIBED,
+            0,
+            "00000032030000037478084f6e676f696e670000ea600000018bcfe568000000000000001b580003"
+            "02076f726465727303000000000000000200000069037479010000000000000000000000000000000000"
+            "0000000000010000",
+        ),
+        (LISTED, 2, "0000000000000205476f6e65020374780000000000001b58084f6e676f696e670000"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else None,
 )
