@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing.connection
 import os
 import pickle
 import signal
@@ -50,16 +51,23 @@ def in_child(seed: int, plan: list[Fault] | None, sink: TextIO | None = None) ->
 
 
 def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
-    """The outcome of each seed, in order; so many are played at a time."""
-    playing: deque[tuple[int, Child]] = deque()
-    todo = iter(seeds)
+    """The outcome of each seed, in order; so many are played at a time. A seed that takes long holds up none."""
+    order, todo = deque[int](), iter(seeds)
+    playing: dict[int, tuple[int, Child]] = {}
+    told: dict[int, Any] = {}
     while True:
         for seed in itertools.islice(todo, processes - len(playing)):
-            playing.append((seed, _fork(lambda seed=seed: _played(seed, None, None))))  # type: ignore[misc]
+            child = _fork(lambda seed=seed: _played(seed, None, None))  # type: ignore[misc]
+            playing[child.pipe] = (seed, child)
+            order.append(seed)
+        while order and order[0] in told:
+            yield order[0], told.pop(order.popleft())
         if not playing:
             return
-        seed, child = playing.popleft()
-        yield seed, _result(child)
+        for pipe in multiprocessing.connection.wait(list(playing)):
+            assert isinstance(pipe, int)
+            seed, child = playing.pop(pipe)
+            told[seed] = _result(child)
 
 
 class Child(NamedTuple):
