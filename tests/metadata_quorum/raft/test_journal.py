@@ -144,6 +144,20 @@ def test_prefixes_are_removed_as_whole_files(tmp_path: Path) -> None:
     assert again.last_index == 101
 
 
+def test_a_snapshot_may_be_ahead_of_the_disk(tmp_path: Path) -> None:
+    """A follower that was long away gets entries and a snapshot of them: what the snapshot covers need not be synced."""
+    journal = filled(Directory(tmp_path), 5)
+    journal.sync()
+    for index in range(7, 13):
+        journal.append(b"later", index, 1)
+    journal.drop_prefix(10)
+    journal.check()
+    assert (journal.base_index, journal.durable_index, journal.last_index) == (10, 6, 12)
+    journal.sync()
+    journal.check()
+    assert journal.durable_index == 12
+
+
 @pytest.mark.parametrize("interrupted_after", range(6))
 def test_an_interrupted_removal_leaves_no_gap(tmp_path: Path, interrupted_after: int) -> None:
     disk = Directory(tmp_path)
