@@ -30,6 +30,10 @@ from .record_batch import (
     parse_header,
 )
 
+NO_COMMIT_INDEX: Final = -1
+CONTROL_BATCH_BYTES_MAX: Final = 64 << 10
+"""A marker is much smaller."""
+
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
 NewRecord = tuple[bytes | None, bytes | None, int] | tuple[bytes | None, bytes | None, int, Headers]
@@ -39,6 +43,7 @@ _HEAD: Final = struct.Struct(">qiibI")
 _BODY: Final = struct.Struct(">hiqqqhii")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
+_COMMIT_INDEX: Final = struct.Struct(">q")
 _NULL: Final = zigzag(-1)
 _ZIGZAG: Final = tuple(zigzag(value) for value in range(4096))
 _TABLE_SIZE: Final = len(_ZIGZAG)
@@ -65,7 +70,10 @@ class ControlRecord(NamedTuple):
     """The end of a transaction on this partition."""
 
     type: ControlType
-    coordinator_epoch: int
+    number: int
+    """Of the transaction, among those of its transactional id; in the place of Kafka's coordinator epoch."""
+    commit_index: int = NO_COMMIT_INDEX
+    """Its place in the order in which transactions were decided. Clients pass it over; Kafka's markers have none."""
 
 
 def encode_batch(
@@ -111,7 +119,7 @@ def encode_control_batch(
 ) -> bytes:
     """A transaction marker: a batch of one control record."""
     key = _CONTROL_KEY.pack(0, record.type)
-    value = _CONTROL_VALUE.pack(0, record.coordinator_epoch)
+    value = _CONTROL_VALUE.pack(0, record.number) + _COMMIT_INDEX.pack(record.commit_index)
     parts, count, first_ms, last_ms = _encode_records([(key, value, timestamp_ms)])
     attributes = TRANSACTIONAL_FLAG | CONTROL_FLAG
     body = b"".join(parts)
@@ -132,8 +140,25 @@ def decode_control_record(record: Record) -> ControlRecord | None:
         return None
     if len(value) < _CONTROL_VALUE.size:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the value of a control record has {len(value)} bytes")
-    _, coordinator_epoch = _CONTROL_VALUE.unpack_from(value)
-    return ControlRecord(ControlType(kind), coordinator_epoch)
+    _, number = _CONTROL_VALUE.unpack_from(value)
+    commit_index = NO_COMMIT_INDEX
+    if len(value) >= _CONTROL_VALUE.size + _COMMIT_INDEX.size:
+        (commit_index,) = _COMMIT_INDEX.unpack_from(value, _CONTROL_VALUE.size)
+    return ControlRecord(ControlType(kind), number, commit_index)
+
+
+def read_control_record(batch: Buffer) -> ControlRecord | None:
+    """What the control batch that `batch` begins with says, by its first record; its CRC is not checked. None if it
+    says what we do not know, which is to be skipped, or has no record left.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE if it is damaged or cut short.
+    """
+    if parse_header(batch).size > CONTROL_BATCH_BYTES_MAX:
+        return None
+    for record in decode_records(batch, CONTROL_BATCH_BYTES_MAX):
+        return decode_control_record(record)
+    return None
 
 
 def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:

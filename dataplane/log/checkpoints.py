@@ -79,7 +79,7 @@ def sync_file(path: Path) -> None:
         os.close(fd)
 
 
-def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
+def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None:
     """Replace a file by a new one; with ``sync`` its bytes are durable before it takes the name.
 
     Raises:

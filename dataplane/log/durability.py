@@ -83,7 +83,7 @@ class Durability:
         """Flush the active segment and those that were not yet. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         for segment in segments[:-1]:
             if not segment.synced:
-                for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                for path in segment.files:
                     sync_file(path)
         sync_file(segments[-1].path)
 

@@ -15,13 +15,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import NO_PRODUCER_ID, parse_header, validate_produced
+from ...protocol.record import ControlRecord, ControlType, encode_control_batch
+from ...protocol.record_batch import NO_PRODUCER_ID, parse_header, validate_produced, walk_batches
 from .append_checks import check_keys, check_limits, check_timestamps
 from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
 from .storage_errors import DISK_FULL, disk_error, is_unreadable
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
-from .trimmable_log import TrimmableLog
+from .transactional_log import TransactionalLog
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class PartitionLog(TrimmableLog):
+class PartitionLog(TransactionalLog):
     """See the module; opened with ``open``, closed with ``close``."""
 
     # Appending
@@ -71,15 +72,61 @@ class PartitionLog(TrimmableLog):
         check_timestamps(batches, parsed, config, now_ms)
         if config.compacted:
             check_keys(batches, parsed)
-        first_offset, stamps = self.log_end_offset, config.stamps_at_append
-        placement = place_produced(batches, parsed, config, first_offset, leader_epoch, now_ms)
+        placement = place_produced(batches, parsed, config, self.log_end_offset, leader_epoch, now_ms)
+        return self._append_placed(batches, placement, leader_epoch, now_ms)
+
+    def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+        """As leader, append what this broker has composed itself: no producer's sequence is looked at, nor what the
+        topic's configuration allows. So go the offsets that are committed in a transaction.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        self._check_usable()
+        parsed = list(walk_batches(batches))
+        placement = place_produced(batches, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
+        return self._append_placed(batches, placement, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        number: int,
+        commit_index: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """As leader, append the marker that ends a producer's transaction; who may do so has been decided.
+
+        ``number`` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        self._check_usable()
+        marker = ControlRecord(ControlType.COMMIT if commit else ControlType.ABORT, number, commit_index)
+        batch = encode_control_batch(
+            marker, timestamp_ms=now_ms, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+        with memoryview(bytearray(batch)) as view:
+            parsed = [(0, parse_header(view))]
+            placement = place_produced(view, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
+            placement.batches[0] = placement.batches[0]._replace(marker=marker)
+            return self._append_placed(view, placement, leader_epoch, now_ms)
+
+    def _append_placed(
+        self, batches: memoryview, placement: Placement, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        first_offset = self.log_end_offset
         max_timestamp = self._append(batches, placement, now_ms)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, first_offset)
         return AppendResult(
             first_offset,
             self.log_end_offset - 1,
-            now_ms if stamps else -1,
+            now_ms if self.config.stamps_at_append else -1,
             max_timestamp,
             len(batches),
             False,
@@ -122,7 +169,7 @@ class PartitionLog(TrimmableLog):
         if placement.has_gaps:
             self._note_gaps()
         max_timestamp = self._append(batches, placement, now_ms)
-        for _, base_offset, header in placement.batches:
+        for _, base_offset, header, _ in placement.batches:
             if header.partition_leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.partition_leader_epoch, base_offset)
         first_offset = placement.batches[0].base_offset
@@ -139,10 +186,16 @@ class PartitionLog(TrimmableLog):
         self._write(batches, start)
         segment.size = start + size
         interval, producers = self.config.index_interval_bytes, self.producers
-        for position, offset, header in placement.batches:
+        for position, offset, header, marker in placement.batches:
             segment.note_batch(header, offset + header.last_offset_delta, start + position, interval)
-            if header.producer_id != NO_PRODUCER_ID:
+            if header.producer_id == NO_PRODUCER_ID:
+                continue
+            if marker is None:
                 producers.record(header, offset, now_ms)
+            else:
+                aborted = producers.record_marker(header, marker, offset, now_ms)
+                if aborted is not None:
+                    segments.note_abort(aborted)
         self.log_end_offset = placement.next_offset
         segments.note_boundary(placement.next_offset, start + size)
         return placement.max_timestamp

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import ControlRecord, read_control_record
 from ...protocol.record_batch import (
+    CONTROL_FLAG,
+    NO_PRODUCER_ID,
     BatchHeader,
     check_integrity,
     parse_header,
@@ -26,6 +29,8 @@ class PlacedBatch(NamedTuple):
     """In the buffer, in bytes."""
     base_offset: int
     header: BatchHeader
+    marker: ControlRecord | None = None
+    """What it says if it is a marker."""
 
 
 class Placement(NamedTuple):
@@ -100,7 +105,10 @@ def place_fetched(
                 "are possible there",
             )
         latest_epoch = epoch
-        placed.append(PlacedBatch(position, base_offset, header))
+        marker = None
+        if header.attributes & CONTROL_FLAG and header.producer_id != NO_PRODUCER_ID:
+            marker = read_control_record(batches[position : position + header.size])
+        placed.append(PlacedBatch(position, base_offset, header, marker))
         offset = base_offset + header.last_offset_delta + 1
     return Placement(placed, offset, has_gaps)
 

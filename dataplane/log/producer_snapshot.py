@@ -1,6 +1,8 @@
 """``.snapshot``: producer state at an offset, in Kafka's format version 1.
 
-It holds only the last batch of each producer; the rest of the window is found again in the log.
+It holds only the last batch of each producer; the rest of the window is found again in the log. Kafka's field for the
+coordinator epoch has the number of the producer's last marker. Where there were markers something follows that Kafka's
+readers pass over: their commit indexes, and the transactions that ended above the high watermark.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from pathlib import Path
 from crc32c import crc32c
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import NO_COMMIT_INDEX
 from ...protocol.record_batch import NO_SEQUENCE
 from .checkpoints import write_atomically
+from .open_transactions import Ended
 from .producer_state import NO_OFFSET, SEQUENCE_MAX, ProducedBatch, ProducerEntry, ProducerStates
 
 SUFFIX = ".snapshot"
@@ -20,6 +24,10 @@ _VERSION = 1
 _PREFIX = struct.Struct(">hIi")  # version, CRC-32C of all that follows it, number of entries
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_COVERS_FROM = 6
+_TRAILER_VERSION = 0
+_TRAILER = struct.Struct(">hqqi")  # version, last commit index, forgotten below, number of ended transactions
+_ENDED = struct.Struct(">qq")  # marker offset, first offset
+_COMMIT_INDEX = struct.Struct(">q")  # of the last marker of each entry, in their order
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
@@ -39,13 +47,29 @@ def encode_snapshot(producers: ProducerStates) -> bytes:
             last.last_offset if last else NO_OFFSET,
             last.last_offset - last.first_offset if last else 0,
             entry.last_seen_ms,
-            entry.coordinator_epoch,
+            entry.marker_number,
             entry.transaction_first_offset,
         )
+    if not producers.transactions.is_pristine:
+        out += _encode_trailer(producers)
     with memoryview(out) as view:
         crc = crc32c(view[_CRC_COVERS_FROM:])
     struct.pack_into(">I", out, 2, crc)
     return bytes(out)
+
+
+def _encode_trailer(producers: ProducerStates) -> bytes:
+    transactions = producers.transactions
+    ended = transactions.ended
+    return b"".join(
+        (
+            _TRAILER.pack(
+                _TRAILER_VERSION, transactions.last_commit_index, transactions.forgotten_below, len(ended)
+            ),
+            *(_ENDED.pack(*each) for each in ended),
+            *(_COMMIT_INDEX.pack(entry.marker_commit_index) for entry in producers.entries()),
+        )
+    )
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
@@ -61,15 +85,14 @@ def decode_snapshot(data: bytes) -> ProducerStates:
         raise ValueError(f"version {version} is not supported")
     if crc32c(memoryview(data)[_CRC_COVERS_FROM:]) != crc:
         raise ValueError("the CRC does not match")
-    if count < 0 or len(data) != _PREFIX.size + count * _ENTRY.size:
-        raise ValueError(f"{count} entries do not fill {len(data)} bytes")
+    entries_end = _PREFIX.size + count * _ENTRY.size
+    if count < 0 or len(data) < entries_end:
+        raise ValueError(f"{count} entries do not fit in {len(data)} bytes")
     producers = ProducerStates()
-    for fields in _ENTRY.iter_unpack(memoryview(data)[_PREFIX.size :]):
-        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator, first_offset = (
-            fields
-        )
+    for fields in _ENTRY.iter_unpack(memoryview(data)[_PREFIX.size : entries_end]):
+        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, number, first_offset = fields
         entry = ProducerEntry(producer_id, epoch, timestamp)
-        entry.coordinator_epoch = coordinator
+        entry.marker_number = number
         entry.transaction_first_offset = first_offset
         if last_offset >= 0 and last_sequence >= 0:
             first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
@@ -79,7 +102,37 @@ def decode_snapshot(data: bytes) -> ProducerStates:
                 )
             )
         producers.load(entry)
+    _decode_trailer(memoryview(data)[entries_end:], producers)
     return producers
+
+
+def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
+    """Raises ValueError."""
+    commit_index, forgotten_below, ended = NO_COMMIT_INDEX, 0, []
+    if data:
+        if len(data) < _TRAILER.size:
+            raise ValueError(f"{len(data)} bytes follow the entries")
+        version, commit_index, forgotten_below, count = _TRAILER.unpack_from(data)
+        if version != _TRAILER_VERSION:
+            raise ValueError(f"version {version} of what follows the entries is not supported")
+        ended_end = _TRAILER.size + count * _ENDED.size
+        if count < 0 or len(data) != ended_end + len(producers) * _COMMIT_INDEX.size:
+            raise ValueError(f"{count} ended transactions do not fill {len(data)} bytes")
+        ended = [Ended._make(each) for each in _ENDED.iter_unpack(data[_TRAILER.size : ended_end])]
+        for entry, (of_entry,) in zip(
+            producers.entries(), _COMMIT_INDEX.iter_unpack(data[ended_end:]), strict=True
+        ):
+            entry.marker_commit_index = of_entry
+    producers.transactions.restore(
+        [
+            (entry.producer_id, entry.transaction_first_offset)
+            for entry in producers.entries()
+            if entry.transaction_first_offset != NO_OFFSET
+        ],
+        ended,
+        forgotten_below=forgotten_below,
+        last_commit_index=commit_index,
+    )
 
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerStates, *, sync: bool) -> None:

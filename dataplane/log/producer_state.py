@@ -1,4 +1,5 @@
-"""What a partition remembers of idempotent producers: who wrote, with which epoch, and the last five batches.
+"""What a partition remembers of idempotent producers: who wrote, with which epoch, the last five batches, and which
+transaction is open or was the last to end.
 
 Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they need. Snapshots on disk are
 ``producer_snapshot``; walking the log to rebuild the state is ``recovery``.
@@ -11,12 +12,24 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from ...protocol.record import NO_COMMIT_INDEX, ControlRecord
+from ...protocol.record_batch import (
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from .open_transactions import OpenTransactions
+from .transaction_index import AbortedTransaction
 
 WINDOW: Final = 5
 """Batches remembered per producer: as many as a client may have in flight."""
 SEQUENCE_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
+NO_NUMBER: Final = -1
+_TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 REFUSED_MAX: Final = 1000
 """Unknown producers of which a refused batch is remembered."""
 
@@ -37,8 +50,9 @@ class ProducerEntry:
 
     __slots__ = (
         "batches",
-        "coordinator_epoch",
         "last_seen_ms",
+        "marker_commit_index",
+        "marker_number",
         "producer_epoch",
         "producer_id",
         "transaction_first_offset",
@@ -48,8 +62,12 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.last_seen_ms = last_seen_ms
-        self.coordinator_epoch = -1
+        self.marker_number = NO_NUMBER
+        """Number of the transaction that its last marker in this log ended."""
+        self.marker_commit_index = NO_COMMIT_INDEX
+        """Commit index of that marker."""
         self.transaction_first_offset = NO_OFFSET
+        """Where its open transaction begins."""
         self.batches: deque[ProducedBatch] = deque(maxlen=WINDOW)
         # Invariant: all batches have the entry's producer epoch and rising offsets. Their sequences join, unless
         # compaction took some between, or a leader that had forgotten the producer let it leave some out.
@@ -57,6 +75,11 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
+        return self.transaction_first_offset != NO_OFFSET or self.marker_number != NO_NUMBER
 
     def check(self, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log that ends there has of a producer."""
@@ -82,10 +105,12 @@ class ProducerEntry:
 class ProducerStates:
     """All producers known to one partition."""
 
-    __slots__ = ("_entries", "_refused")
+    __slots__ = ("_entries", "_refused", "transactions")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
+        """Of all of them. Invariant: those that are open are those of the entries."""
         self._refused: dict[int, tuple[int, int]] = {}  # epoch and first sequence of what is to come first
 
     def __len__(self) -> int:
@@ -103,6 +128,16 @@ class ProducerStates:
             if entry.producer_id != producer_id:
                 raise AssertionError(f"producer {entry.producer_id} is filed under {producer_id}")
             entry.check(log_end_offset)
+        self.transactions.check(log_end_offset)
+        open_here = {
+            producer_id: entry.transaction_first_offset
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset != NO_OFFSET
+        }
+        if open_here != self.transactions.open:
+            raise AssertionError(
+                f"the producers have {open_here} open, the log has {dict(self.transactions.open)}"
+            )
 
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
@@ -153,36 +188,69 @@ class ProducerStates:
         self._refused[producer_id] = epoch, header.base_sequence
 
     def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
-        """Note an appended batch; the caller has checked it, or read it from a log that was."""
+        """Note an appended batch; the caller has checked it, or read it from a log that was. Markers are for
+        `record_marker`; of other control batches, and of such as compaction emptied, only the epoch counts.
+        """
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
+        attributes = header.attributes
+        if attributes & _TRANSACTIONAL_OR_CONTROL and attributes & CONTROL_FLAG:
+            self._note_epoch(header, now_ms)
+            return
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._refused.pop(producer_id, None)
-            entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
+            entry = self._add(header, now_ms)
         elif header.producer_epoch != entry.producer_epoch:
             entry.producer_epoch = header.producer_epoch
             entry.batches.clear()
         entry.last_seen_ms = now_ms
-        if header.is_control:
-            entry.transaction_first_offset = NO_OFFSET
-            return
-        if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
-            entry.transaction_first_offset = first_offset
-        timestamp = header.max_timestamp if header.is_log_append_time else now_ms
+        last_offset = first_offset + header.last_offset_delta
+        if attributes & TRANSACTIONAL_FLAG:
+            self.transactions.last_offset = last_offset
+            if entry.transaction_first_offset == NO_OFFSET:
+                entry.transaction_first_offset = first_offset
+                self.transactions.begin(producer_id, first_offset)
+            if header.base_sequence == NO_SEQUENCE:
+                return  # Offsets that were committed in the transaction have no sequence.
+        timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME_FLAG else now_ms
         entry.batches.append(
-            ProducedBatch(
-                header.base_sequence,
-                header.last_sequence,
-                first_offset,
-                first_offset + header.last_offset_delta,
-                timestamp,
-            )
+            ProducedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
         )
 
+    def record_marker(
+        self, header: BatchHeader, marker: ControlRecord, offset: int, now_ms: int
+    ) -> AbortedTransaction | None:
+        """Note an appended marker; what to note in the index of aborted transactions, if it aborts one with data.
+
+        The window stays, unless the marker raises the producer's epoch: then sequences begin at 0.
+        """
+        entry = self._note_epoch(header, now_ms)
+        if marker.number != NO_NUMBER:
+            entry.marker_number = marker.number
+            entry.marker_commit_index = marker.commit_index
+        entry.transaction_first_offset = NO_OFFSET
+        return self.transactions.end(header.producer_id, marker, offset)
+
+    def _note_epoch(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        """What a control batch says of its producer. Its epoch never falls by that."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._add(header, now_ms)
+        elif header.producer_epoch > entry.producer_epoch:
+            entry.producer_epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_seen_ms = now_ms
+        return entry
+
+    def _add(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        producer_id = header.producer_id
+        self._refused.pop(producer_id, None)
+        entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
+        return entry
+
     def load(self, entry: ProducerEntry) -> None:
-        """Take an entry from a snapshot."""
+        """Take an entry from a snapshot; the open transactions are taken apart from it."""
         self._entries[entry.producer_id] = entry
 
     def extend_window_backwards(self, headers: Iterable[BatchHeader]) -> None:
@@ -193,6 +261,8 @@ class ProducerStates:
         for header in headers:
             entry = self._entries.get(header.producer_id)
             if entry is None or header.is_control or not entry.batches or len(entry.batches) == WINDOW:
+                continue
+            if header.base_sequence == NO_SEQUENCE:
                 continue
             oldest = entry.batches[0]
             joins = (header.last_sequence + 1) & SEQUENCE_MAX == oldest.first_sequence
@@ -215,13 +285,15 @@ class ProducerStates:
     def forget_from(self, offset: int) -> bool:
         """Undo the batches at or after ``offset``; False if the log must be walked to know the state before.
 
-        That is so where a producer's whole window was cut off, or a transaction.
+        That is so where a producer's whole window was cut off, or part of a transaction, or a marker.
         """
+        if offset <= self.transactions.last_offset:
+            return False
         complete = True
         for entry in self._entries.values():
             batches = entry.batches
-            if not batches or entry.transaction_first_offset != NO_OFFSET or entry.coordinator_epoch != -1:
-                complete = False
+            if not batches:
+                complete &= entry.is_transactional
                 continue
             while batches and batches[-1].last_offset >= offset:
                 batches.pop()
@@ -243,3 +315,4 @@ class ProducerStates:
     def clear(self) -> None:
         self._entries.clear()
         self._refused.clear()
+        self.transactions.clear()

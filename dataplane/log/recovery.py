@@ -9,27 +9,32 @@ flushed, so they may have been acknowledged, and another replica has them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import BatchHeader
+from ...protocol.record_batch import CONTROL_FLAG
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .checkpoints import read_leader_epochs
 from .config import LogConfig
 from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
-from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
+from .producer_loading import load_producers, rebuild_transaction_indexes
 from .producer_state import ProducerStates
 from .recovered_epochs import EpochFell, RecoveredEpochs
-from .segment import DOOMED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from .segment import (
+    DOOMED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from .segment_swap import finish_swaps, has_gaps
 from .storage_errors import damage, disk_error
 
-_WINDOW_SEARCH_BYTES = 1 << 20
-_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, ".tmp")
 
 logger = logging.getLogger(__name__)
@@ -92,6 +97,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     epochs.truncate_from_end(next_offset + 1)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(min(log_start_offset, next_offset))
+    rebuild_transaction_indexes(request.directory, segments)
     producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
     return OpenedLog(segments, next_offset, epochs, producers, has_gaps(request.directory))
 
@@ -124,7 +130,7 @@ def _load_inactive(segment: Segment, request: OpenRequest) -> None:
     or oddly sized.
     """
     segment.synced = True
-    if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
+    if not _adopts_indexes(segment):
         logger.warning("rebuilding the indexes of %s", segment.path)
         _, broken = _rebuild(segment, segment.base_offset, request, None)
         if broken is not None:
@@ -132,12 +138,18 @@ def _load_inactive(segment: Segment, request: OpenRequest) -> None:
         segment.finish()
 
 
+def _adopts_indexes(segment: Segment) -> bool:
+    """Whether the files of its indexes can be what was written."""
+    indexes = segment.offset_index, segment.time_index, segment.transaction_index
+    return all(index.adopt_file() for index in indexes)
+
+
 def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
     """The log end offset, or None if the last segment is not as a clean stop leaves it."""
     for segment in segments[:-1]:
         _load_inactive(segment, request)
     last = segments[-1]
-    if not (last.offset_index.adopt_file() and last.time_index.adopt_file()):
+    if not _adopts_indexes(last):
         return None
     try:
         return last.load_end()
@@ -220,6 +232,7 @@ def _rebuild(
     """
     segment.offset_index.reset()
     segment.time_index.reset()
+    segment.transaction_index.reset()
     next_offset = segment.base_offset
     descriptor = segment.descriptor()
     try:
@@ -235,6 +248,8 @@ def _rebuild(
             if epochs is not None:
                 epochs.take(header, position)
             segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
+            if header.attributes & CONTROL_FLAG:
+                segment.transaction_index.is_incomplete = True
             next_offset = header.next_offset
     except BrokenBatch as broken:
         return next_offset, broken
@@ -243,88 +258,3 @@ def _rebuild(
     finally:
         descriptor.release()
     return next_offset, None
-
-
-# Producers
-
-
-def load_producers(
-    directory: Path, segments: list[Segment], next_offset: int, config: LogConfig, now_ms: int
-) -> ProducerStates:
-    """Producer state at ``next_offset``: the latest snapshot that is not above it, then the batches since.
-
-    Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    producers, start = _load_snapshot(directory, segments, next_offset)
-    if start is None:
-        start = segments[0].base_offset
-    else:
-        producers.expire(now_ms, config.producer_id_expiration_ms)
-        if len(producers):
-            producers.extend_window_backwards(reversed(_headers_before(segments, start)))
-    for header in _headers_from(segments, start):
-        if header.has_producer_id:
-            producers.record(header, header.base_offset, now_ms)
-    return producers
-
-
-def _load_snapshot(
-    directory: Path, segments: list[Segment], next_offset: int
-) -> tuple[ProducerStates, int | None]:
-    bases = {segment.base_offset for segment in segments}
-    loaded: ProducerStates | None = None
-    loaded_at: int | None = None
-    for offset in reversed(snapshot_offsets(directory)):
-        path = snapshot_path(directory, offset)
-        usable = segments[0].base_offset <= offset <= next_offset
-        if usable and loaded is None:
-            try:
-                loaded, loaded_at = read_snapshot(path), offset
-                continue
-            except ValueError as error:
-                logger.warning("ignoring %s: %s", path, error)
-                usable = False
-        if not usable or offset not in bases:
-            path.unlink(missing_ok=True)
-    return loaded if loaded is not None else ProducerStates(), loaded_at
-
-
-def _headers_from(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
-    for number, segment in enumerate(segments):
-        if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
-            continue
-        found = segment.offset_index.lookup(offset)
-        try:
-            for _, header in segment.walk(0 if found is None else found[1], segment.base_offset):
-                if header.base_offset >= offset:
-                    yield header
-        except BrokenBatch as broken:
-            raise damage(segment.path, broken.position, broken.reason) from broken
-
-
-def _headers_before(segments: list[Segment], offset: int) -> list[BatchHeader]:
-    """Headers of the idempotent batches in the last MiB or so below ``offset``, rising."""
-    headers: list[BatchHeader] = []
-    budget = _WINDOW_SEARCH_BYTES
-    for segment in reversed(segments):
-        if segment.base_offset >= offset or budget <= 0:
-            continue
-        at = segment.offset_index.lookup(offset)
-        limit = segment.size if at is None or segment is not segments[-1] else at[1]
-        found = segment.offset_index.lookup_position(max(0, limit - budget))
-        start = 0 if found is None else found[1]
-        earlier = []
-        try:
-            for _, header in segment.walk(start, segment.base_offset):
-                if header.base_offset >= offset:
-                    break
-                if header.has_producer_id:
-                    earlier.append(header)
-        except BrokenBatch as broken:
-            raise damage(segment.path, broken.position, broken.reason) from broken
-        headers = earlier + headers
-        budget -= limit - start
-    return headers

@@ -1,4 +1,4 @@
-"""One segment: a ``.log`` file, its two indexes, and what is known of its end."""
+"""One segment: a ``.log`` file, its indexes, and what is known of its end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from ...protocol.errors import KafkaError
+from ...protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
 from ...protocol.record_batch import BatchHeader
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
 from .storage_errors import damage, disk_error
 from .time_index import TimeIndex
+from .transaction_index import TransactionIndex
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+"""Of this index there is a file only where a transaction was aborted."""
 DOOMED_SUFFIX = ".deleted"
 POSITION_MAX = 2**31 - 1
 
@@ -42,6 +47,7 @@ class Segment:
         "size",
         "synced",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -53,6 +59,7 @@ class Segment:
         self.size = size
         self.offset_index = OffsetIndex(directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, files)
         self.time_index = TimeIndex(directory / (stem + TIME_INDEX_SUFFIX), base_offset, files)
+        self.transaction_index = TransactionIndex(directory / (stem + TRANSACTION_INDEX_SUFFIX), files)
         self.created_ms = now_ms
         self.first_timestamp: int | None = None
         """Largest timestamp of the first batch, in ms; what ``segment.ms`` counts from."""
@@ -78,10 +85,15 @@ class Segment:
             raise disk_error("read", segment.path, error) from error
         segment.size, segment.created_ms = status.st_size, int(status.st_mtime * 1000)
         segment.synced = True
-        for index in (segment.offset_index, segment.time_index):
+        for index in (segment.offset_index, segment.time_index, segment.transaction_index):
             if not index.adopt_file():
                 raise damage(index.path, 0, "it is no index")
         return segment
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where its log and its indexes are, or would be."""
+        return self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
     # Being active
 
@@ -108,6 +120,7 @@ class Segment:
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write()
         self.time_index.write()
+        self.transaction_index.write()
 
     def descriptor(self) -> SharedDescriptor:
         """A descriptor for reading, retained for the caller. Raises KafkaError: KAFKA_STORAGE_ERROR."""
@@ -193,6 +206,24 @@ class Segment:
             yield from walk_file(descriptor.fd, start, self.size, next_offset=next_offset, chunk=SCAN_CHUNK)
         except OSError as error:
             raise disk_error("read", self.path, error) from error
+        finally:
+            descriptor.release()
+
+    def marker_at(self, position: int, header: BatchHeader) -> ControlRecord | None:
+        """What the control batch at ``position`` says of a transaction; None if it is about something else.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        """
+        if not header.has_producer_id or header.size > CONTROL_BATCH_BYTES_MAX:
+            return None
+        descriptor = self.descriptor()
+        try:
+            return read_control_record(os.pread(descriptor.fd, header.size, position))
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+        except KafkaError as error:
+            raise damage(self.path, position, error.message) from error
         finally:
             descriptor.release()
 
@@ -283,6 +314,7 @@ class Segment:
         self.synced = False
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)
+        self.transaction_index.truncate(offset)
 
     def doom(self) -> list[Path]:
         """Rename the files so that they are deleted later; returns their new paths.
@@ -292,7 +324,7 @@ class Segment:
         """
         self.deactivate()
         doomed = []
-        for path in (self.path, self.offset_index.path, self.time_index.path):
+        for path in self.files:
             self._files.forget(path)
             target = path.with_name(path.name + DOOMED_SUFFIX)
             try:

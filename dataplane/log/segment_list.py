@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -14,6 +14,7 @@ from .descriptors import FileCache
 from .log_slice import LogSlice
 from .segment import Segment
 from .storage_errors import damage, disk_error
+from .transaction_index import AbortedTransaction
 
 _RECENT_BOUNDARIES = 64
 _RECENT_READERS = 256
@@ -27,6 +28,7 @@ class SegmentList:
     """
 
     __slots__ = (
+        "_aborting",
         "_bases",
         "_boundaries",
         "_boundary_order",
@@ -47,6 +49,8 @@ class SegmentList:
         self._files = files
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
+        self._aborting: list[Segment] | None = None
+        # Those with an aborted transaction; None where that is to be found out anew.
         self._boundaries: dict[int, int] = {}
         self._boundary_order: deque[int] = deque()
         self._stops: dict[int, tuple[Segment, int]] = {}
@@ -217,6 +221,31 @@ class SegmentList:
             raise damage(segment.path, broken.position, broken.reason) from broken
         return position + header.size
 
+    def note_abort(self, aborted: AbortedTransaction) -> None:
+        """The marker of an aborted transaction was appended."""
+        index = self.active.transaction_index
+        if not len(index):
+            self._aborting = None
+        index.append(aborted)
+
+    def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach from below ``upper_bound`` to ``fetch_offset`` or further.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        aborting = self._aborting
+        if aborting is None:
+            aborting = self._aborting = [each for each in self._segments if len(each.transaction_index)]
+        found: list[AbortedTransaction] = []
+        if aborting:
+            base = self._bases[max(0, bisect_right(self._bases, fetch_offset) - 1)]
+            first = bisect_left(aborting, base, key=lambda segment: segment.base_offset)
+            for segment in aborting[first:]:
+                if segment.transaction_index.collect(fetch_offset, upper_bound, found):
+                    break
+        return found
+
     # Cutting
 
     def find_cut(self, offset: int) -> tuple[Segment, int, int]:
@@ -239,6 +268,7 @@ class SegmentList:
             self._segments.pop()
             self._bases.pop()
         self.changed = True
+        self._aborting = None
         self.active, self.fd = segment, segment.activate().fd
         segment.truncate(position, end_offset)
         try:
@@ -256,6 +286,7 @@ class SegmentList:
             dropped += 1
         if dropped:
             self._stops.clear()
+            self._aborting = None
         return dropped
 
     def check_replaceable(self, old: Sequence[Segment]) -> None:
@@ -273,6 +304,7 @@ class SegmentList:
         """
         number = self._segments.index(old[0])
         self.changed = True
+        self._aborting = None
         for segment in old:
             self.doomed += segment.doom()
         fresh = []
@@ -293,11 +325,12 @@ class SegmentList:
             self.doomed += segment.doom()
         self._segments.clear()
         self._bases.clear()
+        self._aborting = None
         self.start_segment(base_offset, now_ms)
 
     def close(self) -> None:
         """Let go of all descriptors and maps."""
         for segment in self._segments:
             segment.deactivate()
-            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+            for path in segment.files:
                 self._files.forget(path)

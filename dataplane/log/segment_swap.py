@@ -6,7 +6,8 @@ The steps, as in Kafka:
 2. Each is renamed to ``.swap``, the last one first. Once no ``.log.cleaned`` is left the swap will be finished;
    until then a crash undoes it.
 3. The old files are renamed to ``.deleted``.
-4. The new ones take their names, the indexes before the log.
+4. The new ones take their names, the indexes before the log. Where an old one had an index of aborted transactions
+   the new one has one too, if only an empty one: else the old might take its place after a crash.
 
 One compaction of a log runs at a time, from its start on: a ``.cleaned`` file left below a swap would undo it.
 """
@@ -20,7 +21,13 @@ from pathlib import Path
 
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .checkpoints import sync_directory
-from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from .segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from .segment_list import SegmentList
 from .storage_errors import damage, disk_error
 
@@ -31,7 +38,8 @@ GAPS_MARK = "offset-gaps"
 _CLEANED_LOG = LOG_SUFFIX + CLEANED_SUFFIX
 _SWAP_LOG = LOG_SUFFIX + SWAP_SUFFIX
 # The log comes last: its name is what tells how far a swap got.
-_FILES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+_FILES = (TRANSACTION_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+_OPTIONAL = (TRANSACTION_INDEX_SUFFIX,)
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +78,11 @@ def _checked_bases(old: Sequence[Segment], new_files: Sequence[Path]) -> list[in
         if path.parent != old[0].path.parent or not stem.isdigit() or stem == path.name:
             raise ValueError(f"{path} is no {_CLEANED_LOG} file of {old[0].path.parent}")
         bases.append(int(stem))
-        missing = [kind for kind in _FILES if not path.with_name(stem + kind + CLEANED_SUFFIX).exists()]
+        missing = [
+            kind
+            for kind in _FILES
+            if kind not in _OPTIONAL and not path.with_name(stem + kind + CLEANED_SUFFIX).exists()
+        ]
         if missing:
             raise ValueError(f"{path} comes without its {', '.join(missing)}")
     known = [segment.base_offset for segment in old]
@@ -87,6 +99,9 @@ def _rename_all(directory: Path, base: int, suffix: str, new_suffix: str) -> Non
         name = f"{base:020d}{kind}"
         try:
             os.rename(directory / (name + suffix), directory / (name + new_suffix))
+        except FileNotFoundError as error:
+            if kind not in _OPTIONAL:
+                raise disk_error("rename", directory / (name + suffix), error) from error
         except OSError as error:
             raise disk_error("rename", directory / (name + suffix), error) from error
 

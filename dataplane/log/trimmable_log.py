@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .producer_loading import load_producers
 from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
-from .recovery import load_producers
 from .retention import segments_to_drop
 from .segment import Segment
 from .segment_swap import swap_in
@@ -150,6 +150,7 @@ class TrimmableLog(StoredLog):
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._check_usable()
+        self.producers.transactions.first_unstable(high_watermark)  # Those that have ended are forgotten.
         segments = self._segments.copy()
         going = segments_to_drop(
             segments,

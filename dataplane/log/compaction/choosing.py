@@ -28,6 +28,7 @@ class LogFacts:
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
+    high_watermark: int
     checkpoint: int | None
     """Up to where it was cleaned; None if it never was."""
     min_cleanable_ratio: float

@@ -1,4 +1,4 @@
-"""A segment being written by compaction: ``<base>.log.cleaned`` with its two indexes, under the same suffix."""
+"""A segment being written by compaction: ``<base>.log.cleaned`` with its indexes, under the same suffix."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....protocol.record_batch import parse_header
+from ..checkpoints import sync_file
 from ..descriptors import FileCache
 from ..offset_index import OffsetIndex
-from ..segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from ..segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from ..segment_swap import CLEANED_SUFFIX
 from ..time_index import TimeIndex
+from ..transaction_index import AbortedTransaction, TransactionIndex
 
 
 class CleanedSegment:
@@ -35,6 +43,9 @@ class CleanedSegment:
         segment.time_index = TimeIndex(
             directory / f"{stem}{TIME_INDEX_SUFFIX}{CLEANED_SUFFIX}", base_offset, files
         )
+        segment.transaction_index = TransactionIndex(
+            directory / f"{stem}{TRANSACTION_INDEX_SUFFIX}{CLEANED_SUFFIX}", files
+        )
         self._segment = segment
         self._interval = index_interval_bytes
         self._buffer = bytearray()
@@ -57,6 +68,10 @@ class CleanedSegment:
         if len(self._buffer) >= self._buffer_bytes:
             self._write()
 
+    def note_abort(self, aborted: AbortedTransaction) -> None:
+        """The marker appended last is that of an aborted transaction."""
+        self._segment.transaction_index.append(aborted)
+
     def _write(self) -> None:
         with memoryview(self._buffer) as left:
             at = 0
@@ -65,21 +80,19 @@ class CleanedSegment:
         self._spent(len(self._buffer))
         self._buffer.clear()
 
-    def finish(self, like: Path) -> Path:
+    def finish(self, like: Path, *, had_aborts: bool) -> Path:
         """Write the rest and the indexes, flush all, and take the modification time of ``like``; the log
-        file's path.
+        file's path. Where what this takes the place of ``had_aborts`` in its index, this has an index of them, too.
 
         Raises OSError, KafkaError.
         """
         self._write()
         segment = self._segment
         segment.finish()
-        for path in (segment.offset_index.path, segment.time_index.path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fdatasync(fd)
-            finally:
-                os.close(fd)
+        if had_aborts:
+            segment.transaction_index.write_even_if_empty()
+        for path in segment.files[1:]:
+            sync_file(path)
         os.fsync(self._fd)
         modified = like.stat().st_mtime_ns
         os.utime(self._fd, ns=(modified, modified))
@@ -90,7 +103,7 @@ class CleanedSegment:
         """Leave nothing behind."""
         self._close()
         segment = self._segment
-        for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+        for path in segment.files:
             path.unlink(missing_ok=True)
 
     def _close(self) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ....protocol.errors import KafkaError
-from ....protocol.record import ControlType, decode_control_record, decode_records
-from ....protocol.record_batch import BatchHeader, check_integrity
+from ....protocol.record import ControlType, read_control_record
+from ....protocol.record_batch import BatchHeader, check_integrity, parse_header
 from ..batch_walk import BrokenBatch, walk_file
-from ..segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from ..segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..storage_errors import damage
+from ..transaction_index import AbortedTransaction as IndexedAbort
+from ..transaction_index import decode_transactions, read_if_there
 from .cleaned_segment import CleanedSegment
 from .grouping import SegmentSizes, group
 from .job import CleaningJob, GroupCleaned, LogCleaned
@@ -155,13 +157,14 @@ class LogCleaning:
             self._spent(0)
         above = [segment for segment in self._job.segments if segment[0] >= self._job.upper_bound]
         for base, size in above:
-            # Whatever began below the upper bound has its marker below the last stable offset.
-            if not found.open or base >= self._job.last_stable_offset:
+            # Whatever began below the upper bound has its marker below the high watermark.
+            if not found.open or base >= self._job.high_watermark:
                 break
             for fd, position, header in self._headers(base, size):
-                if header.base_offset >= self._job.last_stable_offset or not found.open:
+                if header.base_offset >= self._job.high_watermark or not found.open:
                     break
-                _note_transaction(found, fd, position, header)
+                if header.is_control:
+                    _note_transaction(found, fd, position, header)
         return found.aborted, largest, total
 
     # Second pass: the last offset of each key
@@ -218,13 +221,22 @@ class LogCleaning:
             job.limits.io_buffer_bytes,
             self._spent,
         )
+        aborted = self._aborted_in(members)
         try:
             for segment in members:
                 for header, batch in self._batches(segment.base_offset, segment.size):
                     kept = self._clean_batch(keeper, header, batch)
-                    if kept is not None:
-                        out.append(kept)
-            path = out.finish(self._path(members[-1].base_offset))
+                    if kept is None:
+                        continue
+                    out.append(kept)
+                    # What readers hear of they forget at its marker: it must not outlive that.
+                    if (
+                        header.is_control
+                        and header.base_offset in aborted
+                        and parse_header(kept).record_count
+                    ):
+                        out.note_abort(aborted[header.base_offset])
+            path = out.finish(self._path(members[-1].base_offset), had_aborts=bool(aborted))
         except (SourceChanged, KafkaError, OSError, MemoryError):
             out.abandon()
             raise
@@ -234,6 +246,18 @@ class LogCleaning:
             sum(segment.size for segment in members),
             out.size,
         )
+
+    def _aborted_in(self, members: Sequence[SegmentSizes]) -> dict[int, IndexedAbort]:
+        """The aborted transactions in the indexes of some segments, by the offsets of their markers."""
+        found = {}
+        for segment in members:
+            path = self._path(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+            try:
+                entries = decode_transactions(read_if_there(path))
+            except ValueError as error:
+                raise damage(path, 0, str(error)) from error
+            found.update({entry.last_offset: entry for entry in entries})
+        return found
 
     def _clean_batch(
         self, keeper: Keeper, header: BatchHeader, batch: memoryview
@@ -287,7 +311,5 @@ def _note_transaction(found: TransactionScan, fd: int, position: int, header: Ba
 
 def _control_type(batch: bytes | memoryview) -> ControlType | None:
     """What a control batch says; None if it holds no record, or one that is not about a transaction."""
-    for record in decode_records(batch):
-        control = decode_control_record(record)
-        return None if control is None else control.type
-    return None
+    control = read_control_record(batch)
+    return None if control is None else control.type

@@ -37,7 +37,8 @@ class CleaningJob:
     """(base offset, size in bytes) of all inactive segments and of the active one, rising."""
     first_dirty_offset: int
     upper_bound: int
-    last_stable_offset: int
+    high_watermark: int
+    """Markers of the transactions below the upper bound lie below."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int

@@ -69,7 +69,8 @@ class Keeper:
             drops = header.record_count == 0
             if control is not None and self._transactions.discards_marker(header.producer_id):
                 marker_without_data = True
-                drops = self._horizon_passed(header)
+                # A producer's last one tells which of its transactions was the last to end here.
+                drops = self._horizon_passed(header) and not self._is_last_of_producer(header)
         else:
             drops = header.is_transactional and self._transactions.discards_data(
                 header.producer_id, header.last_offset

@@ -1,7 +1,7 @@
 """Transactions as compaction meets them: data of aborted ones goes, markers stay until their data is gone.
 
 Which transactions were aborted is read from the markers in the log itself. A batch is only ever cleaned below
-the last stable offset, so that each transaction with data in reach has its marker there.
+the last stable offset, so that each transaction with data in reach has its marker below the high watermark.
 """
 
 from __future__ import annotations

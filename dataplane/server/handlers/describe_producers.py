@@ -56,6 +56,6 @@ def _producer(entry: ProducerEntry) -> ProducerState:
         producer_epoch=entry.producer_epoch,
         last_sequence=entry.last_sequence,
         last_timestamp=entry.batches[-1].timestamp if entry.batches else entry.last_seen_ms,
-        coordinator_epoch=entry.coordinator_epoch,
+        coordinator_epoch=entry.marker_number,
         current_txn_start_offset=entry.transaction_first_offset,
     )

@@ -107,7 +107,7 @@ def job_for(
         segments=[(segment.base_offset, segment.size) for segment in segments],
         first_dirty_offset=first_dirty,
         upper_bound=segments[-1].base_offset if upper < 0 else upper,
-        last_stable_offset=log.log_end_offset,
+        high_watermark=log.log_end_offset,
         now_ms=now_ms,
         delete_retention_ms=RETENTION_MS,
         segment_bytes=log.config.segment_bytes,

@@ -36,6 +36,7 @@ def facts(
         log_start_offset=start,
         log_end_offset=350,
         last_stable_offset=stable,
+        high_watermark=stable,
         checkpoint=checkpoint,
         min_cleanable_ratio=ratio,
         min_lag_ms=min_lag_ms,

@@ -1,0 +1,63 @@
+"""What a log has to say of the transactions in it: how far read-committed readers get, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .producer_loading import load_transactions
+from .transaction_index import AbortedTransaction
+from .trimmable_log import TrimmableLog
+
+
+class TransactionalLog(TrimmableLog):
+    """Keeps account; which marker is appended when is decided elsewhere."""
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """First offset of the transactions without a marker by their producer id, in the order of the log. It may lie
+        below the log start by now.
+        """
+        return self.producers.transactions.open
+
+    @property
+    def last_commit_index(self) -> int:
+        """The highest commit index of any marker that was appended, -1 for none. They rise along a log: what was
+        decided up to then, and concerns this partition, has its marker.
+        """
+        return self.producers.transactions.last_commit_index
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First readable offset of the first transaction that is open, or whose marker is not below
+        ``high_watermark``; None if there is none. It may lie above the high watermark.
+
+        To be asked whenever the high watermark has moved, on followers too: that is when transactions that have ended
+        are forgotten. Costs next to nothing, unless the high watermark is lower than before: then the log is read.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        transactions = self.producers.transactions
+        if high_watermark < transactions.forgotten_below:
+            self._check_usable()
+            segments = self._segments.copy()
+            transactions.remember(load_transactions(self.directory, segments, high_watermark))
+        first = transactions.first_unstable(high_watermark)
+        return None if first is None else max(first, self.log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where a read-committed reader may get: the high watermark, or the first unstable offset.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        first = self.first_unstable_offset(high_watermark)
+        return high_watermark if first is None else min(first, high_watermark)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions of which something may lie from ``fetch_offset`` to below ``upper_bound_offset``,
+        in the order of their markers.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return self._segments.aborted(fetch_offset, upper_bound_offset)
