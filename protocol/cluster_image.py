@@ -21,6 +21,15 @@ from .messages.metadata_records import (
     TopicRemovedRecord,
 )
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
+from .messages.transaction_records import (
+    CommitIndexRecord,
+    TransactionalIdRemovedRecord,
+    TransactionRecord,
+    TransactionSettledRecord,
+    TransactionWriterRecord,
+    WriterPoolRecord,
+)
+from .transaction_table import TransactionTable
 
 NO_LEADER = -1
 
@@ -98,6 +107,8 @@ class ClusterImage:
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         #: finalized levels of features, where any was set
         self.features: dict[str, int] = {}
+        #: on a quorum node all, on a broker those that concern its replicas
+        self.transactions = TransactionTable()
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
@@ -122,6 +133,15 @@ class ClusterImage:
                 self._limit(record)
             case FeatureLevelRecord():
                 self.features[record.feature] = record.level
+            case (
+                TransactionRecord()
+                | TransactionWriterRecord()
+                | TransactionSettledRecord()
+                | WriterPoolRecord()
+                | TransactionalIdRemovedRecord()
+                | CommitIndexRecord()
+            ):
+                self.transactions.apply(record)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
         self.offset += 1
@@ -148,6 +168,7 @@ class ClusterImage:
         copy.configs = {key: dict(settings) for key, settings in self.configs.items()}
         copy.client_quotas = dict(self.client_quotas)
         copy.features = dict(self.features)
+        copy.transactions = self.transactions.copy()
         return copy
 
     def _topic(self, topic_id: bytes) -> TopicState:
@@ -191,6 +212,7 @@ class ClusterImage:
             yield client_quota_record(entity, self.client_quotas[entity])
         for feature, level in sorted(self.features.items()):
             yield FeatureLevelRecord(feature=feature, level=level)
+        yield from self.transactions.records()
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
@@ -208,6 +230,7 @@ class ClusterImage:
                 broken = self._broken(state)
                 if broken:
                     raise ImageInconsistent(f"{topic.name}-{index}: {broken}: {state}")
+        self.transactions.check()
 
     def _broken(self, state: PartitionState) -> str:
         if not state.replicas or len(set(state.replicas)) != len(state.replicas):
@@ -248,6 +271,7 @@ class ImageDelta:
     partitions: set[tuple[bytes, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     client_quotas: bool = False
+    transactions: set[str] = field(default_factory=set)
 
     def note(self, record: Record) -> None:
         """Take a record into account that was just applied to the image."""
@@ -266,6 +290,13 @@ class ImageDelta:
                 self.configs.add((record.resource_type, record.resource_name))
             case ClientQuotaRecord():
                 self.client_quotas = True
+            case (
+                TransactionRecord()
+                | TransactionWriterRecord()
+                | TransactionSettledRecord()
+                | TransactionalIdRemovedRecord()
+            ):
+                self.transactions.add(record.transactional_id)
             case _:
                 return
 
@@ -276,6 +307,7 @@ class ImageDelta:
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)
         delta.client_quotas = before.client_quotas != after.client_quotas
+        delta.transactions = _differing(before.transactions.transactions, after.transactions.transactions)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
         for topic_id, topic in after.topics_by_id.items():

@@ -12,7 +12,6 @@ from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.broker_commands import (
     AllocateProducerIds,
-    AllocateProducerIdsResult,
     BeginControlledShutdown,
     FenceBroker,
     RegisterBroker,
@@ -23,7 +22,6 @@ from ...protocol.messages.broker_commands import (
 from ...protocol.messages.config_commands import AlterConfigs
 from ...protocol.messages.metadata_records import (
     ClusterRecord,
-    ProducerIdsRecord,
     Record,
     decode_record,
     encode_record,
@@ -43,14 +41,34 @@ from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
 from ...protocol.messages.reassignment_commands import AlterPartitionReassignments
 from ...protocol.messages.topic_commands import CreatePartitions, CreateTopics, DeleteTopics
+from ...protocol.messages.transaction_commands import (
+    AbortTransaction,
+    AddToTransaction,
+    EndTransaction,
+    ExpireTransactions,
+    ForgetTransactionalIds,
+    InitTransactionalId,
+    JoinTransaction,
+    ReportMarkers,
+)
 from ...protocol.schema import Message, bytes_, data, int32, int64
-from . import brokers, configs, features, offline_replicas, partitions, quotas, topics
+from . import (
+    brokers,
+    configs,
+    features,
+    offline_replicas,
+    partitions,
+    producer_ids,
+    quotas,
+    topics,
+    transaction_markers,
+    transactions,
+)
 from .refusal import message_of
 from .sessions import CommandSession, SessionTable
 from .snapshot import cut, joined
 from .workspace import Scope, Workspace
 
-PRODUCER_ID_BLOCK = 1000
 SNAPSHOT_VERSION = 1
 
 
@@ -119,7 +137,7 @@ class Controller:
         return Applied(CommandStatus.APPLIED, *kept)
 
     def _execute(self, command: Command) -> Applied:
-        work = Workspace(self.image)
+        work = Workspace(self.image, transaction_markers.partition_changed)
         try:
             result = _COMMANDS[type(command)](work, command)
         except KafkaError as error:
@@ -195,15 +213,6 @@ def _form(work: Workspace, command: FormCluster) -> CommandResult:
     return CommandResult()
 
 
-def _allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducerIdsResult:
-    brokers.current(work, command.broker_id, command.broker_epoch)
-    first = work.image.next_producer_id
-    if first > 2**63 - 1 - PRODUCER_ID_BLOCK:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
-    work.emit(ProducerIdsRecord(next_producer_id=first + PRODUCER_ID_BLOCK))
-    return AllocateProducerIdsResult(first=first, count=PRODUCER_ID_BLOCK)
-
-
 def _refusal(command: Command, error: KafkaError) -> Message:
     """The result of a command that was refused as a whole."""
     refused: Callable[..., Message] = result_type(command)
@@ -221,7 +230,7 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     CreatePartitions: topics.create_partitions,
     AlterPartition: partitions.alter_partition,
     AlterConfigs: configs.alter_configs,
-    AllocateProducerIds: _allocate,
+    AllocateProducerIds: producer_ids.allocate,
     ElectLeaders: partitions.elect_leaders,
     ElectLastKnown: partitions.elect_last_known,
     FormCluster: _form,
@@ -230,4 +239,12 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     RenewReplicas: offline_replicas.renew,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,
+    InitTransactionalId: transactions.init,
+    AddToTransaction: transactions.add,
+    EndTransaction: transactions.end,
+    JoinTransaction: transactions.join,
+    ReportMarkers: transaction_markers.report,
+    ExpireTransactions: transactions.expire,
+    ForgetTransactionalIds: transactions.forget,
+    AbortTransaction: transactions.abort,
 }

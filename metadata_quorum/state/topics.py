@@ -24,6 +24,7 @@ from ...protocol.messages.topic_commands import (
 )
 from .placement import Placement, check_replicas
 from .refusal import message_of
+from .transaction_markers import topic_goes
 from .workspace import Workspace
 
 NAME_LENGTH_MAX = 249
@@ -270,6 +271,7 @@ def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> 
                 resource_type=ResourceType.TOPIC, resource_name=topic.name, config_name=key, value=None
             )
         )
+    topic_goes(work, topic.id, topic.partitions)
     work.emit(TopicRemovedRecord(topic_id=topic.id))
     return TopicResult(name=topic.name, topic_id=topic.id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...protocol.cluster_image import (
     BrokerState,
@@ -28,22 +28,25 @@ Scope = frozenset[int] | None
 _NO_PROGRESS: Progress = {}
 
 ProgressByPartition = Mapping[tuple[bytes, int], Progress]
+PartitionChanged = Callable[["Workspace", tuple[bytes, int], PartitionState | None, PartitionState], None]
+"""Told of the new state of a partition, after it is in the image: what follows from it belongs to the same command."""
 
 
 class Workspace:
     """The image, the records of the command being applied, and what elections need to know."""
 
-    def __init__(self, image: ClusterImage) -> None:
+    def __init__(self, image: ClusterImage, partition_changed: PartitionChanged) -> None:
         self.image = image
+        self._partition_changed = partition_changed
         self.records: list[tuple[Scope, Record]] = []
         #: what follows from the brokers and configurations of the image; forgotten when those change
         self._usable: frozenset[int] | None = None
         self._electorates: dict[bytes, Electorate] = {}
 
-    def emit(self, record: Record) -> None:
-        """Apply a record and keep it for the feed; controller records go to all brokers."""
+    def emit(self, record: Record, scope: Scope = None) -> None:
+        """Apply a record and keep it for the feed."""
         self.image.apply(record)
-        self.records.append((None, record))
+        self.records.append((scope, record))
         if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
             self._usable = None
             self._electorates.clear()
@@ -77,6 +80,7 @@ class Workspace:
             state = settled(before, state, self.electorate(topic_id), progress)
         self.image.set_partition(topic_id, index, state)
         self.records.append((None, partition_record(topic_id, index, state)))
+        self._partition_changed(self, (topic_id, index), before, state)
         return state
 
     def partitions(self) -> Iterator[tuple[bytes, int, PartitionState]]:

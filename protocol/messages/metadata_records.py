@@ -5,6 +5,14 @@ from __future__ import annotations
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uint16, uuid
 from .quota_commands import QuotaEntityPart, QuotaValue
+from .transaction_records import (
+    CommitIndexRecord,
+    TransactionalIdRemovedRecord,
+    TransactionRecord,
+    TransactionSettledRecord,
+    TransactionWriterRecord,
+    WriterPoolRecord,
+)
 
 
 @data()
@@ -129,6 +137,12 @@ Record = (
     | ProducerIdsRecord
     | ClientQuotaRecord
     | FeatureLevelRecord
+    | TransactionRecord
+    | TransactionWriterRecord
+    | TransactionSettledRecord
+    | TransactionalIdRemovedRecord
+    | WriterPoolRecord
+    | CommitIndexRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -142,6 +156,12 @@ _TYPES: dict[int, type[Record]] = {
     8: ProducerIdsRecord,
     9: ClientQuotaRecord,
     10: FeatureLevelRecord,
+    11: TransactionRecord,
+    12: TransactionWriterRecord,
+    13: TransactionSettledRecord,
+    14: TransactionalIdRemovedRecord,
+    15: WriterPoolRecord,
+    16: CommitIndexRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -41,6 +41,20 @@ from .topic_commands import (
     DeleteTopics,
     DeleteTopicsResult,
 )
+from .transaction_commands import (
+    AbortTransaction,
+    AddToTransaction,
+    AddToTransactionResult,
+    EndTransaction,
+    EndTransactionResult,
+    ExpireTransactions,
+    ForgetTransactionalIds,
+    InitTransactionalId,
+    InitTransactionalIdResult,
+    JoinTransaction,
+    JoinTransactionResult,
+    ReportMarkers,
+)
 
 
 @data()
@@ -78,6 +92,14 @@ Command = (
     | AlterPartitionReassignments
     | RenewReplicas
     | ElectLastKnown
+    | InitTransactionalId
+    | AddToTransaction
+    | EndTransaction
+    | JoinTransaction
+    | ReportMarkers
+    | ExpireTransactions
+    | ForgetTransactionalIds
+    | AbortTransaction
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -100,6 +122,14 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     21: (UpdateFeatures, UpdateFeaturesResult),
     22: (RenewReplicas, RenewReplicasResult),
     23: (ElectLastKnown, CommandResult),
+    24: (InitTransactionalId, InitTransactionalIdResult),
+    25: (AddToTransaction, AddToTransactionResult),
+    26: (EndTransaction, EndTransactionResult),
+    27: (JoinTransaction, JoinTransactionResult),
+    28: (ReportMarkers, CommandResult),
+    29: (ExpireTransactions, CommandResult),
+    30: (ForgetTransactionalIds, CommandResult),
+    31: (AbortTransaction, CommandResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -145,7 +145,7 @@ def test_prefixes_are_removed_as_whole_files(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_may_be_ahead_of_the_disk(tmp_path: Path) -> None:
-    """A follower that was long away gets entries and a snapshot of them: what the snapshot covers need not be synced."""
+    """A follower that was long away gets entries and a snapshot of them: what that covers need not be synced."""
     journal = filled(Directory(tmp_path), 5)
     journal.sync()
     for index in range(7, 13):

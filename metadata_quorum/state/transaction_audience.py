@@ -1,0 +1,115 @@
+"""Who is told of a transaction: brokers with a replica of a partition that is outstanding in it, since each of them may
+lead it next, and the broker through which its client spoke last.
+
+A broker that has to know from now on, and did not before, is told all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+
+from ...protocol.messages.metadata_records import Record
+from ...protocol.transaction_table import (
+    Place,
+    Transaction,
+    Writer,
+    records_of,
+    settled_record,
+    transaction_record,
+    writer_record,
+)
+from .transaction_session import FromClient, with_session
+from .workspace import Workspace
+
+Audience = frozenset[int]
+
+
+def tell_all(work: Workspace, record: Record) -> None:
+    """Every broker may know of it."""
+    work.emit(record)
+
+
+def audience(work: Workspace, transaction: Transaction | None, more: Iterable[Place] = ()) -> Audience:
+    """Who knows of it, or has to once it has `more` partitions."""
+    brokers: set[int] = set()
+    if transaction is not None:
+        brokers.add(transaction.session[0])
+        for _, place in transaction.outstanding:
+            brokers.update(_replicas(work, place))
+    for place in more:
+        brokers.update(_replicas(work, place))
+    brokers.discard(-1)
+    return frozenset(brokers)
+
+
+def introduce(work: Workspace, transaction: Transaction, newcomers: Audience) -> None:
+    """Tell brokers that did not know it all there is about a transaction."""
+    if newcomers:
+        for record in list(records_of(transaction)):
+            work.emit(record, newcomers)
+
+
+class Telling:
+    """Changes one transaction and tells whoever has to know. To be used as a context manager: at its end those who did
+    not know it before are told all."""
+
+    def __init__(
+        self,
+        work: Workspace,
+        transactional_id: str,
+        command: FromClient | None = None,
+        new_places: Iterable[Place] = (),
+    ) -> None:
+        """`command`: what its client asked for; None if something else changes it."""
+        self._work = work
+        self._id = transactional_id
+        self._command = command
+        transaction = work.image.transactions.transactions.get(transactional_id)
+        self._known = audience(work, transaction)
+        self._wanted = self._known | audience(work, None, new_places)
+        if command is not None and command.connection >= 0:
+            self._wanted |= {command.broker_id}
+
+    def __enter__(self) -> Telling:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            introduce(self._work, self.transaction, self._wanted - self._known)
+
+    @property
+    def transaction(self) -> Transaction:
+        """As it is now."""
+        return self._work.image.transactions.transactions[self._id]
+
+    def state(self, changed: Transaction, *, replaces: bool = False) -> None:
+        """It is like this now, but for its writers; with `replaces` it has none any more."""
+        if self._command is not None and self._command.connection >= 0:
+            changed = with_session(changed, self._command, self._work.image.offset + 1)
+        if replaces:
+            self._known = self._wanted  # All that they knew is of an earlier one.
+        self._work.emit(transaction_record(changed, replaces=replaces), self._known)
+
+    def writes(self, producer_id: int, epoch: int, places: Iterable[Place]) -> None:
+        """Somebody writes to these partitions, or is about to write."""
+        self._work.emit(writer_record(self.transaction, Writer(producer_id, epoch), places), self._known)
+
+    def settled(self, writer: Writer, places: Iterable[Place]) -> None:
+        """These have their markers, or are gone. With the last ones a decided transaction is complete."""
+        places = set(places)
+        transaction = self.transaction
+        left = any(
+            one.outstanding - (places if one is writer else set()) for one in transaction.writers.values()
+        )
+        completes = transaction.phase.is_decided and not left
+        self._work.emit(settled_record(transaction, writer, places, completes=completes), self._known)
+
+
+def _replicas(work: Workspace, place: Place) -> tuple[int, ...]:
+    topic_id, index = place
+    topic = work.image.topics_by_id.get(topic_id)
+    state = topic.partitions.get(index) if topic is not None else None
+    return () if state is None else state.replicas

@@ -1,0 +1,92 @@
+"""What happens to transactions by way of their partitions: markers that are written, replicas that come, leaders that
+are elected uncleanly, topics that are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.messages.quorum_commands import CommandResult
+from ...protocol.messages.transaction_commands import ReportMarkers
+from ...protocol.transaction_table import Phase, Place, Transaction
+from . import brokers
+from .transaction_audience import Telling, introduce
+from .transactions import abort_and_fence
+from .workspace import Workspace
+
+
+def report(work: Workspace, command: ReportMarkers) -> CommandResult:
+    """Markers that are below the high watermark of the leader that reports them. What was settled before, or belongs
+    to another transaction or leadership, is passed over: it is reported again, or was."""
+    brokers.current(work, command.broker_id, command.broker_epoch)
+    settled: dict[int, set[Place]] = {}
+    for written in command.partitions:
+        place = (written.topic_id, written.partition)
+        state = _state(work, place)
+        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, written.leader_epoch):
+            continue
+        here = work.image.transactions.at(place)
+        for one in written.writers:
+            transaction = here.get(one.producer_id)
+            if transaction is not None and transaction.phase.is_decided and transaction.number == one.number:
+                settled.setdefault(one.producer_id, set()).add(place)
+    for producer_id, places in settled.items():
+        _settle(work, producer_id, places)
+    return CommandResult()
+
+
+def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
+    """Its partitions are settled: nothing of them is left that could be read."""
+    gone: dict[int, set[Place]] = {}
+    for index in indexes:
+        place = (topic_id, index)
+        for producer_id in work.image.transactions.at(place):
+            gone.setdefault(producer_id, set()).add(place)
+    for producer_id, places in gone.items():
+        _settle(work, producer_id, places)
+
+
+def partition_changed(
+    work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
+) -> None:
+    """New replicas are told; a leader that may lack records or markers has to write the markers, again perhaps."""
+    if before is None:
+        return
+    newcomers = frozenset(after.replicas).difference(before.replicas)
+    if newcomers:
+        for transaction in _distinct(work, place):
+            introduce(work, transaction, newcomers)
+    if after.unclean and after.leader not in (NO_LEADER, before.leader):
+        _elected_uncleanly(work, place)
+
+
+def _elected_uncleanly(work: Workspace, place: Place) -> None:
+    """What was open there is aborted: some of its records may be gone. What is decided gets its markers once more."""
+    for transaction in _distinct(work, place):
+        if transaction.phase is Phase.ONGOING:
+            abort_and_fence(work, transaction)
+    for name in sorted(work.image.transactions.decided):
+        transaction = work.image.transactions.transactions[name]
+        for writer in list(transaction.writers.values()):
+            if place in writer.places and place not in writer.outstanding:
+                with Telling(work, name, new_places=(place,)) as telling:
+                    telling.writes(writer.producer_id, writer.producer_epoch, (place,))
+
+
+def _settle(work: Workspace, producer_id: int, places: set[Place]) -> None:
+    found = work.image.transactions.writer(producer_id)
+    assert found is not None
+    transaction, writer = found
+    with Telling(work, transaction.transactional_id) as telling:
+        telling.settled(writer, places)
+
+
+def _distinct(work: Workspace, place: Place) -> list[Transaction]:
+    """The transactions that are outstanding there, each once however many write in it."""
+    here = work.image.transactions.at(place).values()
+    return list({transaction.transactional_id: transaction for transaction in here}.values())
+
+
+def _state(work: Workspace, place: Place) -> PartitionState | None:
+    topic = work.image.topics_by_id.get(place[0])
+    return topic.partitions.get(place[1]) if topic is not None else None

@@ -1,0 +1,365 @@
+"""Transactions: what becomes of a transactional id with each command. Pure; who is told is `transaction_audience`'s.
+
+    phase        command                         becomes            epoch
+    -            InitTransactionalId             EMPTY              0 of a new producer id
+    over         InitTransactionalId             as it was          + 1 (at the last one: a new producer id)
+    over         AddToTransaction                ONGOING            the same; the number rises
+    ONGOING      AddToTransaction                ONGOING            the same
+    ONGOING      EndTransaction                  PREPARE_x          + 1 if the client takes it up
+    over         EndTransaction that bumps       COMPLETE_x         + 1; an empty transaction
+    ONGOING      Init..., Expire..., Abort...    PREPARE_ABORT      + 1: whoever had it is fenced
+    PREPARE_x    the last of ReportMarkers       COMPLETE_x         the same
+    PREPARE_x    all others of a client          CONCURRENT_TRANSACTIONS, or the same answer if it is repeated
+
+"Over" are EMPTY and COMPLETE_x. Where no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
+never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.quorum_commands import CommandResult
+from ...protocol.messages.transaction_commands import (
+    AbortTransaction,
+    AddToTransaction,
+    AddToTransactionResult,
+    ChosenWriter,
+    EndTransaction,
+    EndTransactionResult,
+    ExpireTransactions,
+    ForgetTransactionalIds,
+    InitTransactionalId,
+    InitTransactionalIdResult,
+    JoinTransaction,
+    JoinTransactionResult,
+)
+from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
+from ...protocol.transaction_table import Phase, Place, Transaction, places_of
+from .producer_ids import next_producer_id
+from .transaction_audience import Telling, tell_all
+from .transaction_session import check_session
+from .workspace import Workspace
+
+EPOCH_LAST = 32766
+"""From here on no client is given the next epoch, but a new producer id: 32767 is left for fencing."""
+_NUMBER_LAST = 2**31 - 1
+
+
+def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdResult:
+    """A producer id and the next epoch. Whoever had an earlier one is fenced from here on."""
+    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    if transaction is None:
+        fresh = Transaction(
+            command.transactional_id, next_producer_id(work), 0, timeout_ms=command.timeout_ms
+        )
+        return _initialized(work, fresh, command)
+    check_session(transaction, command)
+    expected = command.producer_epoch if command.producer_id >= 0 else None
+    if expected is not None and not _may_be_of(transaction, command.producer_id, expected):
+        raise _fenced(transaction)
+    if transaction.phase.is_decided:
+        raise _concurrent(transaction)
+    if transaction.phase is Phase.ONGOING:
+        if expected is not None and expected != transaction.producer_epoch:
+            raise _fenced(transaction)
+        abort_and_fence(work, transaction)
+        raise _concurrent(transaction)
+    changed = _next_epoch(work, transaction, expected)
+    return _initialized(work, replace(changed, timeout_ms=command.timeout_ms), command)
+
+
+def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
+    """Whether a producer that comes with this may go on (KIP-360)."""
+    return producer_id == transaction.producer_id or (
+        producer_id == transaction.last_producer_id and epoch >= EPOCH_LAST
+    )
+
+
+def _next_epoch(work: Workspace, transaction: Transaction, expected: int | None) -> Transaction:
+    """As it is with the next epoch; the same if `expected` says that this answer is asked for again."""
+    current = transaction.producer_epoch
+    if expected is not None and expected not in (current, transaction.last_producer_epoch):
+        raise _fenced(transaction)
+    if expected is not None and expected != current:
+        return transaction
+    last = -1 if expected is None else current
+    if current >= EPOCH_LAST:
+        return replace(
+            transaction,
+            producer_id=next_producer_id(work),
+            producer_epoch=0,
+            last_producer_id=transaction.producer_id,
+            last_producer_epoch=last,
+        )
+    return replace(transaction, producer_epoch=current + 1, last_producer_epoch=last, last_producer_id=-1)
+
+
+def _initialized(
+    work: Workspace, changed: Transaction, command: InitTransactionalId
+) -> InitTransactionalIdResult:
+    with Telling(work, changed.transactional_id, command) as telling:
+        telling.state(changed)
+    return InitTransactionalIdResult(
+        producer_id=changed.producer_id,
+        producer_epoch=changed.producer_epoch,
+        app_version=changed.app_version,
+    )
+
+
+def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
+    """The owner's first partitions begin the transaction; without any it begins with none."""
+    transaction = _known(work, command.transactional_id)
+    if command.connection >= 0:
+        check_session(transaction, command)
+    places = _existing(work, places_of(command.topics))
+    owns = command.producer_id == transaction.producer_id
+    writer = transaction.writers.get(command.producer_id)
+    if not owns and writer is None:
+        raise _unmapped(transaction, command.producer_id)
+    epoch = transaction.producer_epoch if owns or writer is None else writer.producer_epoch
+    if command.producer_epoch != epoch:
+        raise _fenced(transaction)
+    if transaction.phase.is_decided:
+        raise _concurrent(transaction)
+    begins = transaction.phase.is_over
+    if begins or writer is None:
+        new, is_known = places, False
+    else:
+        new, is_known = places - writer.outstanding, True
+    if is_known and not new:
+        return AddToTransactionResult(number=transaction.number)
+    with Telling(work, transaction.transactional_id, command, new) as telling:
+        telling.state(_begun(transaction, command.now_ms) if begins else transaction, replaces=begins)
+        telling.writes(command.producer_id, epoch, new)
+    return AddToTransactionResult(number=telling.transaction.number)
+
+
+def _begun(transaction: Transaction, now_ms: int) -> Transaction:
+    number = transaction.number + 1 if transaction.number < _NUMBER_LAST else 1
+    return replace(
+        transaction, number=number, phase=Phase.ONGOING, commit_index=-1, started_ms=now_ms, writers={}
+    )
+
+
+def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
+    places = set(wanted)
+    for topic_id, index in sorted(places):
+        topic = work.image.topics_by_id.get(topic_id)
+        if topic is None or index not in topic.partitions:
+            name = topic_id.hex() if topic is None else topic.name
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}")
+    return places
+
+
+def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
+    """Decide the outcome, once and for all writers and partitions."""
+    transaction = _known(work, command.transactional_id)
+    check_session(transaction, command)
+    if command.number >= 0 and command.number != transaction.number:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} is over: {transaction.number} is the "
+            "newest",
+        )
+    if _is_repeated(transaction, command):
+        return _ended(transaction)
+    if command.producer_id != transaction.producer_id:
+        raise _unmapped(transaction, command.producer_id)
+    if command.producer_epoch != transaction.producer_epoch:
+        raise _fenced(transaction)
+    if transaction.phase.is_decided and command.bumps_epoch:
+        raise _concurrent(transaction)
+    if transaction.phase is not Phase.ONGOING and not command.bumps_epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"{transaction.transactional_id!r} is in {transaction.phase.name}: there is nothing to "
+            f"{'commit' if command.commits else 'abort'}",
+        )
+    return _decide_as_asked(work, transaction, command)
+
+
+def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
+    """Whether the answer to this very request may have been lost."""
+    outcomes = (
+        (Phase.PREPARE_COMMIT, Phase.COMPLETE_COMMIT)
+        if command.commits
+        else (Phase.PREPARE_ABORT, Phase.COMPLETE_ABORT)
+    )
+    if transaction.phase not in outcomes:
+        return False
+    told = (command.producer_id, command.producer_epoch)
+    if not command.bumps_epoch:
+        return told == (transaction.producer_id, transaction.producer_epoch)
+    former = transaction.last_producer_id if transaction.last_producer_id >= 0 else transaction.producer_id
+    return told == (former, transaction.last_producer_epoch)
+
+
+def _decide_as_asked(
+    work: Workspace, transaction: Transaction, command: EndTransaction
+) -> EndTransactionResult:
+    chosen = _chosen(transaction, command.writers) if command.commits else set()
+    was_committed = command.commits and 0 <= command.app_version <= transaction.app_version
+    commits = command.commits and not was_committed
+    changed = transaction
+    if transaction.phase.is_over:
+        changed = _begun(transaction, command.now_ms)
+    if commits:
+        chosen.add(transaction.producer_id)
+        changed = replace(changed, app_version=max(changed.app_version, command.app_version))
+    if command.bumps_epoch:
+        changed = _next_epoch(work, changed, transaction.producer_epoch)
+    _decide(work, changed, commits, chosen if commits else set(), command)
+    ended = _ended(work.image.transactions.transactions[transaction.transactional_id])
+    ended.was_committed = was_committed
+    return ended
+
+
+def _chosen(transaction: Transaction, writers: Iterable[ChosenWriter]) -> set[int]:
+    chosen = set()
+    for one in writers:
+        writer = transaction.writers.get(one.producer_id)
+        if writer is None or writer.producer_epoch != one.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"nobody writes under producer id {one.producer_id}, epoch {one.producer_epoch} in transaction "
+                f"{transaction.number} of {transaction.transactional_id!r}: nothing is decided",
+            )
+        chosen.add(one.producer_id)
+    return chosen
+
+
+def _decide(
+    work: Workspace,
+    changed: Transaction,
+    commits: bool,
+    chosen: set[int],
+    command: EndTransaction | None = None,
+) -> None:
+    """`changed` has the epoch that goes with it already."""
+    settled = changed.is_settled
+    if commits:
+        phase = Phase.COMPLETE_COMMIT if settled else Phase.PREPARE_COMMIT
+    else:
+        phase = Phase.COMPLETE_ABORT if settled else Phase.PREPARE_ABORT
+    writers = {
+        number: replace(writer, committed=number in chosen) for number, writer in changed.writers.items()
+    }
+    index = work.image.transactions.next_commit_index
+    with Telling(work, changed.transactional_id, command) as telling:
+        telling.state(
+            replace(changed, phase=phase, commit_index=index, writers={} if settled else writers),
+            replaces=settled,
+        )
+
+
+def _ended(transaction: Transaction) -> EndTransactionResult:
+    return EndTransactionResult(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        number=transaction.number,
+    )
+
+
+def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
+    """A producer id that has been a writer's before, under its next epoch, or a new one."""
+    transaction = _known(work, command.transactional_id)
+    told = (command.producer_id, command.producer_epoch, command.number)
+    if told != (transaction.producer_id, transaction.producer_epoch, transaction.number):
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} is over, or its owner was replaced",
+        )
+    if transaction.phase is not Phase.ONGOING:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} is in {transaction.phase.name}",
+        )
+    free = (
+        (producer_id, epoch + 1)
+        for producer_id, epoch in transaction.pool.items()
+        if producer_id not in transaction.writers and epoch < EPOCH_LAST
+    )
+    producer_id, epoch = next(free, (-1, 0))
+    if producer_id < 0:
+        producer_id = next_producer_id(work)
+    with Telling(work, transaction.transactional_id, None) as telling:
+        telling.writes(producer_id, epoch, ())
+    return JoinTransactionResult(producer_id=producer_id, producer_epoch=epoch)
+
+
+# ------------------------------------------------------------ what its client did not ask for
+
+
+def expire(work: Workspace, command: ExpireTransactions) -> CommandResult:
+    """Those that are still open are aborted, and their producers fenced."""
+    for one in command.transactions:
+        transaction = work.image.transactions.transactions.get(one.transactional_id)
+        if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
+            abort_and_fence(work, transaction)
+    return CommandResult()
+
+
+def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
+    """Whoever its producer is; nothing to do if it is over."""
+    transaction = _known(work, command.transactional_id)
+    if transaction.phase is Phase.ONGOING:
+        abort_and_fence(work, transaction)
+    return CommandResult()
+
+
+def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
+    """Those that nobody has used since."""
+    for one in command.transactions:
+        transaction = work.image.transactions.transactions.get(one.transactional_id)
+        if transaction is not None and transaction.number == one.number and transaction.phase.is_over:
+            tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
+    return CommandResult()
+
+
+def abort_and_fence(work: Workspace, transaction: Transaction) -> None:
+    """Abort an open transaction. Its producer's epoch rises, so that neither its batches nor its EndTxn count."""
+    assert transaction.phase is Phase.ONGOING, transaction
+    fenced = replace(
+        transaction,
+        producer_epoch=transaction.producer_epoch + 1,
+        last_producer_epoch=-1,
+        last_producer_id=-1,
+    )
+    _decide(work, fenced, False, set())
+
+
+# ------------------------------------------------------------ refusals
+
+
+def _known(work: Workspace, transactional_id: str) -> Transaction:
+    transaction = work.image.transactions.transactions.get(transactional_id)
+    if transaction is None:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody uses the transactional id {transactional_id!r}"
+        )
+    return transaction
+
+
+def _unmapped(transaction: Transaction, producer_id: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"{transaction.transactional_id!r} has producer id {transaction.producer_id}, not {producer_id}",
+    )
+
+
+def _fenced(transaction: Transaction) -> KafkaError:
+    return KafkaError(
+        ErrorCode.PRODUCER_FENCED,
+        f"{transaction.transactional_id!r} is at epoch {transaction.producer_epoch} of producer id "
+        f"{transaction.producer_id}",
+    )
+
+
+def _concurrent(transaction: Transaction) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        f"transaction {transaction.number} of {transaction.transactional_id!r} is not complete yet",
+    )

@@ -1,0 +1,182 @@
+"""Commands about transactions and their results.
+
+A command of a client says on which of its broker's connections it came (`connection`, a number that rises) and where
+the broker's image stood at the latest when that connection was made (`birth`): so the quorum can tell a request that
+was delayed on an old connection from one of a client that came back (KAFKA-17754).
+"""
+
+from __future__ import annotations
+
+from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
+from .transaction_records import WriterPartitions
+
+
+@data()
+class InitTransactionalId(Message):
+    """A producer begins to use a transactional id, or goes on after an error (KIP-360)."""
+
+    transactional_id: str = string(about="Not empty.")
+    timeout_ms: int = int32(about="How long its transactions may stay open.")
+    producer_id: int = int64(default=-1, about="What it has, -1 if it is new.")
+    producer_epoch: int = int16(default=-1, about="Likewise.")
+    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
+    broker_epoch: int = int64(default=-1, about="That broker's registration.")
+    connection: int = int64(default=-1, about="By number.")
+    birth: int = int64(default=-1, about="Metadata offset.")
+    now_ms: int = int64(default=-1, about="The clock of that broker.")
+
+
+@data()
+class InitTransactionalIdResult(Message):
+    """The producer id and epoch to use."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="-1 if refused.")
+    producer_epoch: int = int16(default=-1, about="-1 if refused.")
+    app_version: int = int64(default=-1, about="Of the last commit that named one.")
+
+
+@data()
+class AddToTransaction(Message):
+    """A writer is about to write to these partitions; the first begins the transaction."""
+
+    transactional_id: str = string(about="Whose transaction.")
+    producer_id: int = int64(default=-1, about="The writer's.")
+    producer_epoch: int = int16(default=-1, about="The writer's.")
+    topics: list[WriterPartitions] = array(WriterPartitions, about="To which it will write.")
+    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
+    broker_epoch: int = int64(default=-1, about="That broker's registration.")
+    connection: int = int64(default=-1, about="By number; -1: not asked by a client's own request.")
+    birth: int = int64(default=-1, about="Metadata offset.")
+    now_ms: int = int64(default=-1, about="The clock of that broker.")
+
+
+@data()
+class AddToTransactionResult(Message):
+    """The number of the transaction that they are part of."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    number: int = int32(default=-1, about="-1 if refused.")
+
+
+@data()
+class ChosenWriter(Message):
+    """A writer whose records shall count."""
+
+    producer_id: int = int64(about="As it joined.")
+    producer_epoch: int = int16(about="As it joined.")
+
+
+@data()
+class EndTransaction(Message):
+    """Commit or abort. Decided at once for all partitions."""
+
+    transactional_id: str = string(about="Which.")
+    producer_id: int = int64(default=-1, about="The owner's.")
+    producer_epoch: int = int16(default=-1, about="The owner's.")
+    commits: bool = boolean(about="Or aborts.")
+    bumps_epoch: bool = boolean(about="Whether the client takes up the next epoch (KIP-890).")
+    writers: list[ChosenWriter] = array(
+        ChosenWriter, about="To commit beside the owner; all others are aborted."
+    )
+    number: int = int32(default=-1, about="Which transaction is meant, -1: the newest.")
+    app_version: int = int64(
+        default=-1, about="To remember with the commit, above the last one; -1 for none."
+    )
+    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
+    broker_epoch: int = int64(default=-1, about="That broker's registration.")
+    connection: int = int64(default=-1, about="By number.")
+    birth: int = int64(default=-1, about="Metadata offset.")
+    now_ms: int = int64(default=-1, about="The clock of that broker.")
+
+
+@data()
+class EndTransactionResult(Message):
+    """Decided. It is over for readers once the transaction of this number is complete."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="To go on with.")
+    producer_epoch: int = int16(default=-1, about="To go on with.")
+    number: int = int32(default=-1, about="Of the transaction.")
+    was_committed: bool = boolean(
+        about="The application version had been committed before: this transaction was aborted instead."
+    )
+
+
+@data()
+class JoinTransaction(Message):
+    """Another process wants to write in an open transaction."""
+
+    transactional_id: str = string(about="Which.")
+    producer_id: int = int64(default=-1, about="The owner's, as its token has it.")
+    producer_epoch: int = int16(default=-1, about="The owner's, as its token has it.")
+    number: int = int32(default=-1, about="Of the transaction, as its token has it.")
+
+
+@data()
+class JoinTransactionResult(Message):
+    """What the writer writes under; nobody else has it in this transaction."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="-1 if refused.")
+    producer_epoch: int = int16(default=-1, about="-1 if refused.")
+
+
+@data()
+class WrittenMarker(Message):
+    """The marker of one writer."""
+
+    producer_id: int = int64(about="The writer's.")
+    number: int = int32(about="Of the transaction.")
+
+
+@data()
+class WrittenMarkers(Message):
+    """Markers of one partition that are below its high watermark."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="In which they were written.")
+    writers: list[WrittenMarker] = array(WrittenMarker, about="Whose.")
+
+
+@data()
+class ReportMarkers(Message):
+    """A leader has written markers."""
+
+    broker_id: int = int32(about="Who leads.")
+    broker_epoch: int = int64(about="Its registration.")
+    partitions: list[WrittenMarkers] = array(WrittenMarkers, about="All there are.")
+
+
+@data()
+class OpenTransaction(Message):
+    """One transaction of a transactional id."""
+
+    transactional_id: str = string(about="Whose.")
+    number: int = int32(about="Which.")
+
+
+@data()
+class ExpireTransactions(Message):
+    """The quorum's leader: these have been open for longer than they may."""
+
+    transactions: list[OpenTransaction] = array(OpenTransaction, about="As they were when the time was over.")
+
+
+@data()
+class ForgetTransactionalIds(Message):
+    """The quorum's leader: nobody has used these for long."""
+
+    transactions: list[OpenTransaction] = array(OpenTransaction, about="With their last transaction.")
+
+
+@data()
+class AbortTransaction(Message):
+    """An operator: end this transaction, whoever its producer is; that one is fenced."""
+
+    transactional_id: str = string(about="Which.")

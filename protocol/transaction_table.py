@@ -1,0 +1,394 @@
+"""Transactions as a fold of metadata records: on quorum nodes all of them, on brokers those that concern them.
+
+A transactional id has one transaction at a time, which has a number. Whoever writes in it does so under a producer id
+and epoch of its own: the owner, who began it, and those who joined. When it is decided, each partition that a writer
+has written to gets that writer's marker, and it is complete when all have them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from .messages.transaction_records import (
+    CommitIndexRecord,
+    PooledWriter,
+    TransactionalIdRemovedRecord,
+    TransactionRecord,
+    TransactionSettledRecord,
+    TransactionWriterRecord,
+    WriterPartitions,
+    WriterPoolRecord,
+)
+
+Place = tuple[bytes, int]
+"""(topic id, partition index)"""
+
+TransactionalRecord = (
+    TransactionRecord
+    | TransactionWriterRecord
+    | TransactionSettledRecord
+    | WriterPoolRecord
+    | TransactionalIdRemovedRecord
+    | CommitIndexRecord
+)
+
+
+class Phase(IntEnum):
+    """How far a transaction is; the numbers are Kafka's."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether markers are being written: the outcome is known and does not change any more."""
+        return self in (Phase.PREPARE_COMMIT, Phase.PREPARE_ABORT)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next transaction may begin."""
+        return self in (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
+
+
+_COMPLETED = {Phase.PREPARE_COMMIT: Phase.COMPLETE_COMMIT, Phase.PREPARE_ABORT: Phase.COMPLETE_ABORT}
+
+
+class TransactionInconsistent(AssertionError):
+    """A record does not fit, or an invariant is broken: the process must not go on."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Who writes, to which partitions; `outstanding` are those without a marker yet."""
+
+    producer_id: int
+    producer_epoch: int
+    places: set[Place] = field(default_factory=set)
+    outstanding: set[Place] = field(default_factory=set)
+    committed: bool = False
+    """Once it is decided: whether its records count."""
+
+    def copy(self) -> Writer:
+        """Another one like it."""
+        return replace(self, places=set(self.places), outstanding=set(self.outstanding))
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transactional id, and its newest transaction."""
+
+    transactional_id: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+    last_producer_epoch: int = -1
+    last_producer_id: int = -1
+    number: int = 0
+    phase: Phase = Phase.EMPTY
+    timeout_ms: int = 0
+    commit_index: int = -1
+    app_version: int = -1
+    started_ms: int = -1
+    updated_ms: int = -1
+    session: tuple[int, int, int] = (-1, -1, -1)
+    """Broker, broker epoch and connection that its client last spoke through."""
+    session_offset: int = -1
+    writers: dict[int, Writer] = field(default_factory=dict)
+    """By producer id, in the order in which they came."""
+    pool: dict[int, int] = field(default_factory=dict)
+    """Producer ids that writers beside the owner have had, with the last epoch of each."""
+
+    @property
+    def outstanding(self) -> Iterator[tuple[Writer, Place]]:
+        """What has no marker yet, in a fixed order."""
+        for writer in self.writers.values():
+            for place in sorted(writer.outstanding):
+                yield writer, place
+
+    def marker_epoch(self, writer: Writer) -> int:
+        """The producer epoch of this writer's markers: where the owner took up the next epoch with the decision, or the
+        writer is not the owner, batches of its own epoch that come later are behind that."""
+        if writer.producer_id == self.producer_id:
+            return self.producer_epoch
+        return writer.producer_epoch + 1
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no marker is missing."""
+        return not any(writer.outstanding for writer in self.writers.values())
+
+
+class TransactionTable:
+    """All transactions that are known here."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        #: producer ids of owners and of writers in open and decided transactions
+        self.by_producer: dict[int, Transaction] = {}
+        #: open and decided transactions with a partition outstanding, by producer id of the writer
+        self._at_place: defaultdict[Place, dict[int, Transaction]] = defaultdict(dict)
+        #: transactional ids whose markers are being written
+        self.decided: set[str] = set()
+        self.next_commit_index = 0
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, TransactionTable)
+            and self.transactions == other.transactions
+            and self.next_commit_index == other.next_commit_index
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, place: Place) -> Mapping[int, Transaction]:
+        """The transactions that are outstanding in a partition, by producer id of the writer."""
+        return self._at_place.get(place, {})
+
+    def writer(self, producer_id: int) -> tuple[Transaction, Writer] | None:
+        """Who writes under a producer id now, in an open or decided transaction."""
+        transaction = self.by_producer.get(producer_id)
+        writer = transaction.writers.get(producer_id) if transaction is not None else None
+        return None if transaction is None or writer is None else (transaction, writer)
+
+    # ------------------------------------------------------------ folding
+
+    def apply(self, record: TransactionalRecord) -> None:
+        """Raises TransactionInconsistent."""
+        match record:
+            case TransactionRecord():
+                self._take(record)
+            case TransactionWriterRecord():
+                self._write(record)
+            case TransactionSettledRecord():
+                self._settle(record)
+            case WriterPoolRecord():
+                pool = self._known(record.transactional_id).pool
+                pool.update((one.producer_id, one.producer_epoch) for one in record.writers)
+            case TransactionalIdRemovedRecord():
+                self._remove(record.transactional_id)
+            case CommitIndexRecord():
+                self.next_commit_index = max(self.next_commit_index, record.next_commit_index)
+
+    def _take(self, record: TransactionRecord) -> None:
+        transaction = self.transactions.get(record.transactional_id)
+        if transaction is None:
+            transaction = self.transactions[record.transactional_id] = Transaction(record.transactional_id)
+        if record.replaces:
+            self._forget_writers(transaction)
+        if transaction.producer_id != record.producer_id:
+            self.by_producer.pop(transaction.producer_id, None)
+        transaction.producer_id = record.producer_id
+        transaction.producer_epoch = record.producer_epoch
+        transaction.last_producer_epoch = record.last_producer_epoch
+        transaction.last_producer_id = record.last_producer_id
+        transaction.number = record.number
+        transaction.phase = Phase(record.phase)
+        transaction.timeout_ms = record.timeout_ms
+        transaction.commit_index = record.commit_index
+        transaction.app_version = record.app_version
+        transaction.started_ms, transaction.updated_ms = record.started_ms, record.updated_ms
+        transaction.session = (record.session_broker, record.session_epoch, record.session_connection)
+        transaction.session_offset = record.session_offset
+        self.by_producer[record.producer_id] = transaction
+        self.by_producer.update(dict.fromkeys(transaction.writers, transaction))
+        if transaction.phase.is_decided:
+            self.decided.add(record.transactional_id)
+        else:
+            self.decided.discard(record.transactional_id)
+        self.next_commit_index = max(self.next_commit_index, record.commit_index + 1)
+        for producer_id, writer in transaction.writers.items():
+            writer.committed = producer_id in record.committed
+
+    def _write(self, record: TransactionWriterRecord) -> None:
+        transaction = self._known(record.transactional_id)
+        writer = transaction.writers.get(record.producer_id)
+        if writer is None or writer.producer_epoch != record.producer_epoch:
+            writer = Writer(record.producer_id, record.producer_epoch)
+            transaction.writers[record.producer_id] = writer
+        if record.producer_id != transaction.producer_id:
+            transaction.pool[record.producer_id] = record.producer_epoch
+        self.by_producer[record.producer_id] = transaction
+        for place in places_of(record.topics):
+            writer.places.add(place)
+            writer.outstanding.add(place)
+            self._at_place[place][record.producer_id] = transaction
+
+    def _settle(self, record: TransactionSettledRecord) -> None:
+        transaction = self._known(record.transactional_id)
+        writer = transaction.writers.get(record.producer_id)
+        for place in places_of(record.topics):
+            if writer is None or place not in writer.outstanding:
+                raise TransactionInconsistent(f"{place} of {transaction} is settled, and was not outstanding")
+            writer.outstanding.remove(place)
+            self._leave(place, record.producer_id)
+        if record.completes:
+            if not transaction.phase.is_decided or not transaction.is_settled:
+                raise TransactionInconsistent(f"{transaction} is not complete")
+            transaction.phase = _COMPLETED[transaction.phase]
+            self.decided.discard(record.transactional_id)
+            self._forget_writers(transaction)
+            self.by_producer[transaction.producer_id] = transaction
+
+    def _remove(self, transactional_id: str) -> None:
+        transaction = self.transactions.pop(transactional_id, None)
+        if transaction is not None:
+            self._forget_writers(transaction)
+            self.by_producer.pop(transaction.producer_id, None)
+            self.decided.discard(transactional_id)
+
+    def _forget_writers(self, transaction: Transaction) -> None:
+        for producer_id, writer in transaction.writers.items():
+            for place in writer.outstanding:
+                self._leave(place, producer_id)
+            self.by_producer.pop(producer_id, None)
+        transaction.writers.clear()
+
+    def _leave(self, place: Place, producer_id: int) -> None:
+        here = self._at_place[place]
+        here.pop(producer_id, None)
+        if not here:
+            del self._at_place[place]
+
+    def _known(self, transactional_id: str) -> Transaction:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise TransactionInconsistent(f"a record is about {transactional_id!r}, which is not known")
+        return transaction
+
+    # ------------------------------------------------------------ all of it
+
+    def copy(self) -> TransactionTable:
+        """The same, to be walked while this one moves on."""
+        copy = TransactionTable()
+        copy.next_commit_index = self.next_commit_index
+        copy.decided = set(self.decided)
+        for name, one in self.transactions.items():
+            writers = {number: writer.copy() for number, writer in one.writers.items()}
+            copied = copy.transactions[name] = replace(one, writers=writers, pool=dict(one.pool))
+            copy.by_producer[one.producer_id] = copied
+            copy.by_producer.update(dict.fromkeys(writers, copied))
+            for writer, place in copied.outstanding:
+                copy._at_place[place][writer.producer_id] = copied
+        return copy
+
+    def records(self) -> Iterator[TransactionalRecord]:
+        """Records that rebuild this table."""
+        if self.next_commit_index:
+            yield CommitIndexRecord(next_commit_index=self.next_commit_index)
+        for _, transaction in sorted(self.transactions.items()):
+            yield from records_of(transaction)
+
+    def check(self) -> None:
+        """Raises TransactionInconsistent if an invariant is broken."""
+        outstanding: dict[Place, set[int]] = {}
+        for name, transaction in self.transactions.items():
+            self._check_one(name, transaction)
+            for writer, place in transaction.outstanding:
+                outstanding.setdefault(place, set()).add(writer.producer_id)
+        if outstanding != {place: set(here) for place, here in self._at_place.items()}:
+            raise TransactionInconsistent("what is outstanding by partition and by transaction differs")
+        if self.decided != {name for name, one in self.transactions.items() if one.phase.is_decided}:
+            raise TransactionInconsistent(f"{self.decided} are not the decided ones")
+
+    def _check_one(self, name: str, transaction: Transaction) -> None:
+        phase = transaction.phase
+        wrong = (
+            transaction.transactional_id != name
+            or self.by_producer.get(transaction.producer_id) is not transaction
+            or any(self.by_producer.get(one) is not transaction for one in transaction.writers)
+            or (phase.is_over and transaction.writers)
+            or (phase.is_decided and transaction.is_settled)
+            or (phase in (Phase.EMPTY, Phase.ONGOING)) != (transaction.commit_index < 0)
+            or transaction.commit_index >= self.next_commit_index
+            or any(not writer.outstanding <= writer.places for writer in transaction.writers.values())
+        )
+        if wrong:
+            raise TransactionInconsistent(
+                f"{name!r} is {transaction}, next commit index {self.next_commit_index}"
+            )
+
+
+def places_of(topics: Iterable[WriterPartitions]) -> Iterator[Place]:
+    """Every partition that is named."""
+    for topic in topics:
+        for index in topic.partitions:
+            yield topic.topic_id, index
+
+
+def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
+    """The same partitions, as records name them."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(places):
+        topics.setdefault(topic_id, []).append(index)
+    return [WriterPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
+
+
+def transaction_record(transaction: Transaction, *, replaces: bool = False) -> TransactionRecord:
+    """The record of its state, without its writers."""
+    broker, epoch, connection = transaction.session
+    return TransactionRecord(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        last_producer_epoch=transaction.last_producer_epoch,
+        last_producer_id=transaction.last_producer_id,
+        number=transaction.number,
+        phase=transaction.phase,
+        timeout_ms=transaction.timeout_ms,
+        commit_index=transaction.commit_index,
+        app_version=transaction.app_version,
+        started_ms=transaction.started_ms,
+        updated_ms=transaction.updated_ms,
+        session_broker=broker,
+        session_epoch=epoch,
+        session_connection=connection,
+        session_offset=transaction.session_offset,
+        replaces=replaces,
+        committed=sorted(one.producer_id for one in transaction.writers.values() if one.committed),
+    )
+
+
+def writer_record(
+    transaction: Transaction, writer: Writer, places: Iterable[Place]
+) -> TransactionWriterRecord:
+    """The record by which a writer comes, or writes to more partitions."""
+    return TransactionWriterRecord(
+        transactional_id=transaction.transactional_id,
+        producer_id=writer.producer_id,
+        producer_epoch=writer.producer_epoch,
+        topics=by_topic(places),
+    )
+
+
+def settled_record(
+    transaction: Transaction, writer: Writer, places: Iterable[Place], *, completes: bool = False
+) -> TransactionSettledRecord:
+    """The record by which partitions of a writer are settled."""
+    return TransactionSettledRecord(
+        transactional_id=transaction.transactional_id,
+        producer_id=writer.producer_id,
+        topics=by_topic(places),
+        completes=completes,
+    )
+
+
+def records_of(transaction: Transaction) -> Iterator[TransactionalRecord]:
+    """Records that tell all there is about a transaction to somebody who may know an earlier one."""
+    yield transaction_record(transaction, replaces=True)
+    for writer in transaction.writers.values():
+        yield writer_record(transaction, writer, writer.places)
+        if settled := writer.places - writer.outstanding:
+            yield settled_record(transaction, writer, settled)
+    if any(writer.committed for writer in transaction.writers.values()):
+        yield transaction_record(transaction)
+    if transaction.pool:
+        pooled = [
+            PooledWriter(producer_id=one, producer_epoch=epoch) for one, epoch in transaction.pool.items()
+        ]
+        yield WriterPoolRecord(transactional_id=transaction.transactional_id, writers=pooled)

@@ -1,0 +1,223 @@
+"""Transactions against a model that is a few lines long, under random commands of clients, leaders and operators.
+
+After every command the controller holds together, and each broker has folded, from the records that were for it, what
+the controller knows of the partitions it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.metadata_quorum.state.machine import new_machine
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.transaction_table import Place
+
+from .harness import assigned
+from .transactional import Identity, Transactions
+
+NAMES = ("x", "y")
+PARTITIONS = 4
+INDEXES = st.sets(st.integers(0, PARTITIONS - 1), max_size=3)
+OK, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
+BUSY, STATE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE
+WHO = st.sampled_from(("present", "former", "zombie"))
+
+
+@dataclass
+class Model:
+    """One transactional id. `phase` is over, open or decided."""
+
+    who: Identity
+    former: Identity | None = None
+    """Under which the last change of epoch was asked for, if its client asked for it."""
+    phase: str = "over"
+    outcome: bool | None = None
+    places: set[Place] = field(default_factory=set)
+    zombies: list[Identity] = field(default_factory=list)
+
+    def rise(self, *, asked: bool) -> None:
+        self.zombies.append(self.who)
+        self.former = self.who if asked else None
+        self.who = (self.who[0], self.who[1] + 1)
+
+    def decide(self, outcome: bool) -> None:
+        self.outcome, self.phase = outcome, "decided" if self.places else "over"
+
+    def settle(self, place: Place) -> None:
+        self.places.discard(place)
+        if self.phase == "decided" and not self.places:
+            self.phase = "over"
+
+    def identity(self, which: str) -> Identity:
+        if which == "former" and self.former is not None:
+            return self.former
+        return self.zombies[0] if which == "zombie" and self.zombies else self.who
+
+
+class TransactionsMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Transactions(PARTITIONS)
+        self.models: dict[str, Model] = {}
+        self.decided: dict[int, tuple[str, bool | None]] = {}
+
+    @rule(name=st.sampled_from(NAMES), broker=st.integers(1, 3))
+    def init(self, name: str, broker: int) -> None:
+        found = self.cluster.init(name, broker=broker)
+        model = self.models.get(name)
+        if model is None:
+            self.models[name] = Model((found.producer_id, 0))
+        elif model.phase == "open":
+            model.rise(asked=False)
+            model.decide(False)
+            assert found.error_code == BUSY
+            return
+        elif model.phase == "decided":
+            assert found.error_code == BUSY
+            return
+        else:
+            model.rise(asked=False)
+        assert (found.producer_id, found.producer_epoch) == self.models[name].who
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data(), which=WHO)
+    def init_again(self, data: st.DataObject, which: str) -> None:
+        name, model = self._some(data)
+        told = model.identity(which)
+        found = self.cluster.init(name, known=told)
+        if told not in (model.who, model.former) and model.phase != "decided":
+            assert found.error_code == FENCED
+        elif model.phase == "decided":
+            assert found.error_code == BUSY
+        elif model.phase == "open":
+            if told != model.who:
+                assert found.error_code == FENCED
+                return
+            model.rise(asked=False)
+            model.decide(False)
+            assert found.error_code == BUSY
+        else:
+            if told == model.who:
+                model.rise(asked=True)
+            assert (found.producer_id, found.producer_epoch) == model.who
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data(), which=WHO, indexes=INDEXES, broker=st.integers(1, 3))
+    def add(self, data: st.DataObject, which: str, indexes: set[int], broker: int) -> None:
+        name, model = self._some(data)
+        places = self.cluster.places(*indexes)
+        told = model.identity(which)
+        error = self.cluster.add(told, places, name, broker).error_code
+        if told != model.who:
+            assert error == FENCED
+        elif model.phase == "decided":
+            assert error == BUSY
+        else:
+            assert error == OK
+            model.places = places | (model.places if model.phase == "open" else set())
+            model.phase, model.outcome = "open", None
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data(), which=WHO, commits=st.booleans(), bumps=st.booleans())
+    def end(self, data: st.DataObject, which: str, commits: bool, bumps: bool) -> None:
+        name, model = self._some(data)
+        told = model.identity(which)
+        error = self.cluster.end(told, commits=commits, bumps=bumps, name=name).error_code
+        repeated = model.outcome == commits and told == (model.former if bumps else model.who)
+        if repeated:
+            assert error == OK
+        elif told != model.who:
+            assert error == FENCED
+        elif model.phase == "decided":
+            assert error == (BUSY if bumps else STATE)
+        elif model.phase == "over" and not bumps:
+            assert error == STATE
+        else:
+            assert error == OK
+            if bumps:
+                model.rise(asked=True)
+            model.decide(commits)
+
+    @rule(indexes=INDEXES)
+    def write_markers(self, indexes: set[int]) -> None:
+        places = self.cluster.places(*indexes)
+        led = {place for place in places if self._leader(place) >= 0}
+        self.cluster.write_markers(places)
+        for model in self.models.values():
+            if model.phase == "decided":
+                for place in led:
+                    model.settle(place)
+
+    @rule(broker=st.integers(1, 3))
+    def toggle(self, broker: int) -> None:
+        """A broker is lost, or comes back."""
+        fenced = self.cluster.machine.image.brokers[broker].fenced
+        (self.cluster.unfence if fenced else self.cluster.fence)(broker)
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data())
+    def expire(self, data: st.DataObject) -> None:
+        name, model = self._some(data)
+        number = self.cluster.state(name).number
+        late = t.OpenTransaction(transactional_id=name, number=number - 1)
+        self.cluster.do(t.ExpireTransactions(transactions=[late]), q.CommandResult)
+        due = t.OpenTransaction(transactional_id=name, number=number)
+        self.cluster.do(t.ExpireTransactions(transactions=[due]), q.CommandResult)
+        if model.phase == "open":
+            model.rise(asked=False)
+            model.decide(False)
+
+    @rule()
+    def replace_the_topic(self) -> None:
+        """Deleted, and made anew under the same name: its partitions are others."""
+        before = self.cluster.places(*range(PARTITIONS))
+        self.cluster.do(DeleteTopics(names=["t"]), DeleteTopicsResult)
+        for model in self.models.values():
+            for place in before:
+                model.settle(place)
+        usable = [one.broker_id for one in self.cluster.machine.image.brokers.values() if one.usable]
+        while not usable:
+            self.cluster.unfence(1)
+            usable = [1]
+        self.cluster.create(assigned("t", *([usable[index % len(usable)]] for index in range(PARTITIONS))))
+
+    @rule()
+    def restart_from_a_snapshot(self) -> None:
+        machine = new_machine()
+        machine.restore(self.cluster.machine.snapshot())
+        self.cluster.machine.adopt(machine)
+
+    @invariant()
+    def agrees(self) -> None:
+        self.cluster.check()
+        for name, model in self.models.items():
+            state = self.cluster.state(name)
+            assert (state.producer_id, state.producer_epoch) == model.who
+            assert (
+                {place for _, place in state.outstanding} == model.places if model.phase != "over" else True
+            )
+            assert (state.phase.is_over, state.phase.is_decided) == (
+                model.phase == "over",
+                model.phase == "decided",
+            )
+            if state.commit_index >= 0:
+                decided = self.decided.setdefault(state.commit_index, (name, model.outcome))
+                assert decided == (name, model.outcome), "what was decided changes, or an index is used twice"
+
+    def _some(self, data: st.DataObject) -> tuple[str, Model]:
+        name = data.draw(st.sampled_from(sorted(self.models)))
+        return name, self.models[name]
+
+    def _leader(self, place: Place) -> int:
+        return self.cluster.machine.image.topics_by_id[place[0]].partitions[place[1]].leader
+
+
+TestTransactionsMachine = TransactionsMachine.TestCase
+TestTransactionsMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,453 @@
+"""What becomes of a transactional id, command by command; rules T4 to T19 of docs/TRANSACTIONS.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.transactions import EPOCH_LAST
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    TopicReassignment,
+    WantedReplicas,
+)
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.transaction_table import Phase
+
+from .transactional import Identity, Transactions
+
+
+def identity(
+    found: t.InitTransactionalIdResult | t.EndTransactionResult | t.JoinTransactionResult,
+) -> Identity:
+    assert found.error_code == ErrorCode.NONE, found
+    return found.producer_id, found.producer_epoch
+
+
+def test_the_first_use_gives_a_producer_id_of_its_own() -> None:
+    cluster = Transactions()
+    (one, one_epoch), (other, other_epoch) = cluster.begin("x"), cluster.begin("y")
+    assert one != other
+    assert (one_epoch, other_epoch) == (0, 0)
+    assert cluster.begin("x") == (one, 1), "and each later one fences those before"
+    cluster.check()
+
+
+def test_a_transaction_over_two_partitions() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    assert cluster.add(who, cluster.places(0)).number == 1
+    assert cluster.add(who, cluster.places(0, 1)).number == 1
+    cluster.check()
+    ended = cluster.end(who)
+    assert identity(ended) == (who[0], who[1] + 1)
+    assert (cluster.state().phase, cluster.state().commit_index) == (Phase.PREPARE_COMMIT, 0)
+    cluster.check()
+    cluster.write_markers(cluster.places(1))
+    assert cluster.state().phase is Phase.PREPARE_COMMIT, "one partition has no marker yet"
+    cluster.write_markers(cluster.places(0))
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.check()
+    assert cluster.add(identity(ended), cluster.places(2)).number == 2
+    assert cluster.state().commit_index == -1
+
+
+def test_a_transaction_without_partitions_is_complete_at_once() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, ())
+    cluster.end(who)
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.check()
+
+
+def test_a_client_that_takes_up_epochs_may_end_what_it_never_began() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    first = identity(cluster.end(who, commits=False))
+    assert first == (who[0], 1)
+    assert identity(cluster.end(first, commits=False)) == (who[0], 2)
+    assert cluster.state().number == 2
+
+
+@pytest.mark.parametrize("bumps", [True, False])
+@pytest.mark.parametrize("commits", [True, False])
+def test_ending_again_is_answered_again(*, bumps: bool, commits: bool) -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    ended = cluster.end(who, commits=commits, bumps=bumps)
+    for _ in range(2):
+        before = cluster.machine.image.offset
+        assert cluster.end(who, commits=commits, bumps=bumps) == ended
+        other = cluster.end(who, commits=not commits, bumps=bumps)
+        refused = ErrorCode.PRODUCER_FENCED if bumps else ErrorCode.INVALID_TXN_STATE
+        assert other.error_code == refused, "the outcome never changes"
+        assert cluster.machine.image.offset == before
+        cluster.write_markers()
+    cluster.check()
+
+
+def test_the_next_one_waits_until_all_markers_are_written() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0, 1))
+    who = identity(cluster.end(who))
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.add(who, cluster.places(2)).error_code == busy
+    assert cluster.init(known=who).error_code == busy
+    assert cluster.init().error_code == busy
+    assert cluster.end(who).error_code == busy
+    cluster.write_markers()
+    assert cluster.add(who, cluster.places(2)).error_code == ErrorCode.NONE
+
+
+def test_another_producer_aborts_what_it_finds_open() -> None:
+    cluster = Transactions()
+    old = cluster.begin()
+    cluster.add(old, cluster.places(0))
+    assert cluster.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.state().phase is Phase.PREPARE_ABORT
+    epoch = cluster.state().producer_epoch
+    assert cluster.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.state().producer_epoch == epoch, "asking again raises nothing again"
+    fenced = ErrorCode.PRODUCER_FENCED
+    assert cluster.end(old).error_code == fenced
+    assert cluster.end(old, bumps=False).error_code == fenced
+    assert cluster.add(old, cluster.places(1)).error_code == fenced
+    cluster.write_markers()
+    assert cluster.init(known=old).error_code == fenced
+    new = cluster.begin()
+    assert new == (old[0], 2)
+    cluster.check()
+
+
+def test_a_zombie_that_initializes_again_aborts_nothing() -> None:
+    cluster = Transactions()
+    zombie = cluster.begin()
+    present = cluster.begin()
+    cluster.add(present, cluster.places(0))
+    assert cluster.init(known=zombie).error_code == ErrorCode.PRODUCER_FENCED
+    assert cluster.state().phase is Phase.ONGOING
+
+
+def test_initializing_with_what_one_has_is_answered_again() -> None:
+    """KIP-360: the answer may have been lost."""
+    cluster = Transactions()
+    who = cluster.begin()
+    raised = identity(cluster.init(known=who))
+    assert raised == (who[0], 1)
+    assert identity(cluster.init(known=who)) == raised
+    assert identity(cluster.init(known=raised)) == (who[0], 2)
+    assert cluster.init(known=who).error_code == ErrorCode.PRODUCER_FENCED
+
+
+def test_epochs_run_out() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.state().producer_epoch = EPOCH_LAST
+    last = (who[0], EPOCH_LAST)
+    cluster.add(last, cluster.places(0))
+    ended = cluster.end(last)
+    new = identity(ended)
+    assert new[0] != who[0]
+    assert new[1] == 0
+    assert cluster.end(last) == ended, "asked again by the former identity"
+    (writer,) = cluster.state().writers.values()
+    assert (writer.producer_id, cluster.state().marker_epoch(writer)) == (who[0], EPOCH_LAST + 1)
+    cluster.check()
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    assert cluster.add(new, cluster.places(0)).error_code == ErrorCode.NONE
+    cluster.check()
+
+
+def test_a_fenced_epoch_at_the_end_leads_to_a_new_producer_id() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.state().producer_epoch = EPOCH_LAST
+    cluster.add((who[0], EPOCH_LAST), cluster.places(0))
+    cluster.init()
+    assert cluster.state().producer_epoch == EPOCH_LAST + 1
+    cluster.write_markers()
+    new = cluster.begin()
+    assert new[0] != who[0]
+    assert new[1] == 0
+
+
+def test_unknown_ids_topics_and_numbers_are_named() -> None:
+    cluster = Transactions()
+    unknown = cluster.add((1, 0), cluster.places(0), name="nobody")
+    assert unknown.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert "'nobody'" in unknown.error_message
+    who = cluster.begin()
+    foreign = cluster.add((who[0] + 100, 0), cluster.places(0))
+    assert foreign.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    missing = cluster.add(who, {(b"n" * 16, 0)})
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.state().phase is Phase.EMPTY, "nothing has begun"
+    assert cluster.end(who, bumps=False).error_code == ErrorCode.INVALID_TXN_STATE
+    cluster.add(who, cluster.places(0))
+    wrong = cluster.end(who, number=7)
+    assert wrong.error_code == ErrorCode.INVALID_TXN_STATE
+    assert cluster.state().phase is Phase.ONGOING
+
+
+# Delayed requests
+
+
+def test_what_was_delayed_on_an_old_connection_does_not_end_the_next_transaction() -> None:
+    """KAFKA-17754: the client keeps its epoch, so nothing but the connection tells the two apart."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    delayed = t.EndTransaction(
+        transactional_id="x",
+        producer_id=who[0],
+        producer_epoch=who[1],
+        commits=True,
+        broker_id=2,
+        broker_epoch=cluster.epoch(2),
+        connection=1000,
+        birth=cluster.machine.image.offset,
+    )
+    cluster.end(who, bumps=False)
+    cluster.write_markers()
+    cluster.add(who, cluster.places(1))
+    refused = cluster.do(delayed, t.EndTransactionResult)
+    assert refused.error_code == ErrorCode.NETWORK_EXCEPTION
+    assert cluster.state().phase is Phase.ONGOING
+    assert cluster.end(who, bumps=False).error_code == ErrorCode.NONE
+
+
+def test_requests_of_one_connection_follow_each_other() -> None:
+    cluster = Transactions()
+    session = {"broker_id": 1, "broker_epoch": cluster.epoch(1), "connection": 5, "birth": 0}
+    init = t.InitTransactionalId(transactional_id="x", timeout_ms=1, **session)
+    who = identity(cluster.do(init, t.InitTransactionalIdResult))
+    end = t.EndTransaction(
+        transactional_id="x", producer_id=who[0], producer_epoch=who[1], bumps_epoch=True, **session
+    )
+    assert cluster.do(end, t.EndTransactionResult).error_code == ErrorCode.NONE
+
+
+# Timeouts and operators
+
+
+def test_what_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0, 1))
+    expired = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
+    cluster.do(expired, q.CommandResult)
+    assert (cluster.state().phase, cluster.state().producer_epoch) == (Phase.PREPARE_ABORT, 1)
+    cluster.do(expired, q.CommandResult)
+    assert cluster.state().producer_epoch == 1
+    assert cluster.end(who).error_code == ErrorCode.PRODUCER_FENCED
+    cluster.check()
+
+
+def test_an_expiry_that_comes_late_meets_another_transaction() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    who = identity(cluster.end(who))
+    cluster.write_markers()
+    cluster.add(who, cluster.places(0))
+    expired = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
+    cluster.do(expired, q.CommandResult)
+    assert cluster.state().phase is Phase.ONGOING
+
+
+def test_an_operator_aborts_an_open_transaction() -> None:
+    cluster = Transactions()
+    cluster.add(cluster.begin(), cluster.places(0))
+    cluster.do(t.AbortTransaction(transactional_id="x"), q.CommandResult)
+    assert cluster.state().phase is Phase.PREPARE_ABORT
+
+
+def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    forget = t.ForgetTransactionalIds(transactions=[t.OpenTransaction(transactional_id="x", number=0)])
+    cluster.add(who, cluster.places(0))
+    cluster.do(forget, q.CommandResult)
+    assert "x" in cluster.machine.image.transactions.transactions
+    cluster.end(who, commits=False)
+    cluster.write_markers()
+    forget.transactions[0].number = 1
+    cluster.do(forget, q.CommandResult)
+    assert "x" not in cluster.machine.image.transactions.transactions
+    assert cluster.machine.image.transactions.next_commit_index == 1, "an index is used once"
+    cluster.check()
+
+
+# Markers and partitions
+
+
+def test_markers_of_another_leadership_do_not_count() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.end(who)
+    cluster.write_markers(leader_epoch=7)
+    assert cluster.state().phase is Phase.PREPARE_COMMIT
+    cluster.fence(1)
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.check()
+
+
+def test_a_deleted_topic_is_waited_for_no_longer() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0, 1))
+    cluster.end(who)
+    cluster.do(DeleteTopics(names=["t"]), DeleteTopicsResult)
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.check()
+
+
+def test_a_partition_without_a_leader_keeps_it_undone_and_decided() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0, 1))
+    ended = cluster.end(who)
+    cluster.fence(1)
+    cluster.fence(2)
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.PREPARE_COMMIT
+    assert cluster.end(who) == ended
+    cluster.unfence(1)
+    cluster.unfence(2)
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+
+
+def test_a_replica_that_comes_in_between_is_told() -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    assert not cluster.images[3].transactions.at(*cluster.places(0))
+    wanted = TopicReassignment(name="t", partitions=[WantedReplicas(partition=0, replicas=[1, 3])])
+    cluster.do(AlterPartitionReassignments(topics=[wanted]), AlterPartitionReassignmentsResult)
+    assert cluster.images[3].transactions.at(*cluster.places(0))
+    cluster.check()
+
+
+def test_only_those_are_told_whom_it_concerns() -> None:
+    cluster = Transactions()
+    who = cluster.begin(broker=1)
+    cluster.add(who, cluster.places(0), broker=1)
+    assert "x" not in cluster.images[3].transactions.transactions
+    cluster.add(who, cluster.places(1), broker=1)
+    assert cluster.images[3].transactions.transactions["x"] == cluster.state()
+    cluster.check()
+
+
+# Many writers
+
+
+def test_the_owner_chooses_whose_records_count() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    one, other = identity(cluster.join(owner)), identity(cluster.join(owner))
+    assert len({owner[0], one[0], other[0]}) == 3
+    cluster.add(one, cluster.places(0, 1))
+    cluster.add(other, cluster.places(1))
+    cluster.check()
+    cluster.end(owner, writers=[one])
+    chosen = {writer.producer_id for writer in cluster.state().writers.values() if writer.committed}
+    assert chosen == {owner[0], one[0]}
+    cluster.check()
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.check()
+
+
+def test_a_producer_id_of_a_writer_is_used_again_under_its_next_epoch() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    writer = identity(cluster.join(owner))
+    owner = identity(cluster.end(owner, writers=[writer]))
+    cluster.write_markers()
+    cluster.add(owner, cluster.places(0))
+    assert identity(cluster.join(owner)) == (writer[0], writer[1] + 1)
+    cluster.check()
+
+
+@pytest.mark.parametrize("wrong", ["unknown", "old epoch"])
+def test_a_commit_that_names_a_writer_wrongly_decides_nothing(wrong: str) -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    writer = identity(cluster.join(owner))
+    named = (writer[0] + 1, 0) if wrong == "unknown" else (writer[0], writer[1] - 1)
+    refused = cluster.end(owner, writers=[writer, named], version=3)
+    assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+    assert (cluster.state().phase, cluster.state().app_version) == (Phase.ONGOING, -1)
+
+
+def test_nobody_joins_what_is_over() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    cluster.end(owner)
+    late = cluster.join(owner, number=1)
+    assert late.error_code == ErrorCode.INVALID_TXN_STATE
+    assert cluster.join(owner, number=0).error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_application_version_is_committed_once() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    ended = cluster.end(owner, version=5)
+    assert not ended.was_committed
+    cluster.write_markers()
+    owner = identity(ended)
+    cluster.add(owner, cluster.places(0))
+    again = cluster.end(owner, version=5)
+    assert again.was_committed
+    assert cluster.state().phase is Phase.PREPARE_ABORT, "what it wrote this time does not count"
+    cluster.write_markers()
+    assert cluster.init().app_version == 5
+
+
+def test_an_aborted_version_was_not_committed() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    cluster.end(owner, commits=False, version=5)
+    cluster.write_markers()
+    assert cluster.init().app_version == -1
+
+
+# Snapshots
+
+
+def test_a_snapshot_has_it_all() -> None:
+    cluster = Transactions()
+    for name in ("x", "y", "z"):
+        owner = cluster.begin(name)
+        cluster.add(owner, cluster.places(0, 1), name=name)
+        writer = identity(cluster.join(owner, name))
+        cluster.add(writer, cluster.places(2), name=name)
+        if name != "z":
+            cluster.end(owner, writers=[writer], name=name, version=4)
+            cluster.write_markers(cluster.places(0))
+        if name == "x":
+            cluster.write_markers()
+    machine = new_machine()
+    machine.restore(cluster.machine.snapshot())
+    machine.check()
+    assert machine.image.transactions == cluster.machine.image.transactions
+    copy = cluster.machine.image.transactions.copy()
+    copy.check()
+    assert copy == cluster.machine.image.transactions

@@ -1,0 +1,184 @@
+"""Transactions on a controller, and what each broker comes to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from ottla.metadata_quorum.state.controller import Applied
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.transaction_table import Phase, Place, Transaction, by_topic
+
+from .harness import Cluster, assigned
+
+Identity = tuple[int, int]
+"""Producer id and epoch."""
+
+
+class Transactions(Cluster):
+    """Three brokers, and topic "t", whose partition `index` is on brokers `index % 3 + 1` and the next one. Each broker
+    has an image, folded from what the feed has for it."""
+
+    def __init__(self, partitions: int = 4) -> None:
+        self.images = {broker: ClusterImage() for broker in (1, 2, 3)}
+        self.connections = count(1)
+        super().__init__(3)
+        self.create(assigned("t", *([index % 3 + 1, (index + 1) % 3 + 1] for index in range(partitions))))
+
+    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+        applied = super().apply(command, session)
+        for scope, record in applied.records:
+            for broker, image in self.images.items():
+                if scope is None or broker in scope:
+                    image.apply(record)
+                else:
+                    image.offset += 1
+        return applied
+
+    def places(self, *indexes: int, topic: str = "t") -> set[Place]:
+        return {(self.topic_id(topic), index) for index in indexes}
+
+    def state(self, name: str = "x") -> Transaction:
+        return self.machine.image.transactions.transactions[name]
+
+    # Commands of a client that makes a connection for each, to a broker that has seen everything
+
+    def init(
+        self, name: str = "x", known: Identity | None = None, broker: int = 1
+    ) -> t.InitTransactionalIdResult:
+        producer_id, epoch = known or (-1, -1)
+        command = t.InitTransactionalId(
+            transactional_id=name,
+            timeout_ms=1000,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            **self._from(broker),
+        )
+        return self.do(command, t.InitTransactionalIdResult)
+
+    def begin(self, name: str = "x", broker: int = 1) -> Identity:
+        """Of a producer that has begun."""
+        found = self.init(name, broker=broker)
+        assert found.error_code == ErrorCode.NONE, found
+        return found.producer_id, found.producer_epoch
+
+    def add(
+        self, who: Identity, places: Iterable[Place], name: str = "x", broker: int = 1
+    ) -> t.AddToTransactionResult:
+        command = t.AddToTransaction(
+            transactional_id=name,
+            producer_id=who[0],
+            producer_epoch=who[1],
+            topics=by_topic(places),
+            **self._from(broker),
+        )
+        return self.do(command, t.AddToTransactionResult)
+
+    def end(
+        self,
+        who: Identity,
+        *,
+        commits: bool = True,
+        bumps: bool = True,
+        name: str = "x",
+        writers: Iterable[Identity] = (),
+        number: int = -1,
+        version: int = -1,
+        broker: int = 1,
+    ) -> t.EndTransactionResult:
+        command = t.EndTransaction(
+            transactional_id=name,
+            producer_id=who[0],
+            producer_epoch=who[1],
+            commits=commits,
+            bumps_epoch=bumps,
+            writers=[t.ChosenWriter(producer_id=one, producer_epoch=epoch) for one, epoch in writers],
+            number=number,
+            app_version=version,
+            **self._from(broker),
+        )
+        return self.do(command, t.EndTransactionResult)
+
+    def join(self, who: Identity, name: str = "x", number: int | None = None) -> t.JoinTransactionResult:
+        command = t.JoinTransaction(
+            transactional_id=name,
+            producer_id=who[0],
+            producer_epoch=who[1],
+            number=self.state(name).number if number is None else number,
+        )
+        return self.do(command, t.JoinTransactionResult)
+
+    def _from(self, broker: int) -> dict[str, int]:
+        return {
+            "broker_id": broker,
+            "broker_epoch": self.epoch(broker),
+            "connection": next(self.connections),
+            "birth": self.machine.image.offset,
+            "now_ms": self.machine.image.offset,
+        }
+
+    # Leaders
+
+    def write_markers(
+        self, places: Iterable[Place] | None = None, *, leader_epoch: int | None = None
+    ) -> None:
+        """The leaders of these partitions, or all, report the markers they owe, those of all writers."""
+        table = self.machine.image.transactions
+        owed = {place for name in table.decided for _, place in table.transactions[name].outstanding}
+        for topic_id, index in sorted(owed if places is None else owed & set(places)):
+            state = self.machine.image.topics_by_id[topic_id].partitions[index]
+            if state.leader < 0:
+                continue
+            here = table.at((topic_id, index)).items()
+            written = t.WrittenMarkers(
+                topic_id=topic_id,
+                partition=index,
+                leader_epoch=state.leader_epoch if leader_epoch is None else leader_epoch,
+                writers=[
+                    t.WrittenMarker(producer_id=producer_id, number=one.number)
+                    for producer_id, one in here
+                    if one.phase.is_decided
+                ],
+            )
+            command = t.ReportMarkers(
+                broker_id=state.leader, broker_epoch=self.epoch(state.leader), partitions=[written]
+            )
+            self.do(command, q.CommandResult)
+
+    def check(self) -> None:
+        """The controller holds together, and each broker knows of transactions on its replicas what the controller
+        knows."""
+        self.machine.check()
+        table = self.machine.image.transactions
+        for broker, image in self.images.items():
+            image.transactions.check()
+            for topic in self.machine.image.topics.values():
+                for index, partition in topic.partitions.items():
+                    if broker in partition.replicas:
+                        self._check_place(broker, image, (topic.id, index))
+        assert all(image.offset == self.machine.image.offset for image in self.images.values())
+        assert table.next_commit_index >= max(
+            (one.commit_index for one in table.transactions.values()), default=0
+        )
+
+    def _check_place(self, broker: int, image: ClusterImage, place: Place) -> None:
+        ours, theirs = self.machine.image.transactions.at(place), image.transactions.at(place)
+        assert ours.keys() == theirs.keys(), f"broker {broker} knows of {theirs} at {place}, there are {ours}"
+        for producer_id, transaction in ours.items():
+            known = theirs[producer_id]
+            assert known == transaction or _but_for_the_pool(known, transaction), (broker, known, transaction)
+
+
+def _but_for_the_pool(known: Transaction, transaction: Transaction) -> bool:
+    """Brokers have no use for it."""
+    pool, known.pool = known.pool, transaction.pool
+    try:
+        return known == transaction
+    finally:
+        known.pool = pool
+
+
+OVER = (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
