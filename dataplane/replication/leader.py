@@ -194,8 +194,7 @@ class LeaderState:
             )
 
     def _check_acknowledged(self, where: str) -> None:
-        """Rule 3, of a high watermark that this leadership has moved. A member that has fetched since as another
-        incarnation is on its way out of the ISR."""
+        """Rule 3, of a high watermark that this leadership has moved."""
         if self.durable_offset < self.high_watermark:
             raise AssertionError(
                 f"high watermark {self.high_watermark}, but durable to {self.durable_offset} in {where}"
@@ -209,11 +208,19 @@ class LeaderState:
             if (
                 broker_id in self.in_sync.maximal
                 and end < self.high_watermark
-                and (end == UNKNOWN_OFFSET or self._eligible(follower))
+                and (end == UNKNOWN_OFFSET or self._is_member_itself(follower))
             ):
                 raise AssertionError(
                     f"high watermark {self.high_watermark}, but {broker_id} of the ISR acknowledged {end} in {where}"
                 )
+
+    def _is_member_itself(self, follower: FollowerProgress) -> bool:
+        """Whether who fetched last is the incarnation that is in the maximal ISR. A later one may have less: it is on
+        its way out of the committed ISR, and a proposal that names the former one will be refused."""
+        current = self.in_sync
+        if isinstance(current, PendingExpand) and follower.broker_id == current.joining:
+            return (follower.broker_id, follower.broker_epoch) in current.proposal.isr
+        return self._eligible(follower)
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The lowest log start offset of all replicas on live brokers, given the leader's own; -1 while one

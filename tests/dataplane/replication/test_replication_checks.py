@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.replication.in_sync import Committed, PendingExpand, PendingShrink, Proposal
-from ottla.dataplane.replication.leader import LeaderState
+from ottla.dataplane.replication.leader import LeaderState, Refusal
 from ottla.dataplane.replication.partition import Partition
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 
 from .brokers_over_sockets import Broker, Quorum
 from .harness import Cluster
+from .test_leader import LAG_MS, leader
 from .test_leader import Broker as KnownBroker
-from .test_leader import leader
 
 TOPIC = bytes(range(16))
 
@@ -46,6 +46,11 @@ def _watermark_ahead_of_a_member(state: LeaderState) -> None:
 
 def _watermark_ahead_of_the_silent(state: LeaderState) -> None:
     state.followers[3].log_end_offset = -1
+
+
+def _watermark_ahead_of_the_proposed(state: LeaderState) -> None:
+    state.in_sync = PendingExpand(frozenset({1, 2}), 3, Proposal(5, 7, ((1, 101), (2, 102), (3, 103))))
+    state.followers[3].log_end_offset = 11
 
 
 def _watermark_ahead_of_the_disk(state: LeaderState) -> None:
@@ -79,6 +84,7 @@ def _proposes_in_an_old_epoch(state: LeaderState) -> None:
         (_watermark_falls, "high watermark -1"),
         (_watermark_ahead_of_a_member, "2 of the ISR acknowledged 12"),
         (_watermark_ahead_of_the_silent, "3 of the ISR acknowledged -1"),
+        (_watermark_ahead_of_the_proposed, "3 of the ISR acknowledged 11"),
         (_watermark_ahead_of_the_disk, "but durable to 11"),
         (_durable_past_the_end, "durable to 14, and ends at 13"),
         (_leader_out_of_sync, "is not in its ISR"),
@@ -97,6 +103,30 @@ def test_a_leadership_that_contradicts_itself(spoil: Callable[[LeaderState], Non
 def test_a_member_that_fetches_in_its_next_life_is_on_its_way_out() -> None:
     state = advanced()
     state.fetched(3, 999, 4, 2)
+    state.check(0)
+
+
+def test_a_proposed_member_that_fetches_in_its_next_life_is_waited_for_until_the_answer() -> None:
+    brokers = {b: KnownBroker(100 + b) for b in (1, 2, 3)}
+    state = leader(isr=(1, 2), brokers=brokers)
+    state.fetched(3, 103, 10, 1)
+    state.fetched(2, 102, 10, 1)
+    proposal = state.propose_expand(3)
+    assert proposal is not None
+    assert state.high_watermark == 10
+    # It loses power and registers anew before the quorum has seen the proposal, which names its former life.
+    brokers[3].broker_epoch = 999
+    state.fetched(3, 999, 4, 2)
+    state.check(0)
+    later_ms = 2 + 2 * LAG_MS
+    state.appended(13, 13, later_ms)
+    state.fetched(2, 102, 13, later_ms)
+    state.check(0)
+    assert state.high_watermark == 10, "the outcome is unknown, so the proposed member counts"
+    assert state.refused(proposal, Refusal.INELIGIBLE) is None
+    assert state.advance(later_ms)
+    assert state.high_watermark == 13
+    assert state.propose_expand(3) is None
     state.check(0)
 
 
