@@ -97,7 +97,8 @@ class TrimmableLog(StoredLog):
         )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and continue, empty, at ``offset``.
+        """Drop everything and continue, empty, at ``offset``. That is durable with the next flush: until then a power
+        failure may bring back what there was.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
@@ -118,7 +119,6 @@ class TrimmableLog(StoredLog):
         self.log_start_offset = self.log_end_offset = offset
         self.leader_epochs.clear()
         self.producers.clear()
-        self._durable.recovery_point = offset
         self._durable.end_cut()
 
     def _drop_snapshots_above(self, offset: int) -> None:

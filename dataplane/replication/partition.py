@@ -338,24 +338,46 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
                 f"min.insync.replicas is {leader.effective_min_in_sync}",
             )
-        log = self.log
-        around = self._around
-        result = log.append_as_leader(batches, leader.leader_epoch, around.wall_ms())
-        if result.duplicate:
-            return result
-        end = log.log_end_offset
+        result = self.log.append_as_leader(batches, leader.leader_epoch, self._around.wall_ms())
+        if not result.duplicate:
+            self._appended(leader)
+        return result
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, number: int, commit_index: int
+    ) -> int:
+        """Append the marker that ends a writer's transaction; the offset behind it.
+
+        It counts once the high watermark has passed it; until the ISR is large enough for that it waits.
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        leader = self.leading()
+        result = self.log.append_marker(
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            number=number,
+            commit_index=commit_index,
+            leader_epoch=leader.leader_epoch,
+            now_ms=self._around.wall_ms(),
+        )
+        self._appended(leader)
+        return result.last_offset + 1
+
+    def _appended(self, leader: LeaderState) -> None:
+        """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""
+        around, end = self._around, self.log.log_end_offset
         if self.settings.durable_before_acknowledged:
             moved = leader.appended(end, self._flushed_offset, around.monotonic_ms())
             around.flush(self)
         else:
             moved = leader.appended(end, end, around.monotonic_ms())
             if end >= self._flushes.look_at:
-                self._flush_as(self._flushes.grown(log.recovery_point, end))
+                self._flush_as(self._flushes.grown(self.log.recovery_point, end))
         for watcher in self.watchers.values():
             watcher.records_arrived()
         if moved:
             self._watermark_moved()
-        return result
 
     def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
         """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or
@@ -532,5 +554,9 @@ class Partition:
 
     def _start_anew_at(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset)
-        self._follower_watermark = self._flushed_offset = offset
+        self._follower_watermark = offset
+        self._flushed_offset = min(self.log.recovery_point, offset)
         self._flush_as(self._flushes.flushed(offset, offset))
+        if self.settings.durable_before_acknowledged:
+            # To be empty up to there is acknowledged like records: power lost before would bring older ones back.
+            self._around.flush(self)

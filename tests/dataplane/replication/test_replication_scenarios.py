@@ -376,6 +376,23 @@ def test_losing_the_leadership_makes_a_waiting_outcome_unknown(tmp_path: Path) -
     assert sent.outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_follower_that_starts_anew_acknowledges_that_once_it_is_flushed(tmp_path: Path) -> None:
+    """Power lost before would bring its older log back, which ends below what it has acknowledged."""
+    cluster = Cluster(tmp_path, durable=True)
+    cluster.elect(1, isr=(1,))
+    partition = cluster[2].partition
+    cluster[2].flush_wanted = False
+    assert partition.restart_at_leaders_start(51)
+    assert partition.log.log_end_offset == 51
+    assert partition.acknowledged_offset < 51
+    assert cluster[2].flush_wanted
+    assert cluster[2].following is not None
+    asked = cluster[2].following.next_fetch(102)
+    assert asked is None or not asked.positions, "it does not fetch from there, which would acknowledge it"
+    partition.flushed(partition.log.flush())
+    assert partition.acknowledged_offset == 51
+
+
 def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, brokers=(1, 2), isr=(1,))
     cluster.elect(1, isr=(1,))
