@@ -7,6 +7,7 @@ there, it was told of by a leader of that epoch, or an earlier one.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -273,7 +274,7 @@ class Producer:
 
     def _encoded(self, value: bytes, sequence: int, epoch: int) -> bytes:
         assert self._id is not None
-        record = (None, value, int(self._workload.now() * 1000))
+        record = (None, value, int(time.time() * 1000))
         return encode_batch([record], producer_id=self._id, producer_epoch=epoch, base_sequence=sequence)
 
 

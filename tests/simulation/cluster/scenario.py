@@ -77,9 +77,9 @@ class Scenario:
         #: with 1 and unflushed, the leader alone may have what was acknowledged: power must not fail then
         min_in_sync = "2" if chance.random() < 0.75 else "1"
         settings["min.insync.replicas"] = min_in_sync
-        self.losses = Losses(durable, min_in_sync)
         operations = Random(f"operator {seed}")
         self.has_operator = operations.random() < 0.6
+        self.losses = Losses(durable, min_in_sync, moves=self.has_operator)
         self.cluster = Cluster(
             machine,
             brokers=4 if self.has_operator and operations.random() < 0.4 else 3,

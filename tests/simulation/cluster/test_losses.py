@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from tests.simulation.cluster.losses import Losses
 
 
@@ -39,3 +39,13 @@ def test_nothing_is_lost_while_nobody_knows_who_is_in_sync() -> None:
     assert not Losses(durable=False, min_in_sync="2").of_memory([1], None, set())
     assert not Losses(durable=True, min_in_sync="2").of_disks([1], None, set())
     assert Losses(durable=False, min_in_sync="1").of_memory([], None, set())
+
+
+def test_where_replicas_move_only_one_at_a_time_loses_something() -> None:
+    image = _image(1, 2, 3)
+    image.brokers = {number: BrokerState(number, 1, bytes(16)) for number in (1, 2, 3)}
+    losses = Losses(durable=False, min_in_sync="2", moves=True)
+    assert losses.of_memory([1], image, {1, 2, 3})
+    assert losses.of_memory([1], image, {2, 3})
+    assert not losses.of_memory([1], image, {1, 2}), "3 has lost something, and could be kept with 1 alone"
+    assert not losses.of_memory([1, 2], image, {1, 2, 3})
