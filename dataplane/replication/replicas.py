@@ -123,6 +123,10 @@ class Replicas:
         """The replica here, if there is one."""
         return self._by_name.get((topic, index))
 
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica here, if there is one."""
+        return self._by_key.get((topic_id, index))
+
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
         """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is
         not known, UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""

@@ -50,6 +50,7 @@ from ...protocol.messages.transaction_commands import (
     InitTransactionalId,
     JoinTransaction,
     ReportMarkers,
+    VerifyTransaction,
 )
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import (
@@ -247,4 +248,5 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     ExpireTransactions: transactions.expire,
     ForgetTransactionalIds: transactions.forget,
     AbortTransaction: transactions.abort,
+    VerifyTransaction: transactions.verify,
 }

@@ -35,9 +35,11 @@ from ...protocol.messages.transaction_commands import (
     InitTransactionalIdResult,
     JoinTransaction,
     JoinTransactionResult,
+    VerifyTransaction,
 )
 from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
 from ...protocol.transaction_table import Phase, Place, Transaction, places_of
+from .brokers import current
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling, tell_all
 from .transaction_session import check_session
@@ -288,6 +290,12 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
     with Telling(work, transaction.transactional_id, None) as telling:
         telling.writes(producer_id, epoch, ())
     return JoinTransactionResult(producer_id=producer_id, producer_epoch=epoch)
+
+
+def verify(work: Workspace, command: VerifyTransaction) -> CommandResult:
+    """Nothing: that it was applied is what counts."""
+    current(work, command.broker_id, command.broker_epoch)
+    return CommandResult()
 
 
 # ------------------------------------------------------------ what its client did not ask for

@@ -54,6 +54,7 @@ from .transaction_commands import (
     JoinTransaction,
     JoinTransactionResult,
     ReportMarkers,
+    VerifyTransaction,
 )
 
 
@@ -100,6 +101,7 @@ Command = (
     | ExpireTransactions
     | ForgetTransactionalIds
     | AbortTransaction
+    | VerifyTransaction
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -130,6 +132,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     29: (ExpireTransactions, CommandResult),
     30: (ForgetTransactionalIds, CommandResult),
     31: (AbortTransaction, CommandResult),
+    32: (VerifyTransaction, CommandResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -180,3 +180,11 @@ class AbortTransaction(Message):
     """An operator: end this transaction, whoever its producer is; that one is fenced."""
 
     transactional_id: str = string(about="Which.")
+
+
+@data()
+class VerifyTransaction(Message):
+    """Changes nothing: whoever gets the answer knows what had been decided when it was asked for."""
+
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")

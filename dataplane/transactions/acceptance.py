@@ -1,0 +1,61 @@
+"""Whether a transactional batch belongs to the open transaction of whoever sent it, as far as this broker knows.
+
+Pure. To be asked in the same turn of the loop as the append: between the two the transaction might end, and the batch
+would stand behind its marker, in no transaction at all (rule T2).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.transaction_table import Phase, Place, TransactionTable
+from ..log.producer_state import NO_NUMBER, ProducerEntry
+
+_NUMBERS = 2**31
+
+
+class Verdict(Enum):
+    """What is to become of a batch that is not refused."""
+
+    ACCEPT = "it is part of the open transaction"
+    WAIT = "what this broker knows may be behind: it is asked again when more is known"
+
+
+def judge(
+    table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
+) -> Verdict:
+    """`entry`: what the log of that partition knows of the producer.
+
+    KafkaError: INVALID_PRODUCER_EPOCH if the producer has been fenced; that stays so, whatever is still to come.
+    """
+    if entry is not None and epoch < entry.producer_epoch:
+        raise _fenced(producer_id, epoch, entry.producer_epoch)
+    found = table.writer(producer_id)
+    if found is None:
+        return Verdict.WAIT
+    transaction, writer = found
+    if epoch < writer.producer_epoch:
+        raise _fenced(producer_id, epoch, writer.producer_epoch)
+    if transaction.phase is not Phase.ONGOING:
+        if epoch < transaction.marker_epoch(writer):
+            raise _fenced(producer_id, epoch, transaction.marker_epoch(writer))
+        return Verdict.WAIT
+    belongs = epoch == writer.producer_epoch and place in writer.outstanding
+    if belongs and not is_behind(transaction.number, entry):
+        return Verdict.ACCEPT
+    return Verdict.WAIT
+
+
+def is_behind(number: int, entry: ProducerEntry | None) -> bool:
+    """Whether a log has the marker of that transaction, or of a later one. Numbers start over after 2^31 - 1."""
+    if entry is None or entry.marker_number == NO_NUMBER:
+        return False
+    return not 0 < (number - entry.marker_number) % _NUMBERS < _NUMBERS // 2
+
+
+def _fenced(producer_id: int, epoch: int, current: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} has been fenced: it sent epoch {epoch}, {current} is the present one",
+    )

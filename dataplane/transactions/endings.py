@@ -1,0 +1,68 @@
+"""Waits until a decided transaction is over for its readers: then its client is told (rule T10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ...protocol.cluster_image import NO_LEADER, ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.transaction_table import Place, Transaction
+
+
+class Endings:
+    """One writer: the event loop."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+
+    async def over(self, transactional_id: str, number: int, timeout_s: float) -> None:
+        """Every partition that has a leader has its markers, below its high watermark.
+
+        KafkaError: CONCURRENT_TRANSACTIONS if that takes longer: it is decided all the same, and the client asks again.
+        """
+        if self._is_over(transactional_id, number):
+            return
+        told = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(transactional_id, [])
+        waiting.append((number, told))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await told
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"transaction {number} of {transactional_id!r} is decided, and its markers are not all written yet",
+            ) from None
+        finally:
+            waiting.remove((number, told))
+            if not waiting:
+                self._waiting.pop(transactional_id, None)
+
+    def image_changed(self, transactional_ids: Iterable[str], *, leaders_changed: bool) -> None:
+        """Some transactions, or who leads which partition."""
+        names = (
+            list(self._waiting)
+            if leaders_changed
+            else [one for one in transactional_ids if one in self._waiting]
+        )
+        for name in names:
+            for number, told in self._waiting[name]:
+                if not told.done() and self._is_over(name, number):
+                    told.set_result(None)
+
+    def _is_over(self, transactional_id: str, number: int) -> bool:
+        transaction = self._image().transactions.transactions.get(transactional_id)
+        if transaction is None or transaction.number != number or transaction.phase.is_over:
+            return True
+        return transaction.phase.is_decided and not any(map(self._has_leader, _places(transaction)))
+
+    def _has_leader(self, place: Place) -> bool:
+        topic = self._image().topics_by_id.get(place[0])
+        state = topic.partitions.get(place[1]) if topic is not None else None
+        return state is not None and state.leader != NO_LEADER
+
+
+def _places(transaction: Transaction) -> set[Place]:
+    return {place for _, place in transaction.outstanding}

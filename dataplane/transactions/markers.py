@@ -1,0 +1,200 @@
+"""The markers that this broker owes as a leader: it writes them when the feed brings the decision, in the order in
+which the quorum decided, and reports them once they are below the high watermark (rules T8, T9, T11, T19)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
+from ...protocol.transaction_table import Place, Transaction, Writer
+from ..log.producer_state import NO_NUMBER
+from ..replication.partition import Partition
+from ..replication.replicas import Replicas
+from .acceptance import is_behind
+from .quorum import TransactionCommands
+
+log = logging.getLogger(__name__)
+
+MARKERS_PER_TURN = 100
+RETRY_S = 0.5
+
+_Owed = tuple[str, int, int, Place]
+"""Transactional id, number, the writer's producer id, partition."""
+_Reported = tuple[Place, int]
+"""Partition, leader epoch in which the markers were written."""
+
+
+class Markers:
+    """One writer: the event loop. Markers of one partition are appended in the order of their commit indexes."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        commands: TransactionCommands,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._image = image
+        self._commands = commands
+        self._owed: deque[_Owed] = deque()
+        self._turn: asyncio.Handle | None = None
+        self._unreported: dict[_Reported, dict[int, int]] = {}
+        self._reporting: asyncio.Task[None] | None = None
+        self._retries: dict[asyncio.TimerHandle, None] = {}
+
+    def image_changed(self, transactional_ids: Iterable[str]) -> None:
+        """Some of these may have been decided."""
+        known = self._image().transactions.transactions
+        found = [known[name] for name in transactional_ids if name in known]
+        decided = sorted(
+            (one for one in found if one.phase.is_decided), key=lambda transaction: transaction.commit_index
+        )
+        for transaction in decided:
+            for writer, place in transaction.outstanding:
+                self._owed.append(
+                    (transaction.transactional_id, transaction.number, writer.producer_id, place)
+                )
+        self._write_some()
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads it from now on; what is missing is written before anything else is appended."""
+        place = (partition.topic_id, partition.index)
+        here = self._image().transactions.at(place)
+        decided = sorted(
+            ((one.commit_index, producer_id) for producer_id, one in here.items() if one.phase.is_decided)
+        )
+        for _, producer_id in decided:
+            transaction = here[producer_id]
+            self._write(partition, transaction, transaction.writers[producer_id])
+        if self._was_elected_uncleanly(place):
+            self._abort_what_nobody_knows(partition, place)
+
+    def close(self) -> None:
+        """Write and report nothing more."""
+        for handle in [*self._retries, *([self._turn] if self._turn is not None else [])]:
+            handle.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
+
+    # ------------------------------------------------------------ writing
+
+    def _write_some(self) -> None:
+        """A bounded number in each turn of the loop: a transaction may have written to thousands of partitions."""
+        if self._turn is not None:
+            return
+        for _ in range(min(MARKERS_PER_TURN, len(self._owed))):
+            self._write_owed(self._owed.popleft())
+        if self._owed:
+            self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        self._write_some()
+
+    def _write_owed(self, owed: _Owed) -> None:
+        """If it is still owed, by this broker."""
+        name, number, producer_id, place = owed
+        partition = self._replicas.find_by_id(*place)
+        transaction = self._image().transactions.transactions.get(name)
+        if partition is None or partition.leader is None or transaction is None:
+            return
+        writer = transaction.writers.get(producer_id)
+        if transaction.number == number and writer is not None and place in writer.outstanding:
+            self._write(partition, transaction, writer)
+
+    def _write(self, partition: Partition, transaction: Transaction, writer: Writer) -> None:
+        """Unless a former leader has: then it is enough that it is replicated."""
+        producer_id, number = writer.producer_id, transaction.number
+        end = partition.log.log_end_offset
+        if not is_behind(number, partition.log.producers.get(producer_id)):
+            try:
+                end = partition.append_marker(
+                    producer_id,
+                    transaction.marker_epoch(writer),
+                    commit=writer.committed,
+                    number=number,
+                    commit_index=transaction.commit_index,
+                )
+            except KafkaError as error:
+                log.warning("a marker of %r cannot be written: %s", partition, error)
+                self._try_again((transaction.transactional_id, number, producer_id, self._place(partition)))
+                return
+        reported = (self._place(partition), partition.leader_epoch)
+        partition.on_high_watermark(end, partial(self._replicated, reported, producer_id, number))
+
+    def _try_again(self, owed: _Owed) -> None:
+        """A full disk may have room again; who leads after a failed one writes it there."""
+
+        def again() -> None:
+            del self._retries[timer]
+            self._owed.append(owed)
+            self._write_some()
+
+        timer = asyncio.get_running_loop().call_later(RETRY_S, again)
+        self._retries[timer] = None
+
+    def _was_elected_uncleanly(self, place: Place) -> bool:
+        topic = self._image().topics_by_id.get(place[0])
+        return topic is not None and place[1] in topic.partitions and topic.partitions[place[1]].unclean
+
+    def _abort_what_nobody_knows(self, partition: Partition, place: Place) -> None:
+        """Transactions whose markers were lost with the former leader: the quorum has closed them long ago, or aborts
+        them for the sake of this election; here they would stay open for ever."""
+        known = self._image().transactions.at(place)
+        for producer_id in [one for one in partition.log.open_transactions if one not in known]:
+            entry = partition.log.producers.get(producer_id)
+            assert entry is not None
+            partition.append_marker(
+                producer_id, entry.producer_epoch, commit=False, number=NO_NUMBER, commit_index=-1
+            )
+
+    # ------------------------------------------------------------ reporting
+
+    def _replicated(self, reported: _Reported, producer_id: int, number: int, error: ErrorCode) -> None:
+        """Below the high watermark; or this leadership ended, and the next leader looks after it."""
+        if error is not ErrorCode.NONE:
+            return
+        self._unreported.setdefault(reported, {})[producer_id] = number
+        if self._reporting is None or self._reporting.done():
+            self._reporting = asyncio.create_task(self._report(), name="transaction markers")
+
+    async def _report(self) -> None:
+        """All that has come together meanwhile goes into one command."""
+        while self._unreported:
+            told, self._unreported = self._unreported, {}
+            command = ReportMarkers(
+                broker_id=self._broker_id,
+                broker_epoch=self._commands.broker_epoch,
+                partitions=[_written(reported, writers) for reported, writers in told.items()],
+            )
+            try:
+                await self._commands.report(command)
+            except KafkaError as error:
+                if error.code is ErrorCode.STALE_BROKER_EPOCH:
+                    return
+                log.info("the quorum does not know yet of %d partitions' markers: %s", len(told), error)
+                for reported, writers in told.items():
+                    self._unreported[reported] = writers | self._unreported.get(reported, {})
+                await asyncio.sleep(RETRY_S)
+
+    @staticmethod
+    def _place(partition: Partition) -> Place:
+        return partition.topic_id, partition.index
+
+
+def _written(reported: _Reported, writers: dict[int, int]) -> WrittenMarkers:
+    (topic_id, index), leader_epoch = reported
+    return WrittenMarkers(
+        topic_id=topic_id,
+        partition=index,
+        leader_epoch=leader_epoch,
+        writers=[WrittenMarker(producer_id=one, number=number) for one, number in writers.items()],
+    )

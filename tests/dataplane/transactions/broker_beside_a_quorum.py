@@ -1,0 +1,144 @@
+"""Broker 1 with real logs and replicas, and its part in transactions, beside the controller's real state machine. What
+the controller decides reaches the broker when the test, or a command of the broker's own, lets the feed catch up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas import Replicas
+from ottla.dataplane.transactions.endings import Endings
+from ottla.dataplane.transactions.gate import Adding, TransactionGate
+from ottla.dataplane.transactions.markers import Markers
+from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.metadata_quorum.state.controller import Applied
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.metadata_records import Record
+from ottla.protocol.record import encode_batch
+from ottla.protocol.record_batch import parse_header
+from ottla.protocol.schema import Message
+from tests.dataplane.replication.test_restarts import broker
+from tests.metadata_quorum.state.harness import assigned
+from tests.metadata_quorum.state.transactional import Identity, Transactions
+
+
+class Quorum(Transactions):
+    """The controller, and what broker 1 has not been told yet."""
+
+    def __init__(self) -> None:
+        self.untold: list[Record | None] = []
+        #: a quorum without a leader answers nothing
+        self.answers = True
+        super().__init__(partitions=0)
+        self.create(assigned("solo", [1], [1]), assigned("pair", [1, 2]))
+
+    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+        applied = super().apply(command, session)
+        self.untold += [record if scope is None or 1 in scope else None for scope, record in applied.records]
+        return applied
+
+
+class Beside:
+    """The broker."""
+
+    def __init__(self, quorum: Quorum, replicas: Replicas, image: ClusterImage) -> None:
+        self.quorum, self.replicas, self.image = quorum, replicas, image
+        commands = TransactionCommands(self)
+        self.gate = TransactionGate(1, lambda: image.transactions, commands)
+        self.markers = Markers(1, replicas, lambda: image, commands)
+        self.endings = Endings(lambda: image)
+        replicas.listen(self)
+
+    # The session with the quorum
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.quorum.epoch(1)
+
+    async def submit(self, command: q.Command, timeout_ms: int | None = None) -> Message:
+        await asyncio.sleep(0)
+        if not self.quorum.answers:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        applied = self.quorum.apply(command)
+        self.catch_up()
+        return q.decode_result(command, applied.result)
+
+    def catch_up(self) -> None:
+        """The feed brings what there is."""
+        delta = ImageDelta()
+        for record in self.quorum.untold:
+            if record is None:
+                self.image.offset += 1
+            else:
+                self.image.apply(record)
+                delta.note(record)
+        self.quorum.untold.clear()
+        self.replicas.apply(self.image, delta)
+        self.markers.image_changed(delta.transactions)
+        self.gate.image_changed()
+        self.endings.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
+
+    def elected(self, partition: Partition) -> None:
+        self.markers.elected(partition)
+
+    def resigned(self, topic: str, index: int) -> None:
+        return
+
+    # What a test does
+
+    def partition(self, topic: str = "solo", index: int = 0) -> Partition:
+        return self.replicas.get(topic, index)
+
+    async def produce(
+        self, who: Identity, sequence: int, *, topic: str = "solo", index: int = 0, adds: str | None = None
+    ) -> int:
+        """The offset of a transactional batch. KafkaError if it is refused."""
+        partition = self.partition(topic, index)
+        producer_id, epoch = who
+        records = memoryview(
+            bytearray(
+                encode_batch(
+                    [(None, b"%d" % sequence, 0)],
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+            )
+        )
+        header = parse_header(records)
+        if self.gate.admits(partition, header):
+            return partition.append(records, required_acks=-1).first_offset
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def released(outcome: memoryview | KafkaError) -> None:
+            if isinstance(outcome, KafkaError):
+                done.set_exception(outcome)
+            else:
+                done.set_result(partition.append(outcome, required_acks=-1).first_offset)
+
+        self.gate.wait(partition, header, records, None if adds is None else Adding(adds), released)
+        return await done
+
+    def solo(self, *indexes: int) -> set[tuple[bytes, int]]:
+        return self.quorum.places(*indexes, topic="solo")
+
+
+@contextlib.asynccontextmanager
+async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
+    """Started, with its logs in `directory`; to be entered again for a restart with another quorum only."""
+    quorum, image = Quorum(), ClusterImage()
+    async with broker(directory, image) as (_, replicas):
+        one = Beside(quorum, replicas, image)
+        one.catch_up()
+        try:
+            yield one
+        finally:
+            one.gate.close()
+            one.markers.close()
+            await asyncio.sleep(0)

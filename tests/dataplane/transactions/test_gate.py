@@ -1,0 +1,137 @@
+"""Transactional batches that come before what they need is known here, or that will never be part of anything (T3)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.transactions import gate
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.metadata_quorum.state.transactional import Identity
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+
+
+def begun(one: Beside, *indexes: int) -> Identity:
+    who = one.quorum.begin()
+    one.quorum.add(who, one.solo(*indexes))
+    return who
+
+
+async def test_a_batch_waits_for_the_feed(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        sending = asyncio.create_task(one.produce(who, 0))
+        await asyncio.sleep(0)
+        assert one.gate.waiting == 1
+        one.catch_up()
+        assert await sending == 0
+        assert one.partition().log.open_transactions == {who[0]: 0}
+        assert await one.produce(who, 1) == 1, "the next one does not wait"
+
+
+async def test_batches_leave_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        sending = [asyncio.create_task(one.produce(who, sequence)) for sequence in range(3)]
+        await asyncio.sleep(0)
+        one.catch_up()
+        late = asyncio.create_task(one.produce(who, 3))
+        assert await asyncio.gather(*sending, late) == [0, 1, 2, 3]
+
+
+async def test_what_is_in_no_transaction_is_refused_once_that_is_certain(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        with pytest.raises(KafkaError, match="not part of an open transaction") as refused:
+            await one.produce(who, 0, index=1)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        assert one.partition(index=1).log.log_end_offset == 0
+
+
+async def test_a_batch_of_the_transaction_before_is_not_taken_for_one_of_the_next(tmp_path: Path) -> None:
+    """The client keeps its epoch (Produce below 12): nothing in the batch tells, its partition must have been added."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.catch_up()
+        await one.produce(who, 0)
+        one.quorum.end(who, commits=False, bumps=False)
+        one.catch_up()
+        while not one.quorum.state().phase.is_over:
+            await asyncio.sleep(0.001)
+        end = one.partition().log.log_end_offset
+        with pytest.raises(KafkaError) as refused:
+            await one.produce(who, 1)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        one.quorum.add(who, one.solo(1))
+        with pytest.raises(KafkaError):
+            await one.produce(who, 1)
+        assert one.partition().log.log_end_offset == end
+
+
+async def test_the_next_transaction_begins_while_markers_are_written(tmp_path: Path) -> None:
+    """KAFKA-18575: its first batch waits, and is not refused."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair") | one.solo(0))
+        one.catch_up()
+        await one.produce(who, 0)
+        one.quorum.end(who, bumps=False)
+        one.catch_up()
+        for _ in range(20):
+            await asyncio.sleep(0)  # The marker of one partition is reported, that of the other is not.
+        assert one.quorum.state().phase.is_decided
+        one.quorum.write_markers()
+        one.quorum.add(who, one.solo(0))
+        sending = asyncio.create_task(one.produce(who, 1))
+        await asyncio.sleep(0)
+        assert not sending.done(), "as far as this broker knows the transaction before is being ended"
+        one.catch_up()
+        assert await sending == 2, "behind the marker"
+
+
+async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
+    """KIP-890: clients of Produce 12 and above do not add by themselves."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        sent = await asyncio.gather(*(one.produce(who, number, adds="x") for number in range(3)))
+        assert sent == [0, 1, 2]
+        assert {place for _, place in one.quorum.state().outstanding} == one.solo(0)
+
+
+@pytest.mark.parametrize(
+    ("fenced", "code"),
+    [(True, ErrorCode.INVALID_PRODUCER_EPOCH), (False, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+async def test_who_may_not_add_is_told_what_to_do(tmp_path: Path, *, fenced: bool, code: ErrorCode) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        if fenced:
+            one.quorum.begin()
+        with pytest.raises(KafkaError) as refused:
+            await one.produce(who, 0, adds="x" if fenced else "nobody")
+        assert refused.value.code is code
+
+
+async def test_without_a_quorum_clients_are_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.2)
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.quorum.answers = False
+        with pytest.raises(KafkaError) as refused:
+            await one.produce(who, 0)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert one.gate.waiting == 0
+
+
+async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        sending = [one.produce(who, sequence, index=1) for sequence in range(3)]
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+        assert all(isinstance(one, KafkaError) for one in outcomes)
+        assert one.gate.waiting == 0

@@ -1,0 +1,173 @@
+"""Markers: written in the order of the quorum, once, by whoever leads; reported when nothing can take them back."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ottla.dataplane.transactions import markers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.transaction_table import Phase
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
+async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
+    """A transaction with a record in each of these partitions, not ended."""
+    who = one.quorum.begin(name)
+    one.quorum.add(who, one.solo(*indexes), name)
+    one.catch_up()
+    for index in indexes:
+        await one.produce(who, 0, index=index)
+    return who
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_decision_becomes_a_marker_and_is_reported(tmp_path: Path, *, commits: bool) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0, 1)
+        one.quorum.end(who, commits=commits)
+        one.catch_up()
+        for index in (0, 1):
+            log = one.partition(index=index).log
+            assert (log.log_end_offset, dict(log.open_transactions)) == (2, {})
+            assert log.first_unstable_offset(2) is None
+            assert len(log.aborted_transactions(0, 2)) == (0 if commits else 1)
+        await until(lambda: one.quorum.state().phase.is_over)
+        assert one.quorum.state().phase is (Phase.COMPLETE_COMMIT if commits else Phase.COMPLETE_ABORT)
+
+
+async def test_nothing_is_reported_that_could_still_be_lost(tmp_path: Path) -> None:
+    """The leader dies with the marker, and the quorum would believe that it is there."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        await one.produce(who, 0, topic="pair")
+        one.quorum.end(who)
+        one.catch_up()
+        pair = one.partition("pair")
+        assert pair.log.log_end_offset == 2
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert one.quorum.state().phase is Phase.PREPARE_COMMIT
+        assert pair.log.last_stable_offset(pair.high_watermark) == 0
+        pair.fetched_by(2, one.quorum.epoch(2), 2)
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+        assert pair.log.last_stable_offset(pair.high_watermark) == 2
+
+
+async def test_markers_stand_in_the_order_in_which_the_quorum_decided(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        names = ("c", "a", "b")
+        owners = {name: await written(one, name, 0) for name in names}
+        for name in names:
+            one.quorum.end(owners[name], name=name)
+        one.catch_up()
+        log = one.partition().log
+        found = [log.producers.get(owners[name][0]) for name in names]
+        assert [entry.marker_commit_index for entry in found if entry] == [0, 1, 2]
+        assert log.last_commit_index == 2
+        await until(lambda: not one.quorum.machine.image.transactions.decided)
+
+
+async def test_a_new_leader_writes_what_is_missing_before_anything_else(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        one.quorum.fence(1)
+        one.catch_up()
+        assert one.partition().leader is None
+        one.quorum.end(who)
+        one.catch_up()
+        assert one.partition().log.log_end_offset == 1, "who does not lead writes nothing"
+        one.quorum.unfence(1)
+        one.catch_up()
+        assert one.partition().log.log_end_offset == 2
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_a_marker_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        one.quorum.answers = False
+        one.quorum.end(who)
+        one.catch_up()
+        end = one.partition().log.log_end_offset
+        one.quorum.fence(1)
+        one.catch_up()
+        one.quorum.unfence(1)
+        one.catch_up()
+        assert one.partition().log.log_end_offset == end
+        one.quorum.answers = True
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_a_full_disk_delays_a_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "RETRY_S", 0.01)
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        one.quorum.end(who)
+        with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+            one.catch_up()
+            assert one.partition().log.log_end_offset == 1
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_thousands_of_markers_do_not_hold_up_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "MARKERS_PER_TURN", 1)
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0, 1)
+        one.quorum.end(who)
+        one.catch_up()
+        ends = [one.partition(index=index).log.log_end_offset for index in (0, 1)]
+        assert sorted(ends) == [1, 2], "one in this turn, the other in the next"
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        number = one.quorum.end(who).number
+        waiting = asyncio.create_task(one.endings.over("x", number, 10.0))
+        await asyncio.sleep(0)
+        one.catch_up()
+        await waiting
+        partition = one.partition()
+        assert partition.log.last_stable_offset(partition.high_watermark) == 2
+
+
+async def test_an_ending_that_takes_long_is_asked_for_again(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        number = one.quorum.end(who).number
+        one.catch_up()
+        with pytest.raises(KafkaError) as late:
+            await one.endings.over("x", number, 0.01)
+        assert late.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+async def test_a_partition_without_a_leader_is_not_waited_for(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        one.quorum.fence(1)
+        number = one.quorum.end(who).number
+        one.catch_up()
+        await one.endings.over("x", number, 10.0)
