@@ -133,8 +133,9 @@ def _read(directory: Path, offset: int) -> ProducerStates | None:
     except ValueError as error:
         logger.warning("ignoring %s: %s", path, error)
         return None
-    if any(entry.is_transactional for entry in producers.entries()):
-        producers.transactions.last_offset = offset - 1
+    transactions = producers.transactions
+    if not transactions.is_pristine or any(entry.is_transactional for entry in producers.entries()):
+        transactions.last_offset = offset - 1
     return producers
 
 
