@@ -42,7 +42,10 @@ def new_member_id(base: str) -> str:
 
 
 class Shard:
-    """Groups, their offsets and their timers. Invariant: a group in `groups` is never DEAD."""
+    """Groups, their offsets and their timers.
+
+    Invariants: a group in `groups` is never DEAD; whichever group has offsets, once they are loaded, is there.
+    """
 
     def __init__(
         self,
@@ -124,18 +127,27 @@ class Shard:
     def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:
         """JoinGroup; a new group is made only for a member without an id."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.members:
-                self.consumer.join(group, request, reply)
-                return
-            self._writes.write(self.consumer.bury(group), lambda _outcome: None, insist=True)
-            group = None
-        if group is None:
-            if request.member_id:
-                reply(JoinReply(reply, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-                return
-            group = self._classic(group_id)
-        self._perform(group, group.join(request, reply, self._now_ms()))
+        if isinstance(group, Group):
+            self._perform(group, group.join(request, reply, self._now_ms()))
+        elif group is not None and group.members:
+            self.consumer.join(group, request, reply)
+        elif request.member_id:
+            reply(JoinReply(reply, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            self._join_first(group_id, group, request, reply)
+
+    def _join_first(
+        self, group_id: str, empty: ConsumerGroup | None, request: JoinRequest, reply: JoinTicket
+    ) -> None:
+        """Make a classic group for one that is taken into it. Only to such a one the empty consumer group gives
+        way: offsets without a group would never expire, and in a new group they expire sooner."""
+        group = Group(group_id, self._limits, new_member_id)
+        effects = group.join(request, reply, self._now_ms())
+        if group.members or group.pending_ids:
+            if empty is not None:
+                self._writes.write(self.consumer.bury(empty), lambda _outcome: None, insist=True)
+            self._table.put(group)
+        self._perform(group, effects)
 
     def sync(
         self,

@@ -9,6 +9,10 @@ from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
 from ottla.dataplane.groups.consumer.member import Heartbeat
+from ottla.dataplane.groups.limits import GroupLimits
+from ottla.dataplane.groups.offsets import CommittedOffset
+from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
@@ -19,7 +23,7 @@ from ottla.protocol.record import decode_records, encode_batch
 
 from .test_consumer_group import Topics, beat, join
 from .test_consumer_shard import classic_join, classic_sync, indexes, new_shard, plan_of, say, told
-from .test_shard import MemoryLog
+from .test_shard import Clock, MemoryLog
 
 
 def compacted(log: MemoryLog) -> MemoryLog:
@@ -153,4 +157,55 @@ async def test_a_member_that_takes_a_static_place_leaves_its_own() -> None:
     assert isinstance(group, ConsumerGroup)
     assert set(group.members) == {"d"}
     assert alone.assigned == topics.all_of("a")
+    shard.close()
+
+
+async def emptied_with_offsets(clock: Clock) -> tuple[Shard, MemoryLog]:
+    """A consumer group whose only member has committed and left; its offsets are kept for a minute."""
+    log, limits = MemoryLog(), GroupLimits(initial_rebalance_delay_ms=0, offsets_retention_ms=60_000)
+    shard = Shard(log, limits, clock, surroundings=Surroundings(Topics(a=2).catalog))
+    await shard.load()
+    told(shard, join("m", "a"))
+    outcomes: list[ErrorCode] = []
+    shard.commit("g", "m", None, 1, {("a", 0): CommittedOffset(5, -1, "", clock.now_ms)}, outcomes.append)
+    assert outcomes == [ErrorCode.NONE]
+    told(shard, Heartbeat("m", -1))
+    return shard, log
+
+
+async def test_a_forgotten_classic_member_does_not_end_the_empty_consumer_group_it_returns_to() -> None:
+    clock = Clock()
+    shard, log = await emptied_with_offsets(clock)
+    written = list(log.batches)
+    (refused,) = classic_join(shard, "thrown-out")
+    assert refused.error is ErrorCode.UNKNOWN_MEMBER_ID
+    shard.check()
+    assert isinstance(shard.groups["g"], ConsumerGroup)
+    assert log.batches == written
+    clock.now_ms += 60_000
+    shard.expire()
+    assert not shard.groups
+    assert not list(shard.offsets.groups()), "offsets that no group leads to never expire"
+    shard.close()
+
+
+async def test_an_empty_consumer_group_does_not_give_way_to_a_join_that_is_refused() -> None:
+    shard, log = await emptied_with_offsets(Clock())
+    written = list(log.batches)
+    offered = (("range", encode_payload(ConsumerProtocolSubscription(topics=["a"]), 1)),)
+    refused: list[JoinReply] = []
+    shard.join("g", JoinRequest("", None, "c", "/h", 5, 30_000, "consumer", offered), refused.append)
+    shard.join("g", JoinRequest("", None, "c", "/h", 10_000, 30_000, "consumer", ()), refused.append)
+    assert [each.error for each in refused] == [
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ]
+    shard.check()
+    assert isinstance(shard.groups["g"], ConsumerGroup)
+    assert log.batches == written
+    (joined,) = classic_join(shard)
+    assert joined.error is ErrorCode.NONE
+    shard.check()
+    assert isinstance(shard.groups["g"], Group)
+    assert shard.offsets.get("g", ("a", 0)) is not None
     shard.close()
