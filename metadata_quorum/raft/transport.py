@@ -24,6 +24,9 @@ class TransportTimes:
     """Milliseconds."""
 
     reconnect_ms: int = 200
+    connect_ms: int = 1000
+    """A host without power does not answer at all, and the system asks it again after 1, 3, 7, ... seconds: whoever
+    waited for that would not notice for up to a minute that the host is back."""
     ping_ms: int = 500
     silence_ms: int = 2000
 
@@ -132,7 +135,19 @@ class PeerLinks:
         last_complaint = ""
         while True:
             try:
-                link = await dial(
+                link = await self._dial(peer, host, port)
+                last_complaint = ""
+                await asyncio.shield(link.closed)
+            except OSError as error:
+                if str(error) != last_complaint:
+                    last_complaint = str(error)
+                    logger.info("no connection to quorum node %d yet: %s", peer, error)
+            await asyncio.sleep(self._times.reconnect_ms / 1000)
+
+    async def _dial(self, peer: int, host: str, port: int) -> Link:
+        try:
+            async with asyncio.timeout(self._times.connect_ms / 1000):
+                return await dial(
                     host,
                     port,
                     secret=self._secret,
@@ -143,13 +158,10 @@ class PeerLinks:
                     ),
                     limits=self._limits,
                 )
-                last_complaint = ""
-                await asyncio.shield(link.closed)
-            except OSError as error:
-                if str(error) != last_complaint:
-                    last_complaint = str(error)
-                    logger.info("no connection to quorum node %d yet: %s", peer, error)
-            await asyncio.sleep(self._times.reconnect_ms / 1000)
+        except TimeoutError:
+            raise ConnectionError(
+                f"{host}:{port} did not answer within {self._times.connect_ms} ms"
+            ) from None
 
     def _ping(self) -> None:
         loop = asyncio.get_running_loop()

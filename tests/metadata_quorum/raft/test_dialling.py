@@ -1,0 +1,49 @@
+"""A node whose host has no power does not answer at all; whoever dials it must notice soon that it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from ottla.metadata_quorum.link import LinkLimits
+from ottla.metadata_quorum.raft.transport import Listener, PeerLinks, TransportTimes
+from ottla.protocol.handshake import Identity
+
+from .raft_support import SECRET, until
+
+
+@contextmanager
+def silent_address() -> Iterator[tuple[str, int]]:
+    """Of somebody who takes no connection: the queue in front of him is full."""
+    with closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        queued = [socket.socket() for _ in range(3)]
+        for one in queued:
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        yield listening.getsockname()
+        for one in queued:
+            one.close()
+
+
+async def test_a_node_that_does_not_answer_is_dialled_again_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    nothing = Listener(lambda peer: None, lambda peer: None, lambda *message: None, lambda: None)
+    with silent_address() as address:
+        times = TransportTimes(reconnect_ms=10, connect_ms=50)
+        me = Identity(2, b"c" * 16, "c")
+        links = PeerLinks(me, SECRET, {1: address}, nothing, times, LinkLimits())
+        links.start()
+        try:
+            await until(lambda: "did not answer within 50 ms" in caplog.text)
+        finally:
+            await links.stop()
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
