@@ -126,6 +126,10 @@ CLEAN: list[Case] = [
         "hidden by a deletion, and there again",
         [*THREE, at(0, Reason.START), Deleted("t", 0, 2, 5), polled(2, b"v2"), THREE_READ[-1]],
     ),
+    (
+        "deleted, and one behind it was not",
+        [sent(0, 0), sent(1, None, OUT_OF_ORDER, takes=9), sent(2, 2), final(None, None, b"v2", log_start=2)],
+    ),
     ("below the log start is gone by right", [*THREE, final(None, None, b"v2", log_start=2)]),
     ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
     (
@@ -359,6 +363,10 @@ BROKEN: dict[str, list[Case]] = {
         ),
         ("after retention", [sent(0, 0), sent(1, None, "UNKNOWN_PRODUCER_ID"), final(b"v0")]),
         ("the very first", [sent(0, None, "OUT_OF_ORDER_SEQUENCE_NUMBER")]),
+        (
+            "with nothing behind it that its leader could know instead",
+            [sent(0, 0), sent(1, None, OUT_OF_ORDER), final(None, None, log_start=2)],
+        ),
     ],
     "ProducerIdentityShared": [
         ("given twice", [ProducerIdentity("p", 1, 0, 0), ProducerIdentity("q", 1, 0, 1)]),

@@ -136,6 +136,12 @@ class Facts:
             found[place] = max(one.before_offset, found.get(place, 0))
         return found
 
+    def may_be_deleted(self, send: Send) -> bool:
+        """Whether something was deleted in its partition, by retention or because somebody asked."""
+        place = (send.topic, send.partition)
+        read = self.final.get(place)
+        return place in self.deleted_before or (read is not None and read.log_start > 0)
+
     @cached_property
     def sent(self) -> dict[Place, dict[bytes, list[Send]]]:
         """Sends of each value."""

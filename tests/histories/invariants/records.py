@@ -238,7 +238,7 @@ class AcknowledgedAfterFailedAppend(Invariant):
 class SequenceRefusedWithoutReason(Invariant):
     """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
     order, whatever retention or a change of leader did to what brokers know of it (KIP-360). Where records were lost
-    it is, once."""
+    it is, once; and where the one it asks about was deleted, and a later one of its own was not."""
 
     scenarios = (28, 29)
 
@@ -249,8 +249,10 @@ class SequenceRefusedWithoutReason(Invariant):
             if facts.losses.touch(place):
                 yield from self._again(sends, facts.losses.over_s(place))
                 continue
-            for send in sends:
+            for number, send in enumerate(sends):
                 if send.idempotent and send.error in SEQUENCE_ERRORS:
+                    if facts.may_be_deleted(send) and _was_followed(send, sends[number + 1 :]):
+                        break
                     yield f"{told(send)}; everything before it was acknowledged"
                 if send.outcome is not Outcome.OK:
                     break
@@ -264,6 +266,11 @@ class SequenceRefusedWithoutReason(Invariant):
             if send.invoked_s > refused_s:
                 yield f"{told(send)}; it was told so already, at {refused_s:.6f}, and nothing was lost since"
             refused_s = min(refused_s, send.completed_s)
+
+
+def _was_followed(send: Send, later: list[Send]) -> bool:
+    """Whether a later one was on its way before the outcome of this one was known."""
+    return any(send.completed_s is None or one.invoked_s < send.completed_s for one in later)
 
 
 class ProducerIdentityShared(Invariant):
