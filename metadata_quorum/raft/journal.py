@@ -119,7 +119,8 @@ class Journal:
         for (_, index, term), (_, next_index, next_term) in pairwise(entries[-_CHECKED_ENTRIES:]):
             if next_index != index + 1 or next_term < term:
                 raise AssertionError(f"({next_index}, term {next_term}) follows ({index}, term {term})")
-        if self.durable_index > last:  # It may be below the base: a snapshot from the leader is ahead of the disk.
+        # It may be below the base: a snapshot from the leader is ahead of the disk.
+        if self.durable_index > last:
             raise AssertionError(f"{self.base_index}..{last}, durable up to {self.durable_index}")
         if not 0 <= self.durable_ordinal < self.next_ordinal:
             raise AssertionError(f"record {self.next_ordinal} is next, {self.durable_ordinal} is durable")
