@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .checkpoints import sync_file
 from .config import LogConfig
 from .descriptors import FileCache
 from .durability import BeforeRecoveryPointFalls, Durability
@@ -201,6 +202,10 @@ class StoredLog:
             if clean:
                 self._check_usable()
                 self._segments.active.finish()
+                # Trusted at the next start, which recovers nothing: so they are durable before that is promised.
+                for path in self._segments.active.files:
+                    sync_file(path)
+                self._segments.changed = True
                 write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
                 self.leader_epochs.dirty = True
                 self.flush()

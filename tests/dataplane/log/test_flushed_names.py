@@ -94,3 +94,23 @@ def test_the_name_of_a_log_that_was_moved_here_or_made_anew_is_flushed(tmp_path:
     directory.create("t", 0, b"u" * 16, CONFIG, now_ms=1).flush()
     assert syncs.of(tmp_path) == 1
     directory.close(clean=False)
+
+
+def test_what_the_start_after_a_clean_stop_trusts_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power may fail between the two: an index that lost its end would make records look older than they are."""
+    fdatasync = os.fdatasync
+    synced: set[str] = set()
+
+    def noted(fd: int) -> None:
+        fdatasync(fd)
+        synced.add(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    log = _open(tmp_path / "t-0")
+    _append(log)
+    log.close(clean=True)
+    written = {path.name for path in (tmp_path / "t-0").iterdir() if path.name.startswith("0")}
+    assert {f"{0:020}.timeindex", f"{0:020}.log"} <= written
+    assert {name for name in written if not name.endswith(".snapshot")} <= synced
