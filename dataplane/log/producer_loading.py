@@ -13,12 +13,11 @@ from ...protocol.record import ControlRecord
 from ...protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
 from .batch_walk import BrokenBatch
 from .config import LogConfig
-from .open_transactions import OpenTransactions
+from .open_transactions import AbortedTransaction, OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates
 from .segment import Segment
 from .storage_errors import damage
-from .transaction_index import AbortedTransaction
 
 _WINDOW_SEARCH_BYTES = 1 << 20
 

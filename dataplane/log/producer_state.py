@@ -21,8 +21,7 @@ from ...protocol.record_batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
-from .open_transactions import OpenTransactions
-from .transaction_index import AbortedTransaction
+from .open_transactions import AbortedTransaction, OpenTransactions
 
 WINDOW: Final = 5
 """Batches remembered per producer: as many as a client may have in flight."""

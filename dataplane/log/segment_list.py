@@ -12,9 +12,9 @@ from pathlib import Path
 from .batch_walk import BrokenBatch
 from .descriptors import FileCache
 from .log_slice import LogSlice
+from .open_transactions import AbortedTransaction
 from .segment import Segment
 from .storage_errors import damage, disk_error
-from .transaction_index import AbortedTransaction
 
 _RECENT_BOUNDARIES = 64
 _RECENT_READERS = 256

@@ -10,28 +10,16 @@ import os
 import struct
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from .checkpoints import write_atomically
 from .descriptors import FileCache
+from .open_transactions import AbortedTransaction
 from .sparse_index import SparseIndex
 from .storage_errors import disk_error
 
 _ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _VERSION = 0
 _LAST_OFFSET = 3
-
-
-class AbortedTransaction(NamedTuple):
-    """What ``producer_id`` wrote from ``first_offset`` to the marker at ``last_offset`` does not count."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-    """Where the first transaction began that was open when this one ended; behind the marker if none was. Those
-    that are aborted later begin there or above.
-    """
 
 
 class TransactionIndex(SparseIndex):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .open_transactions import AbortedTransaction
 from .producer_loading import load_transactions
-from .transaction_index import AbortedTransaction
 from .trimmable_log import TrimmableLog
 
 

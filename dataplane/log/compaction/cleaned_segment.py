@@ -10,6 +10,7 @@ from ....protocol.record_batch import parse_header
 from ..checkpoints import sync_file
 from ..descriptors import FileCache
 from ..offset_index import OffsetIndex
+from ..open_transactions import AbortedTransaction
 from ..segment import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -19,7 +20,7 @@ from ..segment import (
 )
 from ..segment_swap import CLEANED_SUFFIX
 from ..time_index import TimeIndex
-from ..transaction_index import AbortedTransaction, TransactionIndex
+from ..transaction_index import TransactionIndex
 
 
 class CleanedSegment:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.open_transactions import AbortedTransaction
 from ottla.dataplane.log.producer_state import ProducerStates
-from ottla.dataplane.log.transaction_index import AbortedTransaction
 from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch, read_control_record
 from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
 from tests.dataplane.log.batches import make_batch
