@@ -220,7 +220,8 @@ class LeaderState:
         current = self.in_sync
         if isinstance(current, PendingExpand) and follower.broker_id == current.joining:
             return (follower.broker_id, follower.broker_epoch) in current.proposal.isr
-        return self._eligible(follower)
+        broker = self.brokers.get(follower.broker_id)
+        return broker is not None and follower.broker_epoch == broker.broker_epoch
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The lowest log start offset of all replicas on live brokers, given the leader's own; -1 while one

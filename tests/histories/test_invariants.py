@@ -127,6 +127,10 @@ CLEAN: list[Case] = [
         [*THREE, at(0, Reason.START), Deleted("t", 0, 2, 5), polled(2, b"v2"), THREE_READ[-1]],
     ),
     (
+        "deleted, and sent again",
+        [sent(0, 1), Deleted("t", 0, 1, 5), polled(0, b"v0"), final(None, b"v0", log_start=1)],
+    ),
+    (
         "deleted, and one behind it was not",
         [sent(0, 0), sent(1, None, OUT_OF_ORDER, takes=9), sent(2, 2), final(None, None, b"v2", log_start=2)],
     ),
@@ -308,6 +312,7 @@ BROKEN: dict[str, list[Case]] = {
         ("a retry is appended again", [sent(0, 0), final(b"v0", b"v0")]),
         ("seen twice by a consumer", [sent(0, 0), polled(0, b"v0"), polled(1, b"v0")]),
         ("of unknown outcome", [unanswered(0), final(b"v0", b"v0")]),
+        ("before it was deleted", [sent(0, 0), polled(0, b"v0"), polled(1, b"v0"), Deleted("t", 0, 2, 5)]),
     ],
     "SendsOutOfOrder": [
         ("acknowledged offsets fall", [sent(0, 1), sent(1, 0)]),

@@ -19,22 +19,27 @@ class Losses:
     durable: bool
     """Whether records are flushed before they are acknowledged."""
     min_in_sync: str
-    moves: bool = False
-    """Whether somebody moves replicas: whoever has a record may be told at any moment to give it up to others, who the
-    quorum believes have it. So only one at a time may have lost something that the quorum does not know of."""
 
-    def of_memory(self, struck: Iterable[int], image: ClusterImage | None, whole: set[int]) -> bool:
+    def of_memory(
+        self, struck: Iterable[int], image: ClusterImage | None, whole: set[int], lossy: set[int]
+    ) -> bool:
         """Whether these brokers may lose what they have not flushed. `whole` are those who have on their disks all
-        that they are in sync for."""
+        that they are in sync for, `lossy` those who have lost something that the quorum does not know of yet."""
         struck = frozenset(struck)
-        return not struck or self.durable or self.of_disks(struck, image, whole)
+        return not struck or self.durable or self.of_disks(struck, image, whole, lossy)
 
-    def of_disks(self, struck: Iterable[int], image: ClusterImage | None, whole: set[int]) -> bool:
-        """Whether these brokers may lose anything they have: flushing does not help against that."""
+    def of_disks(
+        self, struck: Iterable[int], image: ClusterImage | None, whole: set[int], lossy: set[int]
+    ) -> bool:
+        """Whether these brokers may lose anything they have: flushing does not help against that.
+
+        Only one at a time: whoever else has a record may leave the ISR, or give up its replica, at any moment, in
+        favour of those who the quorum believes have it.
+        """
         struck = frozenset(struck)
         if image is None or self.min_in_sync == "1":
             return False
-        if self.moves and len(struck.union(image.brokers).difference(whole - struck)) > 1:
+        if len(lossy | struck) > 1:
             return False
         return all(
             whole.intersection(state.isr).difference(struck)

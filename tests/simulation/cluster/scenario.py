@@ -79,7 +79,7 @@ class Scenario:
         settings["min.insync.replicas"] = min_in_sync
         operations = Random(f"operator {seed}")
         self.has_operator = operations.random() < 0.6
-        self.losses = Losses(durable, min_in_sync, moves=self.has_operator)
+        self.losses = Losses(durable, min_in_sync)
         self.cluster = Cluster(
             machine,
             brokers=4 if self.has_operator and operations.random() < 0.4 else 3,
@@ -110,6 +110,8 @@ class Scenario:
         if machine.trace.wanted:
             self._invariants.append(PartitionChanges(machine))
         machine.observers.append(self._observe)
+        #: brokers that lost something which they had not flushed, with their broker epoch then
+        self._struck: dict[int, int] = {}
         self.faults = Faults(self.cluster, self._may_lose_power, self._others_have)
         drawn = plan_of(seed)
         self.plan = drawn if plan is None else plan
@@ -213,13 +215,30 @@ class Scenario:
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
     def _may_lose_power(self, nodes: Sequence[Node]) -> bool:
-        """Whether no acknowledged record may be lost by that."""
+        """Whether no acknowledged record may be lost by that. Whoever is told so does it."""
         struck = [node.id for node in nodes if node.role == "broker"]
-        return self.losses.of_memory(struck, self.cluster.decided_image(), self._whole())
+        image = self.cluster.decided_image()
+        allowed = self.losses.of_memory(struck, image, self._whole(), self._lossy())
+        if allowed and image is not None:
+            known = image.brokers
+            self._struck.update(
+                (number, known[number].broker_epoch if number in known else -1) for number in struck
+            )
+        return allowed
 
     def _others_have(self, node: Node) -> bool:
         """Whether no acknowledged record is lost with what is on this broker's disk."""
-        return self.losses.of_disks([node.id], self.cluster.decided_image(), self._whole())
+        return self.losses.of_disks([node.id], self.cluster.decided_image(), self._whole(), self._lossy())
+
+    def _lossy(self) -> set[int]:
+        """The brokers that lost something since the quorum last heard from them, and those with rot."""
+        image = self.cluster.decided_image()
+        if image is not None:
+            for number, broker_epoch in list(self._struck.items()):
+                known = image.brokers.get(number)
+                if known is not None and known.broker_epoch > broker_epoch:
+                    del self._struck[number]
+        return {*self._struck, *(rot.node.id for rot in self.faults.rotten if rot.is_there())}
 
     def _whole(self) -> set[int]:
         """The brokers that run and have all that the quorum thinks they have: no rot that nobody has found."""
