@@ -86,11 +86,13 @@ class Connection:
         "_times",
         "_view",
         "_writing",
+        "birth",
         "closed",
         "frame_bytes",
         "half_closed",
         "last_activity",
         "listener",
+        "number",
         "peer_host",
         "peer_port",
         "shortcut",
@@ -109,7 +111,12 @@ class Connection:
         times: RequestTimes,
         on_frame: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection], None],
+        number: int,
+        birth: int,
     ) -> None:
+        """`number` rises from connection to connection of this process; `birth` is where the broker's image of the
+        metadata stood at some moment before the peer connected."""
+        self.number, self.birth = number, birth
         self._socket = sock
         self._fd = sock.fileno()
         self.peer_host, self.peer_port = peer

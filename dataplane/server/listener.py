@@ -31,9 +31,14 @@ class Listener:
         *,
         backlog: int,
         loop: asyncio.AbstractEventLoop,
+        position: Callable[[], int],
     ) -> None:
-        """Bind and listen, without accepting yet; port 0 picks a free one. Raises PortInUse or OSError."""
+        """Bind and listen, without accepting yet; port 0 picks a free one. `position` rises with time. Raises
+        PortInUse or OSError."""
         self.name = name
+        self._position = position
+        self.empty_at = -1
+        """The position when nobody was waiting to be accepted: whoever is accepted afterwards has connected since."""
         self._accept = accept
         self._loop = loop
         self._socket = _bind(name, host, port, backlog)
@@ -57,7 +62,10 @@ class Listener:
         for _ in range(_ACCEPTS_PER_WAKE_UP):
             try:
                 sock, address = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            except BlockingIOError:
+                self.empty_at = self._position()
+                return
+            except (InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..quotas import ClientQuotas, QuotaWindows
@@ -66,6 +67,9 @@ class Server:
         self.connections: dict[Connection, None] = {}
         #: connections of each address
         self._of_address: Counter[str] = Counter()
+        #: where the broker's image of the metadata stands; what connections are older than is told by it
+        self.metadata_offset: Callable[[], int] = lambda: -1
+        self._accepted = 0
         #: these may change while the server runs
         self.max_connections = self.config.max_connections
         self.max_connections_per_ip = self.config.max_connections_per_ip
@@ -76,7 +80,15 @@ class Server:
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
-        listener = Listener(name, host, port, self._accept, backlog=self.config.backlog, loop=self._loop)
+        listener = Listener(
+            name,
+            host,
+            port,
+            self._accept,
+            backlog=self.config.backlog,
+            loop=self._loop,
+            position=lambda: self.metadata_offset(),
+        )
         self.listeners.append(listener)
         return listener
 
@@ -121,6 +133,7 @@ class Server:
             if throttle_ms:
                 self._delayed_close(sock, throttle_ms)
                 return
+        self._accepted += 1
         connection = Connection(
             sock,
             peer,
@@ -131,6 +144,8 @@ class Server:
             times=self.times,
             on_frame=self.router.dispatch,
             on_closed=self._closed,
+            number=self._accepted,
+            birth=listener.empty_at,
         )
         self.connections[connection] = None
         self._of_address[peer[0]] += 1

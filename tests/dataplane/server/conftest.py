@@ -39,7 +39,9 @@ class FrameServer:
         self.connections: set[Connection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
-        self.listener = Listener("TEST", "127.0.0.1", 0, self._accept, backlog=512, loop=self.loop)
+        self.listener = Listener(
+            "TEST", "127.0.0.1", 0, self._accept, backlog=512, loop=self.loop, position=lambda: -1
+        )
         self.listener.start()
 
     def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
@@ -54,6 +56,8 @@ class FrameServer:
                 times=RequestTimes(),
                 on_frame=self._dispatch,
                 on_closed=self.connections.discard,
+                number=len(self.connections) + 1,
+                birth=listener.empty_at,
             )
         )
 

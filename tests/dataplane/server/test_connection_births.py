@@ -1,0 +1,42 @@
+"""How old a connection may be: by that the quorum tells a delayed request from one of a client that came back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+
+from ottla.dataplane.server.handler import HandlerTable
+from ottla.dataplane.server.server import Server
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
+async def test_a_connection_is_no_older_than_the_moment_when_nobody_waited() -> None:
+    server = Server(HandlerTable())
+    position = 10
+    server.metadata_offset = lambda: position
+    listener = server.listen("TEST", "127.0.0.1", 0)
+    early = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(2)]
+    server.start()
+    try:
+        await until(lambda: len(server.connections) == 2)
+        assert {one.birth for one in server.connections} == {-1}, "they came before this server looked"
+        await until(lambda: listener.empty_at == 10)
+        position = 20
+        later = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(2)]
+        await until(lambda: len(server.connections) == 4)
+        found = list(server.connections)
+        assert found[2].birth == 10, "what the broker learned since may be older than the connection, or not"
+        assert found[3].birth in (10, 20)
+        assert [one.number for one in found] == [1, 2, 3, 4]
+        for one in (*early, *later):
+            one.close()
+    finally:
+        server.close()
