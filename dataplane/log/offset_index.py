@@ -31,6 +31,11 @@ class OffsetIndex(SparseIndex):
         """(last offset, position) of the last entry that starts at or below ``position``."""
         return self._at(self.find(position, 1))
 
+    def last_offset_from(self, position: int) -> int | None:
+        """The last offset of the first entry that starts at or above ``position``; None if there is none."""
+        number = self.find(position - 1, 1) + 1
+        return None if number >= len(self) else self.entry(number)[0] + self._base_offset
+
     def last(self) -> tuple[int, int] | None:
         return self._at(len(self) - 1)
 

@@ -93,13 +93,23 @@ class OpenTransactions:
         stable = next(iter(self._open.values()), offset + 1)
         return AbortedTransaction(producer_id, first_offset, offset, stable)
 
+    def forget(self, high_watermark: int) -> None:
+        """The high watermark has passed the markers below."""
+        ended = self._ended
+        while ended and ended[0].marker_offset < high_watermark:
+            self.forgotten_below = ended.popleft().marker_offset + 1
+
+    def are_over(self, high_watermark: int) -> bool:
+        """Whether it is known without a look that there is no unstable offset, as in a log without transactions."""
+        return not (self._open or self._ended) and high_watermark >= self.forgotten_below
+
     def first_unstable(self, high_watermark: int) -> int | None:
         """First offset of the first transaction that is open, or whose marker is not below ``high_watermark``, which
         must not be below `forgotten_below`; None if there is none.
         """
         ended = self._ended
-        while ended and ended[0].marker_offset < high_watermark:
-            self.forgotten_below = ended.popleft().marker_offset + 1
+        if ended:
+            self.forget(high_watermark)
         first = next(iter(self._open.values()), None)
         if ended and (first is None or ended[0].first_offset < first):
             first = ended[0].first_offset

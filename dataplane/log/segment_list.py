@@ -228,15 +228,34 @@ class SegmentList:
             self._aborting = None
         index.append(aborted)
 
+    @property
+    def aborting(self) -> Sequence[Segment]:
+        """The segments with an aborted transaction, rising."""
+        aborting = self._aborting
+        if aborting is None:
+            aborting = self._aborting = [each for each in self._segments if len(each.transaction_index)]
+        return aborting
+
+    def bound_of(self, records: LogSlice, upto: int) -> int:
+        """An offset that all of ``records``, just read from below ``upto``, are below; that, or not much further on
+        than they.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        number = bisect_right(self._bases, records.first_offset)
+        bound = self._segments[number - 1].offset_index.last_offset_from(records.position + records.size)
+        if bound is None:
+            bound = self._bases[number] if number < len(self._bases) else upto
+        return min(bound, upto)
+
     def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach from below ``upper_bound`` to ``fetch_offset`` or further.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        aborting = self._aborting
-        if aborting is None:
-            aborting = self._aborting = [each for each in self._segments if len(each.transaction_index)]
+        aborting = self.aborting
         found: list[AbortedTransaction] = []
         if aborting:
             base = self._bases[max(0, bisect_right(self._bases, fetch_offset) - 1)]

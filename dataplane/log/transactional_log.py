@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .log_slice import LogSlice
 from .open_transactions import AbortedTransaction
 from .producer_loading import load_transactions
 from .trimmable_log import TrimmableLog
@@ -26,12 +27,15 @@ class TransactionalLog(TrimmableLog):
         """
         return self.producers.transactions.last_commit_index
 
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Forget the transactions that have ended below. To be called on followers too, lest they gather there."""
+        self.producers.transactions.forget(high_watermark)
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First readable offset of the first transaction that is open, or whose marker is not below
         ``high_watermark``; None if there is none. It may lie above the high watermark.
 
-        To be asked whenever the high watermark has moved, on followers too: that is when transactions that have ended
-        are forgotten. Costs next to nothing, unless the high watermark is lower than before: then the log is read.
+        Costs next to nothing, unless the high watermark is lower than before: then the log is read.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -50,6 +54,8 @@ class TransactionalLog(TrimmableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        if self.producers.transactions.are_over(high_watermark):
+            return high_watermark
         first = self.first_unstable_offset(high_watermark)
         return high_watermark if first is None else min(first, high_watermark)
 
@@ -61,3 +67,18 @@ class TransactionalLog(TrimmableLog):
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._segments.aborted(fetch_offset, upper_bound_offset)
+
+    def aborted_among(
+        self, records: LogSlice, fetch_offset: int, last_stable_offset: int
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions of which something may lie among ``records``, which were read from
+        ``fetch_offset`` to below ``last_stable_offset``, in the order of their markers. A few may begin behind, as
+        that is looked up in the sparse index; Kafka does the same.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        segments = self._segments
+        if not segments.aborting:
+            return []
+        return self.aborted_transactions(fetch_offset, segments.bound_of(records, last_stable_offset))

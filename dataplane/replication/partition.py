@@ -469,6 +469,7 @@ class Partition:
             return
         watermark = leader.high_watermark
         self._follower_watermark = watermark
+        self.log.high_watermark_moved(watermark)
         waiting = self._acknowledgements
         while waiting and waiting[0][0] <= watermark:
             waiting.popleft()[1](ErrorCode.NONE)
@@ -514,6 +515,8 @@ class Partition:
         )
         moved = watermark != self._follower_watermark
         self._follower_watermark = watermark
+        if moved:
+            log.high_watermark_moved(watermark)
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, watermark))
             moved = True

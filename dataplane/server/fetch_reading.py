@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import EpochEndOffset, FetchRequest, LeaderIdAndEpoch, PartitionData
+from ...protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from ...protocol.record_batch import HEADER_SIZE, parse_header
 from ..log import LogSlice
 from ..replica_selection import ReplicaView, Selector
@@ -20,7 +26,8 @@ from .handler import Request
 from .handlers.cluster_access import endpoint
 from .handlers.leaders import LEADERSHIP_ERRORS, leader_of
 
-_READ_COMMITTED = 1
+READ_COMMITTED = 1
+"""The isolation level of consumers that see nothing of open and of aborted transactions."""
 _FIRST_WITH_ZSTD = 10
 FIRST_FROM_FOLLOWERS = 11
 """Fetch version whose clients know that they may read from followers."""
@@ -83,13 +90,15 @@ class FetchReader:
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
         """Look into each partition once. Slices in the result belong to the caller."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
-        session = fetch.session
+        session, committed = fetch.session, fetch.message.isolation_level == READ_COMMITTED
         for wanted in partitions:
             outcome = self._read(fetch, wanted, found)
+            data = outcome.data
             if (
                 fetch.incremental
-                and wanted.part.fetch_offset >= outcome.data.high_watermark
-                and not wanted.has_news(outcome.data, outcome.size)
+                and wanted.part.fetch_offset
+                >= (data.last_stable_offset if committed else data.high_watermark)
+                and not wanted.has_news(data, outcome.size)
             ):
                 session.rest(wanted)
             else:
@@ -103,8 +112,6 @@ class FetchReader:
         except KafkaError as error:
             found.urgent = True
             return self._failure(fetch.request, wanted, error, found)
-        if fetch.message.isolation_level == _READ_COMMITTED:
-            outcome.data.aborted_transactions = []
         wanted.watch(replica)
         return outcome
 
@@ -131,10 +138,13 @@ class FetchReader:
         _check_role(replica, part.current_leader_epoch, version)
         log = replica.log
         watermark = replica.high_watermark
+        stable = log.last_stable_offset(watermark)
+        committed = fetch.message.isolation_level == READ_COMMITTED
+        upto = stable if committed else watermark
         data = PartitionData(
             partition_index=part.partition,
             high_watermark=watermark,
-            last_stable_offset=watermark,
+            last_stable_offset=stable,
             log_start_offset=log.log_start_offset,
             aborted_transactions=None,
             records=b"",
@@ -158,12 +168,14 @@ class FetchReader:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} lies outside {replica!r}: {log.log_start_offset} to {log.log_end_offset}",
             )
+        if committed:
+            data.aborted_transactions = []
         room = found.budget - found.size
-        if offset >= watermark or (room <= 0 and found.size):
+        if offset >= upto or (room <= 0 and found.size):
             return outcome
         most = min(part.partition_max_bytes, max(0, room))
         try:
-            records = log.read(offset, most, watermark, at_least_one=found.size == 0)
+            records = log.read(offset, most, upto, at_least_one=found.size == 0)
         except KafkaError:
             self._replicas.doubted(replica, offset, most)
             raise
@@ -175,6 +187,16 @@ class FetchReader:
             )
         if records.size == 0:
             return outcome
+        if committed:
+            try:
+                aborted = log.aborted_among(records, offset, upto)
+            except KafkaError:
+                records.release()
+                raise
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in aborted
+            ]
         outcome.size = records.size
         found.size += records.size
         # The codec leaves slices of files out, to be sent as parts of their own.

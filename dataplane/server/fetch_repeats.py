@@ -16,9 +16,11 @@ from ...protocol.codec import encode_parts
 from ...protocol.errors import KafkaError
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ...protocol.messages.headers import response_header
+from .fetch_reading import READ_COMMITTED
 from .handler import Request
 
 if TYPE_CHECKING:
+    from ..log import LogSlice
     from ..quotas import ClientQuotas
     from ..replication.partition import Partition
     from .cold_reads import ColdReads
@@ -50,8 +52,8 @@ class Repeat:
     answers it if it can."""
 
     __slots__ = (
-        "_after", "_answers", "_at", "_before", "_client_id", "_end", "_flexible", "_head", "_kind", "_leader_epoch",
-        "_max_bytes", "_middle", "_min_bytes", "_replica", "_size", "_tail", "_version",
+        "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible", "_head", "_kind",
+        "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_size", "_tail", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +72,7 @@ class Repeat:
         self._leader_epoch = wanted.part.current_leader_epoch
         self._min_bytes = max(message.min_bytes, 1)
         self._max_bytes = min(message.max_bytes, wanted.part.partition_max_bytes, answers.max_bytes)
+        self._committed = message.isolation_level == READ_COMMITTED
         self._flexible = version >= _FIRST_FLEXIBLE
         self._head, self._middle, self._tail = _pattern(version, message, wanted)
 
@@ -99,11 +102,13 @@ class Repeat:
         if not start <= offset < watermark:
             return False
         try:
-            records = log.read(offset, self._max_bytes, watermark, at_least_one=True)
+            stable = log.last_stable_offset(watermark)
+            upto = stable if self._committed else watermark
+            records = log.read(offset, self._max_bytes, upto, at_least_one=True)
         except KafkaError:
             return False
         size = records.size
-        if size < self._min_bytes:
+        if size < self._min_bytes or (self._committed and self._leaves_out(records, offset, stable)):
             records.release()
             return False
         replica.traffic.bytes_out += size
@@ -114,10 +119,17 @@ class Repeat:
         connection.expect(request)
         length = _uvarint(size + 1) if self._flexible else _RECORDS.pack(size)
         tail = self._tail
-        rest = self._head + _OFFSETS.pack(watermark, watermark, start) + self._middle + length
+        rest = self._head + _OFFSETS.pack(watermark, stable, start) + self._middle + length
         head = _FRAME.pack(4 + len(rest) + size + len(tail), correlation_id) + rest
         self._answers.cold_reads.answer(request, head, records, tail)
         return True
+
+    def _leaves_out(self, records: LogSlice, offset: int, stable: int) -> bool:
+        """Whether the answer may have to name aborted transactions."""
+        try:
+            return bool(self._replica.log.aborted_among(records, offset, stable))
+        except KafkaError:
+            return True
 
 
 class FetchRepeats:
@@ -185,7 +197,7 @@ def _pattern(version: int, message: FetchRequest, wanted: SessionPartition) -> t
         high_watermark=_MARKED_OFFSET,
         last_stable_offset=_MARKED_OFFSET,
         log_start_offset=_MARKED_OFFSET,
-        aborted_transactions=[] if message.isolation_level else None,
+        aborted_transactions=[] if message.isolation_level == READ_COMMITTED else None,
         records=_Marked(),  # type: ignore[arg-type]  # the codec leaves it out, as it does slices of files
     )
     topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,7 @@ from ....protocol.messages.offset_for_leader_epoch import (
 from ...replication.leader import LeaderState
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
+from ..fetch_reading import READ_COMMITTED
 from ..handler import Request, handles
 from ..turns import in_turns
 
@@ -51,6 +53,14 @@ _FIRST_VERSION_WITH = {
 _LOOK_UPS_PER_TURN = 100
 
 
+class _Seen(Enum):
+    """How much of a log who asks gets to see."""
+
+    ALL = "up to the log end: brokers, and tools that debug"
+    REPLICATED = "up to the high watermark"
+    STABLE = "up to the last stable offset"
+
+
 class _Found(NamedTuple):
     timestamp: int
     offset: int
@@ -68,7 +78,12 @@ class OffsetHandlers:
 
     @handles(ListOffsetsRequest, 1, 11)
     async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on."""
+        """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
+        read what is committed, from the last stable offset on.
+        """
+        seen = _Seen.ALL
+        if message.replica_id == _CONSUMER:
+            seen = _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
         asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
         repeated = {name for name, times in Counter(asked).items() if times > 1}
         answers = [ListOffsetsTopicResponse(name=topic.name) for topic in message.topics]
@@ -82,14 +97,14 @@ class OffsetHandlers:
                 topic.name,
                 part,
                 request.api_version,
-                from_consumer=message.replica_id == _CONSUMER,
+                seen=seen,
                 repeated=(topic.name, part.partition_index) in repeated,
             )
             answer.partitions.append(found)
         return ListOffsetsResponse(topics=answers)
 
     def _list(
-        self, topic: str, part: ListOffsetsPartition, version: int, *, from_consumer: bool, repeated: bool
+        self, topic: str, part: ListOffsetsPartition, version: int, *, seen: _Seen, repeated: bool
     ) -> ListOffsetsPartitionResponse:
         try:
             if repeated:
@@ -100,7 +115,7 @@ class OffsetHandlers:
                 )
             partition = self._replicas.get(topic, part.partition_index)
             leader = partition.leading(part.current_leader_epoch)
-            found = _look_up(partition, leader, part.timestamp, from_consumer=from_consumer)
+            found = _look_up(partition, leader, part.timestamp, seen)
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_NOT_AVAILABLE:
@@ -138,9 +153,9 @@ class OffsetHandlers:
         return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-def _look_up(partition: Partition, leader: LeaderState, timestamp: int, *, from_consumer: bool) -> _Found:
+def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
     log = partition.log
-    end = leader.high_watermark if from_consumer else log.log_end_offset
+    end = _end(partition, leader, seen)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Found(-1, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -154,10 +169,18 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, *, from_
         found = log.offset_for_timestamp(timestamp, end)
         if found is not None:
             return _Found(*found)
-    if from_consumer and end < leader.epoch_start_offset:
+    if seen is not _Seen.ALL and leader.high_watermark < leader.epoch_start_offset:
         # Committed under the leader before, and perhaps already seen: an answer now would go back in time.
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",
         )
     return _Found(-1, end, leader.leader_epoch) if timestamp == LATEST else _NOTHING
+
+
+def _end(partition: Partition, leader: LeaderState, seen: _Seen) -> int:
+    log = partition.log
+    if seen is _Seen.ALL:
+        return log.log_end_offset
+    watermark = leader.high_watermark
+    return watermark if seen is _Seen.REPLICATED else log.last_stable_offset(watermark)
