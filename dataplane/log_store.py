@@ -159,7 +159,11 @@ class LogStore:
             if found is None:
                 continue
             if directory.topic_id(topic, index) is None:
-                return directory.create(topic, index, topic_id, found.config, now_ms=self._wall_ms())
+                try:
+                    return directory.create(topic, index, topic_id, found.config, now_ms=self._wall_ms())
+                except KafkaError as error:
+                    self.disk_refused(directory, error)
+                    raise
             return found
         return None
 

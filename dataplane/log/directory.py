@@ -127,9 +127,12 @@ class LogDirectory:
 
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load-logs") as pool:
             list(pool.map(open_one, found.items()))
-        for error in self.failed.values():
-            if isinstance(error.__cause__, OSError) and not is_unreadable(error):
-                raise error
+        for key, error in self.failed.items():
+            if isinstance(error.__cause__, OSError):
+                if not is_unreadable(error):
+                    raise error
+                # What the disk cannot read is damaged: unlike what it has no room for now, it stays so.
+                self.failed[key] = KafkaError(error.code, error.message)
 
     def _scan(self) -> dict[TopicPartition, Path]:
         found: dict[TopicPartition, Path] = {}

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import KafkaError
-from ..log.storage_errors import is_unreadable
 from .fetch_values import PartitionKey
 from .log_removals import LogRemovals
 from .offline import OfflineReplicas
@@ -102,10 +101,10 @@ class ReplicaMaking:
             partition_log.config = settings.log
         except (OSError, KafkaError) as error:
             log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
-            if _may_pass(error):
+            if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
                 self._without_log.add(key)
             else:
-                # It is damaged, or the disk cannot read it: that does not pass by itself.
+                # It is damaged: that does not pass by itself.
                 self._offline.add([key])
                 self._damaged(key)
             return None
@@ -124,14 +123,7 @@ class ReplicaMaking:
         self._without_log.discard(key)
 
     def look_for_missing_logs(self) -> None:
-        """Try once more for replicas whose log could not be made."""
+        """Try once more for replicas whose log could not be made: a full disk has room again some day."""
         if self._without_log:
             missing, self._without_log = self._without_log, set()
             self._look(missing)
-
-
-def _may_pass(error: OSError | KafkaError) -> bool:
-    """Whether the log can be made another time: a full disk has room again some day."""
-    if isinstance(error, KafkaError):
-        return isinstance(error.__cause__, OSError) and not is_unreadable(error)
-    return True

@@ -278,3 +278,16 @@ def test_a_folder_without_room_to_recover_its_logs_is_not_in_use_until_there_is(
     again = _open(tmp_path)
     assert again.logs["flights", 0].log_end_offset == 3
     again.close(clean=False)
+
+
+def test_a_log_that_the_disk_cannot_read_counts_as_damaged(tmp_path: Path) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 3)
+    directory.close(clean=False)
+    unreadable = OSError(errno.EIO, os.strerror(errno.EIO))
+    starting = _open(tmp_path, load=False)
+    with mock.patch("os.pread", side_effect=unreadable), mock.patch("os.preadv", side_effect=unreadable):
+        starting.load({}, CONFIG, now_ms=0)
+    assert starting.failed["flights", 0].__cause__ is None, "it is not tried again: another replica has it"
+    assert "Input/output error" in starting.failed["flights", 0].message
+    starting.close(clean=False)
