@@ -28,6 +28,8 @@ class QuorumNodeConfig:
     leader_imbalance_check_interval_seconds: int = 300
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10
+    transactional_id_expiration_ms: int = 604_800_000
+    transactional_id_cleanup_interval_ms: int = 3_600_000
     #: what elections go by, for all brokers unless set dynamically
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator says: this node's folder was lost and the node may join again with an empty one
@@ -44,8 +46,10 @@ class QuorumNodeConfig:
         cluster.secret.file, metadata.log.dir or else the first of log.dirs,
         metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
-        auto.leader.rebalance.enable, min.insync.replicas, unclean.leader.election.enable. Known keys of
-        other roles are left alone. Raises ConfigError naming the key, the value and what is allowed.
+        auto.leader.rebalance.enable, transactional.id.expiration.ms,
+        transaction.remove.expired.transaction.cleanup.interval.ms, min.insync.replicas,
+        unclean.leader.election.enable. Known keys of other roles are left alone. Raises ConfigError naming
+        the key, the value and what is allowed.
         """
         check_properties(properties, Scope.QUORUM)
         roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
@@ -76,6 +80,12 @@ class QuorumNodeConfig:
             auto_leader_rebalance_enable=_truth(properties, "auto.leader.rebalance.enable", default=True),
             leader_imbalance_per_broker_percentage=_number(
                 properties, "leader.imbalance.per.broker.percentage", 10, 0
+            ),
+            transactional_id_expiration_ms=_number(
+                properties, "transactional.id.expiration.ms", 604_800_000, 1
+            ),
+            transactional_id_cleanup_interval_ms=_number(
+                properties, "transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, 1
             ),
             snapshot_bytes=_number(
                 properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1

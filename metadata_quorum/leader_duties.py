@@ -1,5 +1,5 @@
 """What the active Raft leader does on its own account: fence, unfence, let brokers stop, keep leaders
-preferred, elect from the last known members.
+preferred, elect from the last known members, end transactions whose time is over, forget unused transactional ids.
 
 It decides from the image, the session clocks and what heartbeats say, and acts only by proposing commands;
 each is checked again by the state machine when it is applied, so a decision that has been overtaken does no
@@ -21,6 +21,7 @@ from ..protocol.messages.config_commands import (
     ConfigResource,
     ResourceType,
 )
+from ..protocol.messages.metadata_records import Record
 from ..protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
@@ -29,8 +30,11 @@ from ..protocol.messages.partition_commands import (
     ReplicaLogEnd,
 )
 from ..protocol.messages.quorum_commands import FormCluster
+from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
+from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
+from .transaction_deadlines import OpenTransactions, UnusedIds
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +43,9 @@ LeaderCommand = (
     | BeginControlledShutdown
     | ElectLastKnown
     | ElectLeaders
+    | ExpireTransactions
     | FenceBroker
+    | ForgetTransactionalIds
     | FormCluster
     | UnfenceBroker
 )
@@ -77,6 +83,8 @@ class LeaderDuties:
         imbalance_check_interval_s: float,
         imbalance_percentage: int = 10,
         defaults: Mapping[str, str] | None = None,
+        transactional_id_expiration_ms: int = 604_800_000,
+        unused_ids_check_interval_s: float = 3600.0,
     ) -> None:
         """`defaults`: what holds for all brokers unless it is set dynamically. A broker's partitions are
         given back to it if more than `imbalance_percentage` of those that prefer it are led by others.
@@ -98,6 +106,10 @@ class LeaderDuties:
         #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
         self._moved_at: dict[int, int] = {}
         self._last_known = LastKnownWatch()
+        self._open = OpenTransactions()
+        self._unused = UnusedIds(
+            expiration_ms=transactional_id_expiration_ms, check_interval_s=unused_ids_check_interval_s
+        )
 
     def lead(self, now: float) -> None:
         """This node is the active leader from now on: every clock starts anew."""
@@ -108,6 +120,8 @@ class LeaderDuties:
         self._fenced_at.clear()
         self._moved_at.clear()
         self._last_known = LastKnownWatch()
+        self._open.begin(image.transactions, now)
+        self._unused.begin(image.transactions, now)
         self._next_imbalance_check = now + self._imbalance_check_interval_s
         self._ticked_at = now
         self._sessions.begin(_registrations(image), image.offset, now)
@@ -131,6 +145,17 @@ class LeaderDuties:
     def follow(self) -> None:
         """This node no longer leads."""
         self.active = False
+
+    def noted(self, records: Iterable[Record], now: float) -> None:
+        """A command has put these into the image."""
+        if not self.active:
+            return
+        transactions = self._image().transactions.transactions
+        for record in records:
+            if isinstance(record, TransactionRecord | TransactionalIdRemovedRecord):
+                transaction = transactions.get(record.transactional_id)
+                self._open.changed(record.transactional_id, transaction, now)
+                self._unused.changed(transaction)
 
     def image_changed(self, now: float) -> None:
         """Records were applied; called on every node, leader or not, so that replay counters are kept."""
@@ -236,8 +261,10 @@ class LeaderDuties:
     def _log_ends(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaLogEnd]:
         return [_log_end(entry) for entry in self.progress.of(partitions)]
 
-    def tick(self, now: float) -> None:
-        """To be called many times per session timeout; a call that is late tells that this node stood still."""
+    def tick(self, now: float, wall_ms: int = 0) -> None:
+        """To be called many times per session timeout; a call that is late tells that this node stood still.
+        `wall_ms`: the time of day, 0 if it is not known.
+        """
         if not self.active:
             return
         since, self._ticked_at = now - self._ticked_at, now
@@ -247,6 +274,7 @@ class LeaderDuties:
             if self.fence(expiry.broker_id, expiry.broker_epoch):
                 logger.info("broker %d: %s", expiry.broker_id, expiry.reason.value)
         self._elect_last_known()
+        self._end_transactions(now, wall_ms)
         if now >= self._next_imbalance_check:
             self._next_imbalance_check = now + self._imbalance_check_interval_s
             self._elect_preferred()
@@ -258,6 +286,15 @@ class LeaderDuties:
         if told:
             self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in told]))
 
+    def _end_transactions(self, now: float, wall_ms: int) -> None:
+        """What is taken from the clocks while its like is under way would be lost."""
+        if not self._is_proposed("expire") and (expire := self._open.expire(now)):
+            self._once("expire", -1, expire)
+        if not self._is_proposed("forget") and (
+            forget := self._unused.forget(self._image().transactions, now, wall_ms)
+        ):
+            self._once("forget", -1, forget)
+
     def _elect_preferred(self) -> None:
         partitions = sorted(_not_preferred(self._image(), self._imbalance_percentage))[
             :PREFERRED_ELECTIONS_MAX
@@ -265,6 +302,9 @@ class LeaderDuties:
         if partitions:
             wanted = [ElectionPartition(topic_id=topic_id, partition=index) for topic_id, index in partitions]
             self._once("preferred", -1, ElectLeaders(election_type=ElectionType.PREFERRED, partitions=wanted))
+
+    def _is_proposed(self, what: str) -> bool:
+        return (what, -1) in self._proposed
 
     def _once(self, what: str, broker_id: int, command: LeaderCommand) -> bool:
         """False while its like is under way."""

@@ -98,6 +98,8 @@ class QuorumNode:
             else float("inf"),
             imbalance_percentage=config.leader_imbalance_per_broker_percentage,
             defaults=config.cluster_defaults,
+            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+            unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )
         self.server = QuorumServer(
             config.listen_host,
@@ -176,6 +178,7 @@ class QuorumNode:
             self._noted.clear()
         self._noted += [FeedEntry(scope, encode_record(record)) for scope, record in records]
         self._noted_end = end
+        self.duties.noted((record for _, record in records), _now())
 
     def _applied(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
@@ -352,7 +355,7 @@ class QuorumNode:
         pause = self.config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
         while True:
             await asyncio.sleep(pause)
-            self.duties.tick(_now())
+            self.duties.tick(_now(), round(time.time() * 1000))
 
 
 def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command] | None:

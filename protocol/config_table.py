@@ -244,7 +244,14 @@ _NODE_TABLE = (
           "Time between checks for that.", least=1),
     _node("leader.imbalance.per.broker.percentage", _NODE, _I, "10",
           "Imbalance that is left alone.", least=0),
-    _node("transaction.max.timeout.ms", _BROKER, _I, "900000", "Longest transaction.", least=1),
+    _node("transaction.max.timeout.ms", _BROKER, _I, "900000",
+          "Longest timeout that a producer may ask for its transactions.", least=1),
+    _node("transactional.id.expiration.ms", _NODE, _I, "604800000",
+          "How long a transactional id is remembered that no client uses.", least=1),
+    _node("transaction.remove.expired.transaction.cleanup.interval.ms", _NODE, _I, "3600000",
+          "Time between checks for unused transactional ids.", least=1),
+    _node("transaction.abort.timed.out.transaction.cleanup.interval.ms", _NODE, _I, "10000",
+          "Time between checks for transactions that are open for too long.", least=1),
 )
 # fmt: on
 
@@ -274,6 +281,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",
     "replica.fetch.min.bytes": "a follower takes whatever there is",
     "transaction.max.timeout.ms": "transactions are not served yet",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "it is checked several times per second",
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
 }

@@ -322,7 +322,11 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
     """Those that nobody has used since."""
     for one in command.transactions:
         transaction = work.image.transactions.transactions.get(one.transactional_id)
-        if transaction is not None and transaction.number == one.number and transaction.phase.is_over:
+        if (
+            transaction is not None
+            and (transaction.number == one.number and transaction.phase.is_over)
+            and transaction.updated_ms <= command.unused_since_ms
+        ):
             tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
     return CommandResult()
 

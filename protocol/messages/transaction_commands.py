@@ -173,6 +173,9 @@ class ForgetTransactionalIds(Message):
     """The quorum's leader: nobody has used these for long."""
 
     transactions: list[OpenTransaction] = array(OpenTransaction, about="With their last transaction.")
+    unused_since_ms: int = int64(
+        default=-1, about="Those whose client has spoken later, by its broker's clock, are kept."
+    )
 
 
 @data()

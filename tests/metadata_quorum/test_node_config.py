@@ -26,6 +26,8 @@ def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path:
     given = {
         "broker.session.timeout.ms": "1000",
         "metadata.log.max.record.bytes.between.snapshots": "100000",
+        "transactional.id.expiration.ms": "86400000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "60000",
     }
     config = QuorumNodeConfig.from_properties(properties | given)
     assert config.node_id == 101
@@ -35,6 +37,8 @@ def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path:
     assert config.directory == tmp_path / "a"
     assert config.broker_session_timeout_ms == 1000
     assert config.snapshot_bytes == 100_000
+    assert config.transactional_id_expiration_ms == 86_400_000
+    assert config.transactional_id_cleanup_interval_ms == 60_000
 
 
 def test_without_a_listener_it_listens_where_the_voters_say(properties: dict[str, str]) -> None:
@@ -57,6 +61,7 @@ def test_without_a_listener_it_listens_where_the_voters_say(properties: dict[str
         ("controller.quorum.voters", "101@h:1,102@h:2", "has 2 nodes: a quorum has 1, 3 or 5"),
         ("controller.quorum.voters", "101@h:1,101@h:2,1@h:3", "node id 101 stands there twice"),
         ("broker.session.timeout.ms", "-5", "broker.session.timeout.ms"),
+        ("transactional.id.expiration.ms", "0", "transactional.id.expiration.ms"),
         ("auto.leader.rebalance.enable", "maybe", "'maybe' for configuration auto.leader.rebalance.enable"),
         ("broker.sesion.timeout.ms", "500", "broker.session.timeout.ms"),
         ("listeners", "CONTROLLER://here", "'CONTROLLER://here' is not of the form"),

@@ -273,13 +273,19 @@ def test_an_operator_aborts_an_open_transaction() -> None:
 def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
     cluster = Transactions()
     who = cluster.begin()
-    forget = t.ForgetTransactionalIds(transactions=[t.OpenTransaction(transactional_id="x", number=0)])
+    forget = t.ForgetTransactionalIds(
+        transactions=[t.OpenTransaction(transactional_id="x", number=0)],
+        unused_since_ms=cluster.state().updated_ms,
+    )
     cluster.add(who, cluster.places(0))
     cluster.do(forget, q.CommandResult)
     assert "x" in cluster.machine.image.transactions.transactions
     cluster.end(who, commits=False)
     cluster.write_markers()
     forget.transactions[0].number = 1
+    cluster.do(forget, q.CommandResult)
+    assert "x" in cluster.machine.image.transactions.transactions, "its client has spoken since"
+    forget.unused_since_ms = cluster.state().updated_ms
     cluster.do(forget, q.CommandResult)
     assert "x" not in cluster.machine.image.transactions.transactions
     assert cluster.machine.image.transactions.next_commit_index == 1, "an index is used once"
