@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
+from ottla.protocol.messages.quorum_commands import Command, encode_command
+from ottla.protocol.messages.transaction_commands import AddToTransaction, InitTransactionalId
+from ottla.protocol.transaction_table import Phase
 
 
 def config(
@@ -78,6 +82,48 @@ def test_a_port_in_use_ends_the_start_and_leaves_nothing_running(tmp_path: Path)
         node = QuorumNode(config(tmp_path, port=port))
         await node.start()
         await until(lambda: node.is_leader)
+        await node.stop()
+
+    uvloop.run(scenario())
+
+
+def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_unused_id(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        node = QuorumNode(
+            replace(
+                config(tmp_path),
+                broker_session_timeout_ms=200,
+                transactional_id_expiration_ms=1000,
+                transactional_id_cleanup_interval_ms=50,
+            )
+        )
+        await node.start()
+        await until(lambda: node.is_leader)
+
+        async def do(command: Command) -> None:
+            await node.raft.propose(encode_command(None, command))
+
+        def begins(name: str, now_ms: int) -> InitTransactionalId:
+            return InitTransactionalId(
+                transactional_id=name, timeout_ms=100, broker_id=1, connection=1, now_ms=now_ms
+            )
+
+        table = node.machine.image.transactions
+        await do(begins("busy", 10_000))
+        owner = table.transactions["busy"]
+        await do(
+            AddToTransaction(
+                transactional_id="busy",
+                producer_id=owner.producer_id,
+                producer_epoch=owner.producer_epoch,
+            )
+        )
+        assert owner.phase is Phase.ONGOING
+        await do(begins("unused", 8_000))
+        await until(lambda: owner.phase is Phase.COMPLETE_ABORT and "unused" not in table.transactions)
+        assert (owner.producer_epoch, table.transactions["busy"]) == (1, owner)
         await node.stop()
 
     uvloop.run(scenario())
