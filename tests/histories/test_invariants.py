@@ -127,6 +127,10 @@ CLEAN: list[Case] = [
         [*THREE, at(0, Reason.START), Deleted("t", 0, 2, 5), polled(2, b"v2"), THREE_READ[-1]],
     ),
     (
+        "again by who did not know it, and known again by who did",
+        [sent(0, 1, at=49, takes=5), UNCLEAN, final(b"v0", b"v0")],
+    ),
+    (
         "deleted, and sent again",
         [sent(0, 1), Deleted("t", 0, 1, 5), polled(0, b"v0"), final(None, b"v0", log_start=1)],
     ),

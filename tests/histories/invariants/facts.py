@@ -75,6 +75,11 @@ class Losses:
             for one in self._of(place)
         )
 
+    def during(self, place: Place, send: Send) -> bool:
+        """Whether one began while the outcome of a send was not known."""
+        until_s = float("inf") if send.completed_s is None else send.completed_s
+        return any(send.invoked_s <= one.at_s <= until_s for one in self._of(place))
+
     def over_s(self, place: Place) -> float:
         """When nothing from before any of its losses can still be on its way; minus infinity without one."""
         ends = (float("inf") if one.until_s is None else one.until_s for one in self._of(place))

@@ -106,7 +106,8 @@ class AcknowledgedElsewhere(Invariant):
 
 class Duplicate(Invariant):
     """An idempotent producer's record stands once in its partition, however often it had to be sent. (Where somebody
-    deleted it before its producer had an answer, it may be there once more behind that.)"""
+    deleted it before its producer had an answer, it may be there once more behind that; so it may where leaders were
+    elected meanwhile who did not know it, and then one who did.)"""
 
     scenarios = (5, 27)
 
@@ -119,6 +120,8 @@ class Duplicate(Invariant):
                 sends = [one for one in sent.get(value, ()) if one.outcome is not Outcome.FAIL]
                 deleted = sum(offset < facts.deleted_before.get(place, 0) for offset in offsets)
                 copies = max(deleted, len(offsets) - deleted)
+                if any(facts.losses.during(place, one) for one in sends):
+                    continue
                 if copies > len(sends) > 0 and all(one.idempotent for one in sends):
                     yield f"{told(sends[0])}; read at offsets {offsets} of {named(place)}"
 
