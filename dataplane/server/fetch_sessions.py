@@ -121,7 +121,8 @@ class FetchSession:
     """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
 
     __slots__ = (
-        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "last_used_ms", "parked", "partitions"
+        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "isolation_level", "last_used_ms", "parked",
+        "partitions",
     )  # fmt: skip
 
     def __init__(self, *, by_id: bool) -> None:
@@ -132,6 +133,8 @@ class FetchSession:
         self.partitions: dict[Key, SessionPartition] = {}
         self.active: dict[SessionPartition, None] = {}
         self.parked: Parked | None = None
+        # Of the last request. What is news depends on it.
+        self.isolation_level = 0
         self.created_ms = self.last_used_ms = 0
         # What the cache orders it by.
         self.cached_size = -1
@@ -159,6 +162,12 @@ class FetchSession:
                 if dropped is not None:
                     active.pop(dropped, None)
                     dropped.unwatch()
+
+    def isolate(self, level: int) -> None:
+        """The request has this isolation level; with another one than before, all may have news."""
+        if level != self.isolation_level:
+            self.isolation_level = level
+            self.active |= dict.fromkeys(self.partitions.values())
 
     def activate(self, partition: SessionPartition) -> None:
         """It may have news; a parked fetch looks."""

@@ -1,8 +1,9 @@
 """Fetch (4-18), for consumers and for followers.
 
-Consumers get records below the high watermark, as slices that are sent from the files: from the leader, or
-from the follower that the leader named (KIP-392). A fetch that finds less than `min_bytes` is parked until a
-high watermark moves far enough or `max_wait_ms` is over.
+Consumers get records below the high watermark, or below the last stable offset if they read what is committed,
+as slices that are sent from the files: from the leader, or from the follower that the leader named (KIP-392). A
+fetch that finds less than `min_bytes` is parked until a high watermark moves far enough or `max_wait_ms` is over:
+a last stable offset moves only with one.
 """
 
 from __future__ import annotations
@@ -116,9 +117,11 @@ class FetchHandlers:
                 self.sessions.close(session_id)
             session = FetchSession(by_id=by_id)
             session.update(message.topics)
+            session.isolate(message.isolation_level)
             return ClientFetch(request, message, session, wants_session=epoch == FIRST_EPOCH)
         session = self.sessions.get(session_id, epoch, by_id=by_id)
         session.update(message.topics, message.forgotten_topics_data)
+        session.isolate(message.isolation_level)
         self.sessions.proceed(session, _now_ms(request))
         if not session.partitions:
             self.sessions.close(session_id)

@@ -329,6 +329,19 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         start, end = self.log_start, self.end
         low, high = sorted(start + int((end - start) * fraction) for fraction in (one, other))
         self._check_aborted(low, high)
+        self._check_aborted_among(low, high)
+
+    def _check_aborted_among(self, low: int, high: int) -> None:
+        """All that reach into what was read, and none from behind the offset up to which something might be."""
+        records = self.log.read(low, 700, high, at_least_one=True)
+        among = self.log.aborted_among(records, low, high)
+        assert among == [each for each in self.log.aborted_transactions(low, high) if each in among]
+        start, data = 0, records.read()
+        records.release()
+        while start < len(data):
+            header = parse_header(data, start)
+            assert set(self.log.aborted_transactions(low, header.next_offset)) <= set(among)
+            start += header.size
 
     def _check_aborted(self, low: int, high: int) -> None:
         assert self.log.aborted_transactions(low, high) == [
