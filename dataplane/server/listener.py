@@ -49,7 +49,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept connections."""
         self._accepting = True
-        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        self._loop.add_reader(self._socket.fileno(), self.accept_waiting)
 
     def close(self) -> None:
         """Stop listening; accepted connections live on."""
@@ -58,7 +58,11 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
-    def _on_readable(self) -> None:
+    def accept_waiting(self) -> None:
+        """Accept who waits. To be called whenever the position has moved, too: then it is known that those who come
+        later are younger than that."""
+        if not self._accepting:
+            return
         for _ in range(_ACCEPTS_PER_WAKE_UP):
             try:
                 sock, address = self._socket.accept()

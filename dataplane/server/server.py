@@ -99,6 +99,11 @@ class Server:
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         self._preparing = self._loop.create_task(prepare_codecs(self._table), name="codecs")
 
+    def metadata_moved(self) -> None:
+        """The broker's image is another one now."""
+        for listener in self.listeners:
+            listener.accept_waiting()
+
     def stop_accepting(self) -> None:
         """Close the listeners; connections go on."""
         for listener in self.listeners:

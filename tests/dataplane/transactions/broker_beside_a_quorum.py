@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from ottla.dataplane.replication.partition import Partition
@@ -52,6 +52,8 @@ class Beside:
         self.gate = TransactionGate(1, lambda: image.transactions, commands)
         self.markers = Markers(1, replicas, lambda: image, commands)
         self.endings = Endings(lambda: image)
+        #: called whenever the image has moved
+        self.moved: Callable[[], None] = lambda: None
         replicas.listen(self)
 
     # The session with the quorum
@@ -82,6 +84,7 @@ class Beside:
         self.markers.image_changed(delta.transactions)
         self.gate.image_changed()
         self.endings.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
+        self.moved()
 
     def elected(self, partition: Partition) -> None:
         self.markers.elected(partition)

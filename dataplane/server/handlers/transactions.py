@@ -1,0 +1,275 @@
+"""AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, and InitProducerId where it names a transactional id.
+
+This broker decides nothing: it turns requests into commands of the quorum, and answers EndTxn once readers see the end
+(rule T10). So it does not matter which broker a client speaks to, and there is no coordinator that could fail over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypedDict
+
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ....protocol.messages.transaction_commands import AddToTransaction, EndTransaction, InitTransactionalId
+from ....protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+from ....protocol.transaction_table import Phase, Place, by_topic
+from ...groups.coordinator import partition_for
+from ...transactions.endings import Endings
+from ...transactions.quorum import TransactionCommands
+from ..handler import Request, handles
+from .cluster_access import OFFSETS_TOPIC
+
+END_TIMEOUT_S = 5.0
+"""So long a client is kept waiting for markers; then it asks again."""
+_FIRST_WITH_PRODUCER_FENCED = 2
+_FIRST_INIT_WITH_PRODUCER_FENCED = 4
+_FIRST_WITH_MANY = 4
+_FIRST_THAT_BUMPS = 5
+
+
+class _From(TypedDict):
+    """How a command says which of a broker's connections it came by."""
+
+    broker_id: int
+    broker_epoch: int
+    connection: int
+    birth: int
+    now_ms: int
+
+
+class Producer(NamedTuple):
+    """Who asks."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
+    """Every partition with the same error, as far as a request of either form names some."""
+    return AddPartitionsToTxnResponse(
+        error_code=error.code,
+        results_by_topic_v3_and_below=_results(message.v3_and_below_topics, lambda _: error.code),
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id,
+                topic_results=_results(one.topics, lambda _: error.code),
+            )
+            for one in message.transactions
+        ],
+    )
+
+
+class TransactionHandlers:
+    """For clients that write in transactions."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        image: Callable[[], ClusterImage],
+        commands: TransactionCommands,
+        endings: Endings,
+        *,
+        timeout_max_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._commands = commands
+        self._endings = endings
+        self._timeout_max_ms = timeout_max_ms
+        self._wall_ms = wall_ms
+
+    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
+        """A producer id and epoch for a transactional id. KafkaError."""
+        name, timeout_ms = message.transactional_id, message.transaction_timeout_ms
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        most = self._timeout_max_ms()
+        if not 0 < timeout_ms <= most:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.timeout.ms is {timeout_ms}: it must be from 1 to transaction.max.timeout.ms, {most}",
+            )
+        command = InitTransactionalId(
+            transactional_id=name,
+            timeout_ms=timeout_ms,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            **self._from(request),
+        )
+        try:
+            found = await self._commands.init(command)
+        except KafkaError as error:
+            raise self._as_told(request, error, _FIRST_INIT_WITH_PRODUCER_FENCED) from error
+        return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.producer_epoch)
+
+    @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
+    async def add_partitions(
+        self, request: Request, message: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        """All partitions of a transaction or, if one does not exist, none."""
+        if request.api_version < _FIRST_WITH_MANY:
+            who = Producer(
+                message.v3_and_below_transactional_id,
+                message.v3_and_below_producer_id,
+                message.v3_and_below_producer_epoch,
+            )
+            results = await self._added(request, who, message.v3_and_below_topics)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[await self._one_of_many(request, one) for one in message.transactions]
+        )
+
+    async def _one_of_many(
+        self, request: Request, one: AddPartitionsToTxnTransaction
+    ) -> AddPartitionsToTxnResult:
+        who = Producer(one.transactional_id, one.producer_id, one.producer_epoch)
+        found = self._verified(who, one) if one.verify_only else await self._added(request, who, one.topics)
+        return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=found)
+
+    async def _added(
+        self, request: Request, who: Producer, topics: list[AddPartitionsToTxnTopic]
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        missing = {place for place in _named(topics) if self._place(*place) is None}
+        if missing:
+            return _results(
+                topics,
+                lambda place: (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if place in missing
+                    else ErrorCode.OPERATION_NOT_ATTEMPTED
+                ),
+            )
+        places = [found for place in _named(topics) if (found := self._place(*place)) is not None]
+        try:
+            await self._add(request, who, places)
+        except KafkaError as error:
+            told = self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED)
+            if told.code is ErrorCode.NETWORK_EXCEPTION:
+                raise told from error
+            return _results(topics, lambda _: told.code)
+        return _results(topics, lambda _: ErrorCode.NONE)
+
+    def _verified(
+        self, who: Producer, asked: AddPartitionsToTxnTransaction
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        """What Kafka's brokers ask each other. As far as this broker knows."""
+        found = self._image().transactions.writer(who.producer_id)
+
+        def code(place: tuple[str, int]) -> ErrorCode:
+            if found is None:
+                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            transaction, writer = found
+            if transaction.transactional_id != who.transactional_id:
+                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            if writer.producer_epoch != who.producer_epoch:
+                return ErrorCode.PRODUCER_FENCED
+            is_open = transaction.phase is Phase.ONGOING and self._place(*place) in writer.outstanding
+            return ErrorCode.NONE if is_open else ErrorCode.TRANSACTION_ABORTABLE
+
+        return _results(asked.topics, code)
+
+    @handles(AddOffsetsToTxnRequest, 0, 4)
+    async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+        """The partition that holds the group's offsets is part of the transaction."""
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no group has committed anything yet")
+        place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
+        who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
+        try:
+            await self._add(request, who, [place])
+        except KafkaError as error:
+            raise self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED) from error
+        return AddOffsetsToTxnResponse()
+
+    @handles(EndTxnRequest, 0, 5)
+    async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
+        """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
+        command = EndTransaction(
+            transactional_id=message.transactional_id,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            commits=message.committed,
+            bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
+            **self._from(request),
+        )
+        try:
+            ended = await self._commands.end(command)
+            await self._endings.over(message.transactional_id, ended.number, END_TIMEOUT_S)
+        except KafkaError as error:
+            raise self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED) from error
+        return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
+
+    # ------------------------------------------------------------ in common
+
+    async def _add(self, request: Request, who: Producer, places: Iterable[Place]) -> None:
+        await self._commands.add(
+            AddToTransaction(
+                transactional_id=who.transactional_id,
+                producer_id=who.producer_id,
+                producer_epoch=who.producer_epoch,
+                topics=by_topic(places),
+                **self._from(request),
+            )
+        )
+
+    def _from(self, request: Request) -> _From:
+        return _From(
+            broker_id=self._broker_id,
+            broker_epoch=self._commands.broker_epoch,
+            connection=request.connection.number,
+            birth=request.connection.birth,
+            now_ms=self._wall_ms(),
+        )
+
+    def _as_told(self, request: Request, error: KafkaError, first_with_fenced: int) -> KafkaError:
+        """As clients of this version understand it. Where the request may have been delayed on an old connection there
+        is no answer that would not mislead a client that is alive: it asks again on a new one."""
+        if error.code is ErrorCode.NETWORK_EXCEPTION:
+            request.close_connection()
+        if error.code is ErrorCode.PRODUCER_FENCED and request.api_version < first_with_fenced:
+            return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
+        if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH):
+            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+        return error
+
+    def _place(self, topic: str, index: int) -> Place | None:
+        found = self._image().topics.get(topic)
+        return (found.id, index) if found is not None and index in found.partitions else None
+
+
+def _named(topics: Iterable[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[tuple[str, int]], Any]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=code((topic.name, index))
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,236 @@
+"""Requests about transactions over sockets, decided by the controller's real state machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+from ottla.client.connection import BrokerAddress, Connection, ConnectionLost, connect
+from ottla.dataplane.server.handler import HandlerTable, Request, handles
+from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.server.handlers.transactions import TransactionHandlers
+from ottla.dataplane.server.server import Server
+from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+)
+from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.transactional import Identity
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+
+TIMEOUT_MAX_MS = 900_000
+
+
+class Init:
+    """InitProducerId, as far as transactional ids go."""
+
+    def __init__(self, transactions: TransactionHandlers) -> None:
+        self._transactions = transactions
+
+    @handles(InitProducerIdRequest, 0, 5)
+    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
+        return await self._transactions.init(request, message)
+
+
+class Served(NamedTuple):
+    broker: Beside
+    address: BrokerAddress
+
+    async def client(self) -> Connection:
+        return await connect(self.address)
+
+
+@contextlib.asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[Served]:
+    async with beside_a_quorum(directory) as one:
+        handlers = TransactionHandlers(
+            1,
+            lambda: one.image,
+            TransactionCommands(one),
+            one.endings,
+            timeout_max_ms=lambda: TIMEOUT_MAX_MS,
+            wall_ms=lambda: 5,
+        )
+        table = HandlerTable(handlers, Init(handlers))
+        table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
+        server = Server(table)
+        server.metadata_offset = lambda: one.image.offset
+        port = server.listen("TEST", "127.0.0.1", 0).port
+        server.start()
+        one.moved = server.metadata_moved
+        try:
+            yield Served(one, BrokerAddress(1, "127.0.0.1", port))
+        finally:
+            server.close()
+
+
+async def begun(client: Connection, name: str = "x") -> Identity:
+    answer = await client.request(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
+    assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
+    return answer.producer_id, answer.producer_epoch
+
+
+async def added(
+    client: Connection, who: Identity, *indexes: int, topic: str = "solo", name: str = "x"
+) -> list[int]:
+    """The error codes."""
+    answer = await client.request(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=who[0],
+            v3_and_below_producer_epoch=who[1],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
+        ),
+        version=3,
+    )
+    return [
+        one.partition_error_code
+        for found in answer.results_by_topic_v3_and_below
+        for one in found.results_by_partition
+    ]
+
+
+def ending(who: Identity, *, commits: bool = True, name: str = "x") -> EndTxnRequest:
+    return EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commits)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_transaction_from_its_beginning_to_what_readers_see(
+    tmp_path: Path, *, version: int, commits: bool
+) -> None:
+    async with served(tmp_path) as (one, address):
+        client = await connect(address)
+        who = await begun(client)
+        assert await added(client, who, 0, 1) == [ErrorCode.NONE] * 2
+        for index in (0, 1):
+            await one.produce(who, 0, index=index)
+        ended = await client.request(ending(who, commits=commits), version=version)
+        assert ended.error_code == ErrorCode.NONE
+        for index in (0, 1):
+            partition = one.partition(index=index)
+            log, watermark = partition.log, partition.high_watermark
+            assert log.last_stable_offset(watermark) == 2, "whoever reads now sees the end"
+            assert bool(log.aborted_transactions(0, 2)) is not commits
+        if version == 5:
+            assert (ended.producer_id, ended.producer_epoch) == (who[0], who[1] + 1)
+            who = (ended.producer_id, ended.producer_epoch)
+        assert await added(client, who, 0) == [ErrorCode.NONE]
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
+)
+async def test_a_fenced_producer_is_told_in_words_that_it_knows(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    async with served(tmp_path) as (_, address):
+        client = await connect(address)
+        old = await begun(client)
+        await begun(client)
+        assert (await client.request(ending(old), version=version)).error_code == code
+        client.close()
+
+
+async def test_if_one_partition_does_not_exist_none_is_added(tmp_path: Path) -> None:
+    async with served(tmp_path) as (one, address):
+        client = await connect(address)
+        who = await begun(client)
+        assert await added(client, who, 0, 9) == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert await added(client, who, 0, topic="nowhere") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert one.quorum.state().phase is Phase.EMPTY
+        client.close()
+
+
+async def test_a_request_that_was_delayed_on_an_old_connection_gets_no_answer(tmp_path: Path) -> None:
+    """KAFKA-17754: it would end the next transaction of a client that keeps its epoch."""
+    async with served(tmp_path) as (one, address):
+        old = await connect(address)
+        who = await begun(old)
+        assert await added(old, who, 0) == [ErrorCode.NONE]
+        client = await connect(address)
+        assert (await client.request(ending(who), version=3)).error_code == ErrorCode.NONE
+        assert await added(client, who, 1) == [ErrorCode.NONE]
+        with pytest.raises(ConnectionLost):
+            await old.request(ending(who), version=3)
+        assert one.quorum.state().phase is Phase.ONGOING
+        assert (await client.request(ending(who), version=3)).error_code == ErrorCode.NONE
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "code"),
+    [
+        ("", 1000, ErrorCode.INVALID_REQUEST),
+        ("x", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", TIMEOUT_MAX_MS + 1, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+async def test_what_no_producer_may_ask_for(
+    tmp_path: Path, name: str, timeout_ms: int, code: ErrorCode
+) -> None:
+    async with served(tmp_path) as (_, address):
+        client = await connect(address)
+        answer = await client.request(
+            InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+        )
+        assert answer.error_code == code
+        client.close()
+
+
+async def test_without_a_quorum_clients_look_for_another_coordinator(tmp_path: Path) -> None:
+    async with served(tmp_path) as (one, address):
+        client = await connect(address)
+        who = await begun(client)
+        one.quorum.answers = False
+        answer = await client.request(ending(who), version=3)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        client.close()
+
+
+async def test_partitions_of_several_transactions_are_added_and_verified_together(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, address):
+        client = await connect(address)
+        first, second = await begun(client, "x"), await begun(client, "y")
+
+        def asked(name: str, who: Identity, index: int, *, verify: bool) -> AddPartitionsToTxnTransaction:
+            return AddPartitionsToTxnTransaction(
+                transactional_id=name,
+                producer_id=who[0],
+                producer_epoch=who[1],
+                verify_only=verify,
+                topics=[AddPartitionsToTxnTopic(name="solo", partitions=[index])],
+            )
+
+        async def codes(*transactions: AddPartitionsToTxnTransaction) -> list[int]:
+            answer = await client.request(
+                AddPartitionsToTxnRequest(transactions=list(transactions)), version=5
+            )
+            return [
+                one.partition_error_code
+                for found in answer.results_by_transaction
+                for topic in found.topic_results
+                for one in topic.results_by_partition
+            ]
+
+        assert await codes(asked("x", first, 0, verify=False), asked("y", second, 1, verify=False)) == [0, 0]
+        assert await codes(asked("x", first, 0, verify=True), asked("x", first, 1, verify=True)) == [
+            ErrorCode.NONE,
+            ErrorCode.TRANSACTION_ABORTABLE,
+        ]
+        client.close()
