@@ -96,6 +96,15 @@ class GroupCoordinator:
             lambda topic, committed: topic not in existing or not committed.is_of(ids.get(topic, ZERO_UUID))
         )
 
+    def transaction_ended(
+        self, partition: int, producer_id: int, end_offset: int, *, committed: bool
+    ) -> None:
+        """A marker of `__consumer_offsets`-`partition` is below the high watermark; it lies right below `end_offset`.
+        What it decides is visible when this returns, or else once the shard is loaded."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.transaction_ended(producer_id, end_offset, committed=committed)
+
     def expire(self) -> None:
         """Let go of old offsets and of groups that are left with none."""
         for shard in self.shards():

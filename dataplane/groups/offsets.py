@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from ...protocol.schema import ZERO_UUID
+from .committed_offset import CommittedOffset, TopicPartition
+from .pending_offsets import AFTER_ALL, PendingOffsets
 
-TopicPartition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """`leader_epoch` is -1 where the client sent none; times are milliseconds since 1970.
-
-    `topic_id` tells a topic from a later one of the same name; zeros where it is not known.
-    """
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_time_ms: int
-    topic_id: bytes = ZERO_UUID
-
-    def is_of(self, topic_id: bytes) -> bool:
-        """Whether it was committed for the topic with this id, as far as is known."""
-        return self.topic_id in (topic_id, ZERO_UUID)
+__all__ = ["CommittedOffset", "OffsetStore", "TopicPartition"]
 
 
 class OffsetStore:
-    """Offsets by group and partition. Only what lies below the high watermark is put here."""
+    """Offsets by group and partition. Only what lies below the high watermark is put here; `pending` has those of open
+    transactions, as soon as they are in the log.
+
+    Positions are offsets in the log of the shard.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
 
     def check(self) -> None:
         """AssertionError if a group has an empty place here, or an offset that is none."""
+        self.pending.check()
         for group_id, offsets in self._groups.items():
             if not offsets:
                 raise AssertionError(f"group {group_id} has a place for offsets, and none")
@@ -43,17 +31,30 @@ class OffsetStore:
                 if index < 0 or committed.leader_epoch < -1:
                     raise AssertionError(f"group {group_id}: {topic}-{index} has {committed}")
 
-    def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+    def put(
+        self, group_id: str, partition: TopicPartition, committed: CommittedOffset, position: int = AFTER_ALL
+    ) -> None:
         """The newest commit wins, even when its offset is lower (clients may rewind)."""
         self._groups.setdefault(group_id, {})[partition] = committed
+        self.pending.overtake(group_id, partition, position)
 
-    def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget one offset (a tombstone was written)."""
+    def remove(self, group_id: str, partition: TopicPartition, position: int = AFTER_ALL) -> None:
+        """Forget one offset (a tombstone was written), with what is pending before it."""
         offsets = self._groups.get(group_id)
         if offsets is not None:
             offsets.pop(partition, None)
             if not offsets:
                 del self._groups[group_id]
+        self.pending.remove(group_id, partition, position)
+
+    def end_transaction(self, producer_id: int, end_offset: int, *, committed: bool) -> list[str]:
+        """A marker counts now; it lies right below `end_offset`. The groups whose offsets have changed."""
+        changed: dict[str, None] = {}
+        for group_id, partition, pending in self.pending.end(producer_id, end_offset):
+            if committed and pending.committed is not None:
+                self.put(group_id, partition, pending.committed, pending.position)
+                changed[group_id] = None
+        return list(changed)
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         """The last committed offset, None if there is none."""
@@ -63,11 +64,26 @@ class OffsetStore:
         """Everything a group has committed."""
         return dict(self._groups.get(group_id, {}))
 
+    def known_partitions(self, group_id: str) -> list[TopicPartition]:
+        """The partitions a group has committed offsets of, or may have once open transactions end."""
+        return list(dict.fromkeys([*self._groups.get(group_id, ()), *self.pending.of_group(group_id)]))
+
     def select(self, which: Callable[[str, CommittedOffset], bool]) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) of which `which` says yes to the topic's name and the offset."""
+        """Every (group, partition) of which `which` says yes to the topic's name and the offset, and to all that are
+        pending there: none of them goes without the others."""
+        pending = self.pending
+
+        def agreed(group_id: str, partition: TopicPartition) -> bool:
+            return all(which(partition[0], each) for each in pending.of_partition(group_id, partition))
+
         for group_id, offsets in self._groups.items():
             for partition, committed in offsets.items():
-                if which(partition[0], committed):
+                if which(partition[0], committed) and agreed(group_id, partition):
+                    yield group_id, partition
+        for group_id in pending.groups():
+            for partition in pending.of_group(group_id):
+                alone = self.get(group_id, partition) is None
+                if alone and any(pending.of_partition(group_id, partition)) and agreed(group_id, partition):
                     yield group_id, partition
 
     def groups(self) -> Iterator[str]:

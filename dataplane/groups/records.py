@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import KafkaError
@@ -20,14 +21,14 @@ from ...protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.record import Record, decode_records, encode_batch
-from ...protocol.record_batch import walk_batches
+from ...protocol.record import ControlType, Record, decode_records, encode_batch, read_control_record
+from ...protocol.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
 from .classic.group import Group
 from .classic.membership import Member
 from .classic.states import GroupState
+from .committed_offset import CommittedOffset, TopicPartition
 from .consumer.records import READ_KINDS, ConsumerRecord, read_consumer_record
 from .limits import GroupLimits
-from .offsets import CommittedOffset, TopicPartition
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
@@ -39,13 +40,34 @@ _version = struct.Struct(">h")
 KeyValue = tuple[bytes, bytes | None]
 
 
+class Writer(NamedTuple):
+    """Whose transaction a batch is part of."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """One partition's offset in one group; None is a tombstone."""
+    """One partition's offset in one group; None is a tombstone.
+
+    Where it was read from: `position` is the offset of its batch, `producer_id` whose transaction it is part of.
+    """
 
     group_id: str
     partition: TopicPartition
     committed: CommittedOffset | None
+    position: int = 0
+    producer_id: int = NO_PRODUCER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """A marker: whatever this producer has pending below `end_offset` is committed now, or dropped."""
+
+    producer_id: int
+    committed: bool
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,28 +159,42 @@ def restore_group(
     return group
 
 
-def batch_of(records: list[KeyValue], now_ms: int) -> bytearray:
+def batch_of(records: Iterable[KeyValue], now_ms: int) -> bytearray:
     """One uncompressed record batch, ready to append."""
     return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 
-StoredRecord = OffsetRecord | GroupRecord | ConsumerRecord
+def transactional_batch_of(records: Iterable[KeyValue], writer: Writer, now_ms: int) -> bytearray:
+    """The same as part of a writer's transaction. It has no sequence: the writer did not send this batch."""
+    return bytearray(
+        encode_batch(
+            [(key, value, now_ms) for key, value in records],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            transactional=True,
+        )
+    )
+
+
+StoredRecord = OffsetRecord | GroupRecord | ConsumerRecord | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
     """What whole batches say, in order. Keys of versions that this build does not know and records that are
     damaged are passed over: one of them must not keep all groups of a partition from being served."""
     for start, header in walk_batches(data):
-        if header.is_control:
-            continue
+        batch = data[start : start + header.size]
         try:
-            records = list(decode_records(data[start : start + header.size]))
+            if header.is_control:
+                yield from _read_marker(batch, header)
+                continue
+            records = list(decode_records(batch))
         except KafkaError as error:
             log.error("passing over the batch of groups at offset %d: %s", header.base_offset, error.message)
             continue
         for record in records:
             try:
-                found = _read_record(record)
+                found = _read_record(record, header)
             except (MalformedMessage, struct.error) as error:
                 log.error("passing over a record of groups behind offset %d: %s", header.base_offset, error)
                 continue
@@ -166,28 +202,38 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
                 yield found
 
 
-def _read_record(record: Record) -> StoredRecord | None:
+def _read_marker(batch: memoryview, header: BatchHeader) -> Iterator[TransactionEnd]:
+    """Nothing for control batches that end no transaction."""
+    marker = read_control_record(batch)
+    if marker is not None:
+        yield TransactionEnd(header.producer_id, marker.type is ControlType.COMMIT, header.next_offset)
+
+
+def _read_record(record: Record, header: BatchHeader) -> StoredRecord | None:
     if record.key is None:
         return None
     key, value = bytes(record.key), record.value
     (version,) = _version.unpack_from(key)
     if 0 <= version <= OFFSET_KEY_VERSION:
-        return _read_offset(key, version, value)
+        return _read_offset(key, version, value, header)
     if version == GROUP_KEY_VERSION:
         return _read_group(key, value)
     return read_consumer_record(version, key, value, record.timestamp_ms) if version in READ_KINDS else None
 
 
-def _read_offset(key: bytes, version: int, value: bytes | memoryview | None) -> OffsetRecord:
+def _read_offset(
+    key: bytes, version: int, value: bytes | memoryview | None, header: BatchHeader
+) -> OffsetRecord:
     named = decode(OffsetCommitKey, key, version, 2)
-    partition = (named.topic, named.partition)
+    partition, position = (named.topic, named.partition), header.base_offset
     if value is None:
-        return OffsetRecord(named.group, partition, None)
+        return OffsetRecord(named.group, partition, None, position)
     stored = decode(OffsetCommitValue, value, _version.unpack_from(value)[0], 2)
     committed = CommittedOffset(
         stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp, bytes(stored.topic_id)
     )
-    return OffsetRecord(named.group, partition, committed)
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    return OffsetRecord(named.group, partition, committed, position, producer_id)
 
 
 def _read_group(key: bytes, value: bytes | memoryview | None) -> GroupRecord:

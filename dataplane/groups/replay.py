@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ...protocol.record_batch import NO_PRODUCER_ID
 from .consumer.records import ConsumerRecord, StoredConsumerGroup
 from .group_table import AnyGroup
 from .limits import GroupLimits
 from .offsets import OffsetStore
-from .records import GroupRecord, OffsetRecord, read_records, restore_group
+from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, restore_group
 from .surroundings import Surroundings
 
 
@@ -24,10 +25,10 @@ class Replay:
         """Whole batches."""
         for record in read_records(data):
             match record:
-                case OffsetRecord(group_id, partition, None):
-                    self._offsets.remove(group_id, partition)
-                case OffsetRecord(group_id, partition, committed) if committed is not None:
-                    self._offsets.put(group_id, partition, committed)
+                case OffsetRecord():
+                    self._feed_offset(record)
+                case TransactionEnd(producer_id, committed, end_offset):
+                    self._offsets.end_transaction(producer_id, end_offset, committed=committed)
                 case GroupRecord(group_id, None):
                     self._classic.pop(group_id, None)
                 case GroupRecord(group_id):
@@ -37,6 +38,15 @@ class Replay:
                     self._consumer.setdefault(group_id, StoredConsumerGroup()).replay(record)
                     if record.value is not None:
                         self._classic.pop(group_id, None)
+
+    def _feed_offset(self, record: OffsetRecord) -> None:
+        group_id, partition, position = record.group_id, record.partition, record.position
+        if record.committed is None:
+            self._offsets.remove(group_id, partition, position)
+        elif record.producer_id == NO_PRODUCER_ID:
+            self._offsets.put(group_id, partition, record.committed, position)
+        else:
+            self._offsets.pending.add(record.producer_id, group_id, partition, record.committed, position)
 
     def groups(
         self,

@@ -21,6 +21,11 @@ class ReplicatedOffsetsLog:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
+    @property
+    def end_offset(self) -> int:
+        """Where the next batch will lie."""
+        return self._partition.log.log_end_offset
+
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         """Append with acks=all; `done` once it is below the high watermark, or with why it is not."""
         try:
@@ -29,6 +34,23 @@ class ReplicatedOffsetsLog:
             done(error.code)
             return
         self._partition.on_high_watermark(result.last_offset + 1, done)
+
+    def append_transactional(self, batch: bytearray) -> int:
+        """Append what is part of a transaction; the offset behind it.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        limit = self._partition.log.config.max_message_bytes
+        if len(batch) > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"offsets of {len(batch)} bytes for {self._partition!r} exceed max.message.bytes={limit}",
+            )
+        return self._partition.append_unsequenced(memoryview(batch))
+
+    def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` once the high watermark reaches `offset`, or with why that is not known."""
+        self._partition.on_high_watermark(offset, done)
 
     async def read_all(self) -> AsyncIterator[memoryview]:
         """Everything up to the log end, which ends once all of it is committed: what the leader before told

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .classic.group import Group
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .commit_checks import Committer, check_commit, check_transactional_commit
 from .consumer.group import ConsumerGroup
-from .consumer.offset_checks import check_commit, check_fetch
+from .consumer.offset_checks import check_fetch
 from .consumer_shell import ConsumerGroups
 from .expiry import consumed_topics, expired, may_go
 from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
-from .records import KeyValue, OffsetRecord, group_record, offset_record
+from .pending_offsets import AFTER_ALL
+from .records import KeyValue, OffsetRecord, TransactionEnd, Writer, group_record, offset_record
 from .replay import Replay
 from .surroundings import Surroundings
 from .writes import OffsetsLog, ShardWrites
@@ -60,6 +62,8 @@ class Shard:
         self._surroundings = surroundings or Surroundings()
         self._writes = ShardWrites(log, self._surroundings.wall_ms or now_ms, commit_timeout_s)
         self._table = GroupTable(now_ms, self._due)
+        # Markers that came below the high watermark while the log was being read.
+        self._ended: list[TransactionEnd] = []
         # Offset commits that are being written, by group.
         self._commits: Counter[str] = Counter()
         self.offsets = OffsetStore()
@@ -78,6 +82,7 @@ class Shard:
 
     async def load(self) -> None:
         """Replay the log. Until it is done every request is answered COORDINATOR_LOAD_IN_PROGRESS."""
+        self.offsets = OffsetStore()
         replay = Replay(self.offsets)
         async for data in self._log.read_all():
             if self.closed:
@@ -88,18 +93,17 @@ class Shard:
         for group in replay.groups(self._limits, self._surroundings, new_member_id, self._now_ms()):
             self._table.put(group)
             self._table.schedule(group)
-        for group_id in self.offsets.groups():
-            if group_id not in self.groups:
-                self._table.put(Group(group_id, self._limits, new_member_id))
+        for group_id in [*self.offsets.groups(), *self.offsets.pending.groups()]:
+            self._make_sure_of(group_id)
         self.loaded = True
+        ended, self._ended = self._ended, []
+        for end in ended:
+            self.transaction_ended(end.producer_id, end.end_offset, committed=end.committed)
 
-    def _classic(self, group_id: str) -> Group:
-        """The classic group, made if need be."""
-        group = self.groups.get(group_id)
-        if not isinstance(group, Group):
-            group = Group(group_id, self._limits, new_member_id)
-            self._table.put(group)
-        return group
+    def _make_sure_of(self, group_id: str) -> None:
+        """Whoever has offsets is a group, if only an empty one."""
+        if group_id not in self.groups:
+            self._table.put(Group(group_id, self._limits, new_member_id))
 
     def close(self) -> None:
         """Another broker leads this shard now: everyone waiting is sent there."""
@@ -210,17 +214,70 @@ class Shard:
 
         `knows_epochs` from OffsetCommit 9 on, which consumer groups are for.
         """
-        held = ((committed.topic_id, index) for (_, index), committed in offsets.items())
-        error = self._check_commit(group_id, member_id, instance_id, generation, held, knows_epochs)
+        who = Committer(member_id, instance_id, generation)
+        error = check_commit(
+            self.groups.get(group_id), who, _held(offsets), self._now_ms(), knows_epochs=knows_epochs
+        )
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
 
-        def show() -> None:
-            if group_id not in self.groups:
-                self._classic(group_id)
+        def show(position: int) -> None:
+            self._make_sure_of(group_id)
             for partition, committed in offsets.items():
-                self.offsets.put(group_id, partition, committed)
+                self.offsets.put(group_id, partition, committed, position)
+
+        written = self._committing(group_id, done)
+        self._writes.write(_records(group_id, offsets), written, show)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        who: Committer,
+        writer: Writer,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        done: Callable[[ErrorCode], None],
+        *,
+        knows_epochs: bool = True,
+    ) -> None:
+        """Append offsets that count once the writer's transaction commits; `done` once they are below the high
+        watermark, or with the reason why they are not, or may not be.
+
+        They are in the log when this returns, unless `done` was told an error: so the caller asks in the same turn of
+        the loop whether that transaction is open here. `knows_epochs` from TxnOffsetCommit 6 on.
+        """
+        group = self.groups.get(group_id)
+        error = check_transactional_commit(group, who, _held(offsets), knows_epochs=knows_epochs)
+        if error is not ErrorCode.NONE or not offsets:
+            done(error)
+            return
+
+        def appended(position: int) -> None:
+            for partition, committed in offsets.items():
+                self.offsets.pending.add(writer.producer_id, group_id, partition, committed, position)
+
+        def show() -> None:
+            # Unless the group was deleted meanwhile.
+            if self.offsets.pending.of_group(group_id):
+                self._make_sure_of(group_id)
+
+        written = self._committing(group_id, done)
+        self._writes.write_transactional(_records(group_id, offsets), writer, written, appended, show)
+
+    def transaction_ended(self, producer_id: int, end_offset: int, *, committed: bool) -> None:
+        """A marker is below the high watermark; it lies right below `end_offset`. What its producer has pending before
+        it counts from here on, or never. To be called before anybody is told that the transaction is over.
+        """
+        if self.closed:
+            return
+        if not self.loaded:
+            self._ended.append(TransactionEnd(producer_id, committed, end_offset))
+            return
+        for group_id in self.offsets.end_transaction(producer_id, end_offset, committed=committed):
+            self._make_sure_of(group_id)
+
+    def _committing(self, group_id: str, done: Callable[[ErrorCode], None]) -> Callable[[ErrorCode], None]:
+        """Until what this returns is called, the group does not expire."""
 
         def written(outcome: ErrorCode) -> None:
             self._commits[group_id] -= 1
@@ -229,30 +286,7 @@ class Shard:
             done(outcome)
 
         self._commits[group_id] += 1
-        self._writes.write(
-            (offset_record(OffsetRecord(group_id, p, c)) for p, c in offsets.items()), written, show
-        )
-
-    def _check_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        partitions: Iterable[tuple[bytes, int]],
-        knows_epochs: bool,
-    ) -> ErrorCode:
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            error = check_commit(group, member_id, generation, partitions)
-            member = group.members.get(member_id)
-            too_old = member is not None and member.classic is None and not knows_epochs
-            return ErrorCode.UNSUPPORTED_VERSION if too_old else error
-        if group is None:
-            if generation < 0:
-                return ErrorCode.NONE
-            return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
-        return group.check_commit(member_id, instance_id, generation, self._now_ms())
+        return written
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether this member may read the group's offsets; classic groups let everybody."""
@@ -266,9 +300,9 @@ class Shard:
     def _forget_offsets(self, gone: list[tuple[str, TopicPartition]]) -> None:
         """At once, and in batches that the log takes; a commit that is written already goes with them."""
 
-        def remove(some: Sequence[tuple[str, TopicPartition]]) -> None:
+        def remove(some: Sequence[tuple[str, TopicPartition]], position: int = AFTER_ALL) -> None:
             for group_id, partition in some:
-                self.offsets.remove(group_id, partition)
+                self.offsets.remove(group_id, partition, position)
 
         remove(gone)
         batch: list[tuple[str, TopicPartition]] = []
@@ -282,7 +316,9 @@ class Shard:
         if batch:
             self._write_tombstones(batch, partial(remove, batch))
 
-    def _write_tombstones(self, gone: Iterable[tuple[str, TopicPartition]], show: Callable[[], None]) -> None:
+    def _write_tombstones(
+        self, gone: Iterable[tuple[str, TopicPartition]], show: Callable[[int], None]
+    ) -> None:
         records = [offset_record(OffsetRecord(group_id, partition, None)) for group_id, partition in gone]
         self._writes.write(records, lambda _outcome: None, show, insist=True)
 
@@ -298,9 +334,10 @@ class Shard:
             if group_id in self._commits:
                 continue
             offsets = self.offsets.of_group(group_id)
-            old = expired(group, offsets, now, self._limits.offsets_retention_ms)
-            gone += ((group_id, partition) for partition in old)
-            if len(old) == len(offsets) and may_go(group):
+            pending = self.offsets.pending.of_group(group_id)
+            old = set(expired(group, offsets, now, self._limits.offsets_retention_ms)).difference(pending)
+            gone += ((group_id, partition) for partition in offsets if partition in old)
+            if len(old) == len(offsets) and not pending and may_go(group):
                 tombstones = self._bury(group)
                 if tombstones:
                     self._writes.write(tombstones, lambda _outcome: None, insist=True)
@@ -330,18 +367,19 @@ class Shard:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         consumed = consumed_topics(group, {topic for topic, _ in partitions})
+        known = set(self.offsets.known_partitions(group_id))
         gone = [
             (group_id, partition)
             for partition in partitions
-            if partition[0] not in consumed and self.offsets.get(group_id, partition) is not None
+            if partition[0] not in consumed and partition in known
         ]
         if not gone:
             done(ErrorCode.NONE, consumed)
             return
 
-        def forget() -> None:
+        def forget(position: int) -> None:
             for _, partition in gone:
-                self.offsets.remove(group_id, partition)
+                self.offsets.remove(group_id, partition, position)
 
         records = [offset_record(OffsetRecord(group_id, partition, None)) for _, partition in gone]
         self._writes.write(records, lambda outcome: done(outcome, consumed), forget)
@@ -349,7 +387,7 @@ class Shard:
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
         """Remove a group without members, and its offsets (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
         group = self.groups.get(group_id)
-        offsets = self.offsets.of_group(group_id)
+        offsets = self.offsets.known_partitions(group_id)
         if group is None and not offsets:
             done(ErrorCode.GROUP_ID_NOT_FOUND)
             return
@@ -362,13 +400,13 @@ class Shard:
                 return
             tombstones += self._bury(group)
 
-        def forget() -> None:
+        def forget(position: int = AFTER_ALL) -> None:
             for partition in offsets:
-                self.offsets.remove(group_id, partition)
+                self.offsets.remove(group_id, partition, position)
             # Made by a commit that was on its way.
             left = self.groups.get(group_id)
             made_since = isinstance(left, Group) and left.generation == 0 and may_go(left)
-            if made_since and not self.offsets.of_group(group_id):
+            if made_since and not self.offsets.known_partitions(group_id):
                 self._table.drop(group_id)
 
         forget()
@@ -402,6 +440,15 @@ class Shard:
             self.consumer.tick(group)
         else:
             self._perform(group, group.tick(self._now_ms()))
+
+
+def _held(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[tuple[bytes, int]]:
+    """The partitions by topic id, as consumer groups know them."""
+    return ((committed.topic_id, index) for (_, index), committed in offsets.items())
+
+
+def _records(group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> list[KeyValue]:
+    return [offset_record(OffsetRecord(group_id, p, committed)) for p, committed in offsets.items()]
 
 
 def _answer(effect: Effect) -> None:

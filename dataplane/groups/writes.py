@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ...protocol.errors import ErrorCode
-from .records import KeyValue, batch_of
+from ...protocol.errors import ErrorCode, KafkaError
+from .records import KeyValue, Writer, batch_of, transactional_batch_of
 
 _BATCH_BYTES = 512 * 1024
 """Half of what the log takes by default: records that come to more go into several batches."""
@@ -17,9 +17,19 @@ _RECORD_OVERHEAD_BYTES = 24
 class OffsetsLog(Protocol):
     """One replicated partition of `__consumer_offsets`, as its leader sees it."""
 
+    @property
+    def end_offset(self) -> int:
+        """Where the next batch will lie."""
+
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         """Append one batch; `done` is called once: below the high watermark, or with why not. An error that
         comes before this returns says that nothing was appended."""
+
+    def append_transactional(self, batch: bytearray) -> int:
+        """Append one batch of a transaction; the offset behind it. KafkaError: nothing was appended."""
+
+    def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` once: when the high watermark reaches `offset`, or with why that is not known."""
 
     def read_all(self) -> AsyncIterator[memoryview]:
         """Whole batches from the log start to the log end, yielding to the loop in between."""
@@ -39,11 +49,12 @@ class ShardWrites:
         self,
         records: Iterable[KeyValue],
         done: Callable[[ErrorCode], None],
-        show: Callable[[], None] = lambda: None,
+        show: Callable[[int], None] = lambda _position: None,
         *,
         insist: bool = False,
     ) -> None:
-        """Append records: `show` once they are committed, however late; `done` with outcome or timeout.
+        """Append records: `show` once they are committed, however late, with where in the log they begin; `done` with
+        outcome or timeout.
 
         `insist` for tombstones of what nobody remembers from here on: if the log refuses them, they are written
         with whatever comes next.
@@ -52,41 +63,83 @@ class ShardWrites:
         due = [(record, True) for record in owed] + [(record, insist) for record in records]
         pieces = list(_pieces(due))
         asking = 0
-        ended = late = False
-
-        def time_out() -> None:
-            nonlocal late
-            late = True
-            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        ended = False
+        position = self._log.end_offset
+        outcome = _Outcome(done, self._timeout_s)
 
         def written(error: ErrorCode) -> None:
             nonlocal ended
             if ended:
                 return
             ended = True
-            timer.cancel()
             if error is not ErrorCode.NONE:
                 self._owed = [*_lasting(pieces[asking:]), *self._owed]
             elif not self.closed:
-                show()
-            if not late:
-                done(_for_clients(error))
+                show(position)
+            outcome.tell(error)
 
         def piece_written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 written(error)
 
-        timer = asyncio.get_running_loop().call_later(self._timeout_s, time_out)
         while asking < len(pieces) and not ended:
             batch = batch_of([record for record, _ in pieces[asking]], self._wall_ms())
             last = asking == len(pieces) - 1
             self._log.append(batch, written if last else piece_written)
             asking += 1
 
+    def write_transactional(
+        self,
+        records: Iterable[KeyValue],
+        writer: Writer,
+        done: Callable[[ErrorCode], None],
+        appended: Callable[[int], None],
+        show: Callable[[], None],
+    ) -> None:
+        """Append records as one batch of a writer's transaction: `appended` at once if they are in the log, with where;
+        `show` once they are committed, however late; `done` with outcome or timeout."""
+        self.settle_debts()
+        if self._owed:
+            # What is owed would be written behind them, and end them.
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        position = self._log.end_offset
+        try:
+            end = self._log.append_transactional(transactional_batch_of(records, writer, self._wall_ms()))
+        except KafkaError as error:
+            done(_for_clients(error.code))
+            return
+        appended(position)
+        outcome = _Outcome(done, self._timeout_s)
+
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and not self.closed:
+                show()
+            outcome.tell(error)
+
+        self._log.on_high_watermark(end, written)
+
     def settle_debts(self) -> None:
         """Write what is owed, if anything, without waiting for another reason."""
         if self._owed:
             self.write((), lambda _outcome: None)
+
+
+class _Outcome:
+    """What a client is told of its write: what came of it, or that nobody knows yet."""
+
+    def __init__(self, done: Callable[[ErrorCode], None], timeout_s: float) -> None:
+        self._done: Callable[[ErrorCode], None] | None = done
+        self._timer = asyncio.get_running_loop().call_later(
+            timeout_s, self.tell, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+
+    def tell(self, error: ErrorCode) -> None:
+        """The first time counts."""
+        self._timer.cancel()
+        done, self._done = self._done, None
+        if done is not None:
+            done(_for_clients(error))
 
 
 def _pieces(due: Sequence[tuple[KeyValue, bool]]) -> Iterator[list[tuple[KeyValue, bool]]]:

@@ -333,15 +333,30 @@ class Partition:
             leader = self.leading()
         if required_acks == -1 and leader.under_min_in_sync:
             self.log.refused_for_now(batches)
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
-                f"min.insync.replicas is {leader.effective_min_in_sync}",
-            )
+            raise self._too_few_in_sync(leader)
         result = self.log.append_as_leader(batches, leader.leader_epoch, self._around.wall_ms())
         if not result.duplicate:
             self._appended(leader)
         return result
+
+    def append_unsequenced(self, batches: memoryview) -> int:
+        """Append, with acks=all, what this broker has composed itself (writable); the offset behind it.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        leader = self.leading()
+        if leader.under_min_in_sync:
+            raise self._too_few_in_sync(leader)
+        result = self.log.append_unsequenced(batches, leader.leader_epoch, self._around.wall_ms())
+        self._appended(leader)
+        return result.last_offset + 1
+
+    def _too_few_in_sync(self, leader: LeaderState) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
+            f"min.insync.replicas is {leader.effective_min_in_sync}",
+        )
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, number: int, commit_index: int

@@ -199,6 +199,16 @@ class Group:
         self.members[member_id].heard_of(now_ms)
         return ErrorCode.NONE
 
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Whether it may commit offsets in a transaction: members that are named must be up to date, whatever the
+        group is about to do; that says nothing of whether they live."""
+        is_nobody = generation < 0 and not member_id and instance_id is None
+        if is_nobody or (generation < 0 and self.state is GroupState.EMPTY):
+            return ErrorCode.NONE
+        return self._check_member(member_id, instance_id, generation) or ErrorCode.NONE
+
     def kill(self, now_ms: int, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> list[Effect]:
         """The group ends here (deleted, or led elsewhere): everyone who waits is told."""
         effects: list[Effect] = []

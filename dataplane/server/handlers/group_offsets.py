@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
@@ -38,6 +39,28 @@ EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
 TOPIC_IDS_VERSION = 10
 UNSET = -1
+
+
+class _Found(NamedTuple):
+    """What is answered for one partition."""
+
+    committed: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def offset(self) -> int:
+        return self.committed.offset if self.committed else UNSET
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.committed.leader_epoch if self.committed else UNSET
+
+    @property
+    def metadata(self) -> str:
+        return self.committed.metadata if self.committed else ""
+
+
+_UNSTABLE = _Found(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 class GroupOffsetHandlers:
@@ -137,11 +160,14 @@ class GroupOffsetHandlers:
         groups = {asked.group_id: asked for asked in reversed(message.groups)}
         return OffsetFetchResponse(
             groups=[
-                self._fetch_group(asked, by_id=by_id) async for asked in in_turns(reversed(groups.values()))
+                self._fetch_group(asked, by_id=by_id, stable=message.require_stable)
+                async for asked in in_turns(reversed(groups.values()))
             ]
         )
 
-    def _fetch_group(self, asked: OffsetFetchRequestGroup, *, by_id: bool) -> OffsetFetchResponseGroup:
+    def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+    ) -> OffsetFetchResponseGroup:
         """One group of a request since version 8; topics that are unknown by id have their own error."""
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         image = self._image()
@@ -164,7 +190,7 @@ class GroupOffsetHandlers:
                     wanted[known.name if by_id and known is not None else topic.name] = (
                         topic.partition_indexes
                     )
-        for name, offsets in _committed(shard, asked.group_id, wanted, image):
+        for name, offsets in _committed(shard, asked.group_id, wanted, image, stable=stable):
             topic_id = image.topics[name].id if name in image.topics else ZERO_UUID
             if by_id and topic_id == ZERO_UUID:
                 continue
@@ -176,13 +202,16 @@ class GroupOffsetHandlers:
         """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
+            shard = self._coordinator.shard_for(message.group_id)
             found_by_topic = _committed(
-                self._coordinator.shard_for(message.group_id), message.group_id, wanted, self._image()
+                shard, message.group_id, wanted, self._image(), stable=message.require_stable
             )
             code = ErrorCode.NONE
         except KafkaError as error:
-            found_by_topic = [(name, [(p, None) for p in ps]) for name, ps in (wanted or {}).items()]
             code = error.code
+            found_by_topic = [
+                (name, [(p, _Found(None, code)) for p in ps]) for name, ps in (wanted or {}).items()
+            ]
         return OffsetFetchResponse(
             error_code=code,
             topics=[
@@ -191,10 +220,10 @@ class GroupOffsetHandlers:
                     partitions=[
                         OffsetFetchResponsePartition(
                             partition_index=p,
-                            committed_offset=found.offset if found else UNSET,
-                            committed_leader_epoch=found.leader_epoch if found else UNSET,
-                            metadata=found.metadata if found else "",
-                            error_code=code,
+                            committed_offset=found.offset,
+                            committed_leader_epoch=found.leader_epoch,
+                            metadata=found.metadata,
+                            error_code=found.error,
                         )
                         for p, found in offsets
                     ],
@@ -252,41 +281,49 @@ def _deleted(
 
 
 def _unknown(topic_id: bytes, partitions: list[int]) -> OffsetFetchResponseTopics:
-    rows = [_fetched(p, None, ErrorCode.UNKNOWN_TOPIC_ID) for p in partitions]
+    rows = [_fetched(p, _Found(None, ErrorCode.UNKNOWN_TOPIC_ID)) for p in partitions]
     return OffsetFetchResponseTopics(topic_id=topic_id, partitions=rows)
 
 
-def _fetched(
-    partition: int, found: CommittedOffset | None, error: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponsePartitions:
+def _fetched(partition: int, found: _Found) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
-        committed_offset=found.offset if found else UNSET,
-        committed_leader_epoch=found.leader_epoch if found else UNSET,
-        metadata=found.metadata if found else "",
-        error_code=error,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error,
     )
 
 
 def _committed(
-    shard: Shard, group_id: str, wanted: dict[str, list[int]] | None, image: ClusterImage
-) -> list[tuple[str, list[tuple[int, CommittedOffset | None]]]]:
+    shard: Shard,
+    group_id: str,
+    wanted: dict[str, list[int]] | None,
+    image: ClusterImage,
+    *,
+    stable: bool,
+) -> list[tuple[str, list[tuple[int, _Found]]]]:
     """Offsets by topic: those asked for (None where nothing is committed), or all of the group's.
 
-    What was committed for an earlier topic of the same name does not count.
+    What was committed for an earlier topic of the same name does not count. With `stable`, partitions have none as
+    long as a transaction that has committed one is open.
     """
+    pending = shard.offsets.pending
 
-    def valid(name: str, found: CommittedOffset | None) -> CommittedOffset | None:
+    def found(name: str, partition: int, committed: CommittedOffset | None) -> _Found:
+        if stable and pending.has(group_id, (name, partition)):
+            return _UNSTABLE
         topic = image.topics.get(name)
-        return found if found is None or topic is None or found.is_of(topic.id) else None
+        return _Found(committed if committed is None or topic is None or committed.is_of(topic.id) else None)
 
     if wanted is not None:
         return [
-            (name, [(p, valid(name, shard.offsets.get(group_id, (name, p)))) for p in partitions])
+            (name, [(p, found(name, p, shard.offsets.get(group_id, (name, p)))) for p in partitions])
             for name, partitions in wanted.items()
         ]
-    by_topic: dict[str, list[tuple[int, CommittedOffset | None]]] = {}
+    by_topic: dict[str, list[tuple[int, _Found]]] = {}
     for (name, partition), committed in sorted(shard.offsets.of_group(group_id).items()):
-        if valid(name, committed) is not None:
-            by_topic.setdefault(name, []).append((partition, committed))
+        row = found(name, partition, committed)
+        if row is _UNSTABLE or row.committed is not None:
+            by_topic.setdefault(name, []).append((partition, row))
     return list(by_topic.items())

@@ -14,6 +14,7 @@ from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
@@ -28,10 +29,25 @@ class MemoryLog:
         self.refusing = False
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
-        if self.refusing:
-            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            end = self.append_transactional(batch)
+        except KafkaError as error:
+            done(error.code)
             return
+        self.on_high_watermark(end, done)
+
+    @property
+    def end_offset(self) -> int:
+        return parse_header(self.batches[-1]).next_offset if self.batches else 0
+
+    def append_transactional(self, batch: bytearray) -> int:
+        if self.refusing:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        patch_offset_and_epoch(memoryview(batch), 0, self.end_offset, 0)
         self.batches.append(bytes(batch))
+        return self.end_offset
+
+    def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
         if self.automatic:
             done(ErrorCode.NONE)
         else:

@@ -62,7 +62,7 @@ async def test_records_for_many_batches_are_told_of_once_when_the_last_is_commit
     shown: list[int] = []
     log.automatic = False
     records = [(b"%d" % n, bytes(100_000)) for n in range(30)]
-    writes.write(records, outcomes.append, lambda: shown.append(1))
+    writes.write(records, outcomes.append, lambda _position: shown.append(1))
     assert len(log.batches) > 1
     first, *others = log.waiting
     first(ErrorCode.NONE)

@@ -1,0 +1,77 @@
+"""Who may commit offsets of a group, of either protocol or of none, alone and in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode
+from .classic.group import Group
+from .consumer.group import ConsumerGroup
+from .consumer.member import TopicPartition
+from .consumer.offset_checks import check_commit as check_consumer_commit
+from .group_table import AnyGroup
+
+ANYBODY = -1
+"""The generation of those who are in no group."""
+
+
+class Committer(NamedTuple):
+    """Who commits, as the request says: `generation` is the member's epoch in a consumer group."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = ANYBODY
+
+    @property
+    def is_nobody(self) -> bool:
+        """Whether it claims no membership at all."""
+        return self == Committer()
+
+
+def check_commit(
+    group: AnyGroup | None,
+    who: Committer,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    *,
+    knows_epochs: bool,
+) -> ErrorCode:
+    """OffsetCommit. `knows_epochs` from version 9 on, which consumer groups are for."""
+    if group is None:
+        return _check_without_group(who, knows_missing=knows_epochs)
+    if isinstance(group, Group):
+        return group.check_commit(who.member_id, who.instance_id, who.generation, now_ms)
+    error = check_consumer_commit(group, who.member_id, who.generation, partitions)
+    member = group.members.get(who.member_id)
+    too_old = member is not None and member.classic is None and not knows_epochs
+    return ErrorCode.UNSUPPORTED_VERSION if too_old else error
+
+
+def check_transactional_commit(
+    group: AnyGroup | None, who: Committer, partitions: Iterable[TopicPartition], *, knows_epochs: bool
+) -> ErrorCode:
+    """TxnOffsetCommit: who claims no membership may. `knows_epochs` from version 6 on (KIP-1319): before, clients are
+    told of a stale epoch and of a missing group as of a wrong generation."""
+    if group is None:
+        return _check_without_group(who, knows_missing=knows_epochs)
+    if isinstance(group, Group):
+        return group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
+    return _check_in_consumer_group(group, who, partitions, knows_epochs=knows_epochs)
+
+
+def _check_in_consumer_group(
+    group: ConsumerGroup, who: Committer, partitions: Iterable[TopicPartition], *, knows_epochs: bool
+) -> ErrorCode:
+    if who.is_nobody:
+        return ErrorCode.NONE
+    error = check_consumer_commit(group, who.member_id, who.generation, partitions)
+    if error is ErrorCode.STALE_MEMBER_EPOCH and not knows_epochs:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _check_without_group(who: Committer, *, knows_missing: bool) -> ErrorCode:
+    if who.generation < 0:
+        return ErrorCode.NONE
+    return ErrorCode.GROUP_ID_NOT_FOUND if knows_missing else ErrorCode.ILLEGAL_GENERATION
