@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ottla.dataplane.groups import consumer_shell
+from ottla.dataplane.groups import consumer_shell, shard
 from ottla.dataplane.groups.classic.group import Group
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
@@ -105,7 +105,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (Damage, "_begin", lambda _arguments, _result: "damaged replica made anew"),
             (GroupCoordinator, "elected", lambda _arguments, _result: "coordinator elected"),
             (Shard, "close", lambda arguments, _result: _resigned(arguments[0])),
-            (Shard, "_check_commit", _commit_refused),
+            (shard, "check_commit", _commit_refused),
             (Group, "_become", _group_became),
             (Group, "_remove", lambda _arguments, _result: "classic member removed"),
             (consumer_shell, "upgrade", lambda _arguments, _group: "classic group upgraded"),

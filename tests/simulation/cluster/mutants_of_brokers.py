@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
-from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.log import directory, recovery, trimmable_log
+from ottla.dataplane.log import directory, trimmable_log
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
 from ottla.dataplane.log.producer_state import ProducerStates
@@ -20,7 +20,6 @@ from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.server.fetch_reading import FetchReader, Outcome
 from ottla.metadata_quorum import liveness
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record_batch import BatchHeader
 from tests.simulation.cluster.planting import mutant
 
 
@@ -83,10 +82,10 @@ def recovery_forgets_producers() -> Iterator[None]:
     """m is appended everywhere; all brokers die before the answer. They restart and read their logs, but nobody knows
     m's producer. It sends m again, which is appended a second time."""
 
-    def nothing(_segments: object, _offset: int) -> Iterator[BatchHeader]:
+    def nothing(_segments: object, _offset: int) -> Iterator[object]:
         return iter(())
 
-    with patch.object(recovery, "_headers_from", nothing):
+    with patch.object(producer_loading, "_batches_from", nothing):
         yield
 
 
@@ -186,10 +185,10 @@ def commits_of_anybody() -> Iterator[None]:
     """Member 1 has read up to 50 and is paused. Member 2 takes over, reads and commits 100. Member 1 wakes and commits
     50, and is told that it is stored. The next member begins at 50: the group's offset went back."""
 
-    def unchecked(self: Shard, *_who: object) -> ErrorCode:
+    def unchecked(*_who: object, **_how: object) -> ErrorCode:
         return ErrorCode.NONE
 
-    with patch.object(Shard, "_check_commit", unchecked):
+    with patch.object(shard, "check_commit", unchecked):
         yield
 
 

@@ -329,7 +329,9 @@ def a_consumer_reads_beyond_the_high_watermark(folder: Path) -> bool:
     partition = cluster[1].partition
     cluster[1].produce(b"m")
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    fetch: Any = SimpleNamespace(request=SimpleNamespace(api_version=12))
+    fetch: Any = SimpleNamespace(
+        request=SimpleNamespace(api_version=12), message=SimpleNamespace(isolation_level=0)
+    )
     wanted: Any = SimpleNamespace(part=part)
     found = Round(1 << 20)
     reader = FetchReader(None, None, 1 << 20)  # type: ignore[arg-type]
