@@ -315,8 +315,8 @@ class Lossy:
 
 @dataclass(slots=True)
 class Deleted:
-    """Somebody asked that what lies below an offset be deleted: from now on it may be hidden, and be there again after
-    brokers died before they had written that down."""
+    """Somebody asked that what lies below an offset be deleted, or a replica did so by itself: from now on it may be
+    hidden, and be there again with another leader, or after brokers died before they had written that down."""
 
     topic: str
     partition: int

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
-from ottla.dataplane.log import directory, trimmable_log
+from ottla.dataplane.log import directory, producer_loading, trimmable_log
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
 from ottla.dataplane.log.producer_state import ProducerStates

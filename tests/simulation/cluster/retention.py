@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segment import Segment
 from tests.histories.invariants import InvariantBroken
+from tests.histories.operations import Deleted
 from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.machine import Machine
@@ -48,6 +49,7 @@ class Retention:
     def __init__(self, cluster: Cluster, workload: Workload, seed: int) -> None:
         self._cluster = cluster
         self._machine: Machine = cluster.machine
+        self._history = workload.history
         chance = self._chance = Random(f"retention settings {seed}")
         self._settings = chance.choice(RETENTIONS)
         workload.topics[TOPIC] = 1
@@ -130,6 +132,8 @@ class Retention:
             start, looks = log.log_start_offset, self._looks(log)
             dropped = retain(log, high_watermark, now_ms)
             if dropped:
+                # Each replica for itself: another one, with another clock, may lead next and still have it.
+                self._history.add(Deleted(TOPIC, 0, log.log_start_offset, self._machine.now))
                 gone = [look for look in looks if look.end <= log._segments.first_base][:dropped]
                 left = sum(look.size for look in looks)
                 for look in gone:
