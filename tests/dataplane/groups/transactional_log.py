@@ -1,0 +1,82 @@
+"""An offsets partition in memory whose high watermark the test moves, with the markers that a broker writes to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from ottla.dataplane.groups.coordinator import GroupCoordinator
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch
+
+from .test_shard import MemoryLog
+
+
+class TransactionalLog(MemoryLog):
+    """What was appended is committed as far as `advance` says; who waits is told in the order of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.high_watermark = 0
+        self._acknowledgements: list[tuple[int, Callable[[ErrorCode], None]]] = []
+
+    def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        if self.high_watermark >= offset:
+            done(ErrorCode.NONE)
+        else:
+            self._acknowledgements.append((offset, done))
+
+    def advance(self, offset: int | None = None) -> None:
+        """The high watermark is at `offset` now, or at the log end."""
+        reached = self.end_offset if offset is None else min(offset, self.end_offset)
+        self.high_watermark = max(self.high_watermark, reached)
+        waiting, self._acknowledgements = self._acknowledgements, []
+        for end, done in waiting:
+            if end <= self.high_watermark:
+                done(ErrorCode.NONE)
+            else:
+                self._acknowledgements.append((end, done))
+
+    def fail_waiting(self) -> None:
+        """Too few replicas are in sync: what waits is in the log, and nobody knows what becomes of it."""
+        waiting, self._acknowledgements = self._acknowledgements, []
+        for _, done in waiting:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def fail_over(self, keep: int) -> None:
+        """Another broker leads; all but `keep` of the batches above the high watermark are lost."""
+        committed = sum(parse_header(each).next_offset <= self.high_watermark for each in self.batches)
+        del self.batches[committed + keep :]
+        waiting, self._acknowledgements = self._acknowledgements, []
+        for _, done in waiting:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def append_marker(self, producer_id: int, *, committed: bool) -> int:
+        """The offset behind it."""
+        kind = ControlType.COMMIT if committed else ControlType.ABORT
+        batch = bytearray(
+            encode_control_batch(
+                ControlRecord(kind, 0, 0), timestamp_ms=0, producer_id=producer_id, producer_epoch=0
+            )
+        )
+        patch_offset_and_epoch(batch, 0, self.end_offset, 0)
+        self.batches.append(bytes(batch))
+        return self.end_offset
+
+    def end(self, coordinator: GroupCoordinator, producer_id: int, *, committed: bool) -> None:
+        """Write a marker, and tell the coordinator once it is below the high watermark."""
+        end = self.append_marker(producer_id, committed=committed)
+
+        def replicated(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                coordinator.transaction_ended(0, producer_id, end, committed=committed)
+
+        self.on_high_watermark(end, replicated)
+
+    async def read_all(self) -> AsyncIterator[memoryview]:
+        end = self.end_offset
+        for batch in list(self.batches):
+            yield memoryview(batch)
+            await asyncio.sleep(0)
+        self.advance(end)
