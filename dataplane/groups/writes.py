@@ -64,12 +64,16 @@ class ShardWrites:
         pieces = list(_pieces(due))
         asking = 0
         ended = False
-        position = self._log.end_offset
+        end = position = self._log.end_offset
         outcome = _Outcome(done, self._timeout_s)
 
         def written(error: ErrorCode) -> None:
             nonlocal ended
             if ended:
+                return
+            if self._counts_later(error):
+                self._log.on_high_watermark(end, written)
+                outcome.tell(error)
                 return
             ended = True
             if error is not ErrorCode.NONE:
@@ -87,6 +91,7 @@ class ShardWrites:
             last = asking == len(pieces) - 1
             self._log.append(batch, written if last else piece_written)
             asking += 1
+        end = self._log.end_offset
 
     def write_transactional(
         self,
@@ -113,11 +118,17 @@ class ShardWrites:
         outcome = _Outcome(done, self._timeout_s)
 
         def written(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and not self.closed:
+            if self._counts_later(error):
+                self._log.on_high_watermark(end, written)
+            elif error is ErrorCode.NONE and not self.closed:
                 show()
             outcome.tell(error)
 
         self._log.on_high_watermark(end, written)
+
+    def _counts_later(self, error: ErrorCode) -> bool:
+        """Whether what was written stays in the log, and counts once enough replicas are in sync again."""
+        return error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and not self.closed
 
     def settle_debts(self) -> None:
         """Write what is owed, if anything, without waiting for another reason."""

@@ -170,6 +170,9 @@ class Play:
     async def advance(self, by: int) -> None:
         self.log.advance(self.log.high_watermark + by)
 
+    async def starve(self) -> None:
+        self.log.fail_waiting()
+
     async def delete_offsets(self, group: str, partition: int) -> None:
         position = len(self.log.batches)
         if group in self.shard.groups:
@@ -260,6 +263,7 @@ steps = st.one_of(
     step("commit", group=groups, partitions=some, producer=producers, refused=rarely),
     step("marker", producer=producers, committed=st.booleans()),
     step("advance", by=st.integers(1, 9)),
+    step("starve"),
     step("delete_offsets", group=groups, partition=partitions),
     step("delete_group", group=groups),
     step("expire"),

@@ -69,7 +69,9 @@ class TransactionalLog(MemoryLog):
         end = self.append_marker(producer_id, committed=committed)
 
         def replicated(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+            if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                self.on_high_watermark(end, replicated)
+            elif error is ErrorCode.NONE:
                 coordinator.transaction_ended(0, producer_id, end, committed=committed)
 
         self.on_high_watermark(end, replicated)
