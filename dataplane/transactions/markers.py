@@ -127,8 +127,7 @@ class Markers:
                 log.warning("a marker of %r cannot be written: %s", partition, error)
                 self._try_again((transaction.transactional_id, number, producer_id, self._place(partition)))
                 return
-        reported = (self._place(partition), partition.leader_epoch)
-        partition.on_high_watermark(end, partial(self._replicated, reported, producer_id, number))
+        self._report_when_replicated(partition, end, producer_id, number)
 
     def _try_again(self, owed: _Owed) -> None:
         """A full disk may have room again; who leads after a failed one writes it there."""
@@ -158,8 +157,25 @@ class Markers:
 
     # ------------------------------------------------------------ reporting
 
-    def _replicated(self, reported: _Reported, producer_id: int, number: int, error: ErrorCode) -> None:
-        """Below the high watermark; or this leadership ended, and the next leader looks after it."""
+    def _report_when_replicated(self, partition: Partition, end: int, producer_id: int, number: int) -> None:
+        reported = (self._place(partition), partition.leader_epoch)
+        done = partial(self._replicated, partition, end, reported, producer_id, number)
+        partition.on_high_watermark(end, done)
+
+    def _replicated(
+        self,
+        partition: Partition,
+        end: int,
+        reported: _Reported,
+        producer_id: int,
+        number: int,
+        error: ErrorCode,
+    ) -> None:
+        """Below the high watermark; or this leadership ended, and the next leader looks after it. While the ISR is too
+        small it goes on waiting, unlike a producer."""
+        if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and partition.leader_epoch == reported[1]:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._report_when_replicated, partition, end, producer_id, number)
         if error is not ErrorCode.NONE:
             return
         self._unreported.setdefault(reported, {})[producer_id] = number

@@ -7,6 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -69,6 +70,26 @@ async def test_nothing_is_reported_that_could_still_be_lost(tmp_path: Path) -> N
         pair.fetched_by(2, one.quorum.epoch(2), 2)
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
         assert pair.log.last_stable_offset(pair.high_watermark) == 2
+
+
+async def test_a_marker_outlives_a_shortage_of_replicas(tmp_path: Path) -> None:
+    """Producers are told that the outcome is unknown; whoever owes the marker goes on waiting."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        await one.produce(who, 0, topic="pair")
+        pair = one.partition("pair")
+        pair.tighten(2)
+        one.quorum.end(who)
+        one.catch_up()
+        one.quorum.fence(2)
+        one.catch_up()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert one.quorum.state().phase is Phase.PREPARE_COMMIT
+        pair.reconfigure(replace(pair.settings, min_in_sync=1))
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
 
 
 async def test_markers_stand_in_the_order_in_which_the_quorum_decided(tmp_path: Path) -> None:
