@@ -29,7 +29,7 @@ _KEPT: list[Room] = []
 class _NoDisk:
     """The hosts here keep nothing."""
 
-    def lose_power(self) -> None:
+    def lose_power(self, *, keeps_some: bool = True) -> None:
         """Nothing is lost."""
 
 
