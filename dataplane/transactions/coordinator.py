@@ -1,0 +1,24 @@
+"""Which broker speaks to the quorum for a transactional id. Any of them could: that one is named keeps an id's requests
+on one connection, and spreads ids over the brokers."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from ...protocol.cluster_image import ClusterImage
+
+NOBODY = -1
+
+
+def coordinator_of(transactional_id: str, image: ClusterImage) -> int:
+    """The broker that FindCoordinator names, `NOBODY` if none is usable.
+
+    Rendezvous hashing: when a broker goes, only the ids that it spoke for move (Thaler and Ravishankar, 1998).
+    """
+    name = transactional_id.encode("utf-8", "surrogatepass")
+
+    def weight(broker_id: int) -> tuple[bytes, int]:
+        return blake2b(name, digest_size=8, salt=broker_id.to_bytes(16, "big")).digest(), broker_id
+
+    usable = (broker.broker_id for broker in image.brokers.values() if broker.usable)
+    return max(usable, key=weight, default=NOBODY)
