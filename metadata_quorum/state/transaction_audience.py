@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from ...protocol.messages.metadata_records import Record
+from ...protocol.messages.transaction_commands import ClientOrigin
 from ...protocol.transaction_table import (
     Place,
     Transaction,
@@ -19,7 +20,7 @@ from ...protocol.transaction_table import (
     transaction_record,
     writer_record,
 )
-from .transaction_session import FromClient, with_session
+from .transaction_session import with_session
 from .workspace import Workspace
 
 Audience = frozenset[int]
@@ -58,18 +59,18 @@ class Telling:
         self,
         work: Workspace,
         transactional_id: str,
-        command: FromClient | None = None,
+        origin: ClientOrigin | None = None,
         new_places: Iterable[Place] = (),
     ) -> None:
-        """`command`: what its client asked for; None if something else changes it."""
+        """`origin`: of the command; None if something changes it that no client asks for."""
         self._work = work
         self._id = transactional_id
-        self._command = command
+        self._origin = origin if origin is not None and origin.is_client else None
         transaction = work.image.transactions.transactions.get(transactional_id)
         self._known = audience(work, transaction)
         self._wanted = self._known | audience(work, None, new_places)
-        if command is not None and command.connection >= 0:
-            self._wanted |= {command.broker_id}
+        if self._origin is not None:
+            self._wanted |= {self._origin.broker_id}
 
     def __enter__(self) -> Telling:
         return self
@@ -87,8 +88,8 @@ class Telling:
 
     def state(self, changed: Transaction, *, replaces: bool = False) -> None:
         """It is like this now, but for its writers; with `replaces` it has none any more."""
-        if self._command is not None and self._command.connection >= 0:
-            changed = with_session(changed, self._command, self._work.image.offset + 1)
+        if self._origin is not None:
+            changed = with_session(changed, self._origin, self._work.image.offset + 1)
         if replaces:
             self._known = self._wanted  # All that they knew is of an earlier one.
         self._work.emit(transaction_record(changed, replaces=replaces), self._known)

@@ -8,46 +8,36 @@ transaction.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_commands import ClientOrigin
 from ...protocol.transaction_table import Transaction
 
 
-class FromClient(Protocol):
-    """A command that a client's own request has led to."""
-
-    broker_id: int
-    broker_epoch: int
-    connection: int
-    birth: int
-    now_ms: int
-
-
-def check_session(transaction: Transaction, command: FromClient) -> None:
+def check_session(transaction: Transaction, origin: ClientOrigin) -> None:
     """Refuse what comes neither on the connection that was used last nor on one that was made after that use.
 
     KafkaError: NETWORK_EXCEPTION, whereupon the broker closes the connection without an answer: a client that is alive
     asks again on a new one.
     """
-    if _session(command) == transaction.session or command.birth >= transaction.session_offset:
+    if _session(origin) == transaction.session or origin.birth >= transaction.session_offset:
         return
     raise KafkaError(
         ErrorCode.NETWORK_EXCEPTION,
-        f"connection {command.connection} of broker {command.broker_id} is older than what the client of "
+        f"connection {origin.connection} of broker {origin.broker_id} is older than what the client of "
         f"{transaction.transactional_id!r} did last",
     )
 
 
-def with_session(transaction: Transaction, command: FromClient, metadata_offset: int) -> Transaction:
-    """As it is once this command counts; its first record takes the image to `metadata_offset`."""
+def with_session(transaction: Transaction, origin: ClientOrigin, metadata_offset: int) -> Transaction:
+    """As it is once its command counts; its first record takes the image to `metadata_offset`."""
     return replace(
         transaction,
-        session=_session(command),
+        session=_session(origin),
         session_offset=metadata_offset,
-        updated_ms=max(command.now_ms, transaction.updated_ms),
+        updated_ms=max(origin.now_ms, transaction.updated_ms),
     )
 
 
-def _session(command: FromClient) -> tuple[int, int, int]:
-    return command.broker_id, command.broker_epoch, command.connection
+def _session(origin: ClientOrigin) -> tuple[int, int, int]:
+    return origin.broker_id, origin.broker_epoch, origin.connection

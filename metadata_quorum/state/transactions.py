@@ -27,6 +27,7 @@ from ...protocol.messages.transaction_commands import (
     AddToTransaction,
     AddToTransactionResult,
     ChosenWriter,
+    ClientOrigin,
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
@@ -58,7 +59,7 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
             command.transactional_id, next_producer_id(work), 0, timeout_ms=command.timeout_ms
         )
         return _initialized(work, fresh, command)
-    check_session(transaction, command)
+    check_session(transaction, command.origin)
     expected = command.producer_epoch if command.producer_id >= 0 else None
     if expected is not None and not _may_be_of(transaction, command.producer_id, expected):
         raise _fenced(transaction)
@@ -102,7 +103,7 @@ def _next_epoch(work: Workspace, transaction: Transaction, expected: int | None)
 def _initialized(
     work: Workspace, changed: Transaction, command: InitTransactionalId
 ) -> InitTransactionalIdResult:
-    with Telling(work, changed.transactional_id, command) as telling:
+    with Telling(work, changed.transactional_id, command.origin) as telling:
         telling.state(changed)
     return InitTransactionalIdResult(
         producer_id=changed.producer_id,
@@ -114,8 +115,8 @@ def _initialized(
 def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     """The owner's first partitions begin the transaction; without any it begins with none."""
     transaction = _known(work, command.transactional_id)
-    if command.connection >= 0:
-        check_session(transaction, command)
+    if command.origin.is_client:
+        check_session(transaction, command.origin)
     places = _existing(work, places_of(command.topics))
     owns = command.producer_id == transaction.producer_id
     writer = transaction.writers.get(command.producer_id)
@@ -133,8 +134,8 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
         new, is_known = places - writer.outstanding, True
     if is_known and not new:
         return AddToTransactionResult(number=transaction.number)
-    with Telling(work, transaction.transactional_id, command, new) as telling:
-        telling.state(_begun(transaction, command.now_ms) if begins else transaction, replaces=begins)
+    with Telling(work, transaction.transactional_id, command.origin, new) as telling:
+        telling.state(_begun(transaction, command.origin.now_ms) if begins else transaction, replaces=begins)
         telling.writes(command.producer_id, epoch, new)
     return AddToTransactionResult(number=telling.transaction.number)
 
@@ -159,7 +160,7 @@ def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
 def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
     """Decide the outcome, once and for all writers and partitions."""
     transaction = _known(work, command.transactional_id)
-    check_session(transaction, command)
+    check_session(transaction, command.origin)
     if command.number >= 0 and command.number != transaction.number:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
@@ -207,13 +208,13 @@ def _decide_as_asked(
     commits = command.commits and not was_committed
     changed = transaction
     if transaction.phase.is_over:
-        changed = _begun(transaction, command.now_ms)
+        changed = _begun(transaction, command.origin.now_ms)
     if commits:
         chosen.add(transaction.producer_id)
         changed = replace(changed, app_version=max(changed.app_version, command.app_version))
     if command.bumps_epoch:
         changed = _next_epoch(work, changed, transaction.producer_epoch)
-    _decide(work, changed, commits, chosen if commits else set(), command)
+    _decide(work, changed, commits, chosen if commits else set(), command.origin)
     ended = _ended(work.image.transactions.transactions[transaction.transactional_id])
     ended.was_committed = was_committed
     return ended
@@ -238,7 +239,7 @@ def _decide(
     changed: Transaction,
     commits: bool,
     chosen: set[int],
-    command: EndTransaction | None = None,
+    origin: ClientOrigin | None = None,
 ) -> None:
     """`changed` has the epoch that goes with it already."""
     settled = changed.is_settled
@@ -250,7 +251,7 @@ def _decide(
         number: replace(writer, committed=number in chosen) for number, writer in changed.writers.items()
     }
     index = work.image.transactions.next_commit_index
-    with Telling(work, changed.transactional_id, command) as telling:
+    with Telling(work, changed.transactional_id, origin) as telling:
         telling.state(
             replace(changed, phase=phase, commit_index=index, writers={} if settled else writers),
             replaces=settled,

@@ -1,14 +1,29 @@
-"""Commands about transactions and their results.
-
-A command of a client says on which of its broker's connections it came (`connection`, a number that rises) and where
-the broker's image stood at the latest when that connection was made (`birth`): so the quorum can tell a request that
-was delayed on an old connection from one of a client that came back (KAFKA-17754).
-"""
+"""Commands about transactions and their results."""
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
+from ..schema import Message, array, boolean, data, int16, int32, int64, nested, string, uuid
 from .transaction_records import WriterPartitions
+
+
+@data()
+class ClientOrigin(Message):
+    """On which of its broker's connections a client's request came, and where the broker's image stood at the latest
+    when that connection was made: so the quorum can tell a request that was delayed on an old connection from one of a
+    client that came back (KAFKA-17754)."""
+
+    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
+    broker_epoch: int = int64(default=-1, about="That broker's registration.")
+    connection: int = int64(
+        default=-1, about="By number, which rises; -1: not asked by a client's own request."
+    )
+    birth: int = int64(default=-1, about="Metadata offset.")
+    now_ms: int = int64(default=-1, about="The clock of that broker.")
+
+    @property
+    def is_client(self) -> bool:
+        """Whether a client's own request has led to the command."""
+        return self.connection >= 0
 
 
 @data()
@@ -19,11 +34,7 @@ class InitTransactionalId(Message):
     timeout_ms: int = int32(about="How long its transactions may stay open.")
     producer_id: int = int64(default=-1, about="What it has, -1 if it is new.")
     producer_epoch: int = int16(default=-1, about="Likewise.")
-    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
-    broker_epoch: int = int64(default=-1, about="That broker's registration.")
-    connection: int = int64(default=-1, about="By number.")
-    birth: int = int64(default=-1, about="Metadata offset.")
-    now_ms: int = int64(default=-1, about="The clock of that broker.")
+    origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
 
 
 @data()
@@ -45,11 +56,7 @@ class AddToTransaction(Message):
     producer_id: int = int64(default=-1, about="The writer's.")
     producer_epoch: int = int16(default=-1, about="The writer's.")
     topics: list[WriterPartitions] = array(WriterPartitions, about="To which it will write.")
-    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
-    broker_epoch: int = int64(default=-1, about="That broker's registration.")
-    connection: int = int64(default=-1, about="By number; -1: not asked by a client's own request.")
-    birth: int = int64(default=-1, about="Metadata offset.")
-    now_ms: int = int64(default=-1, about="The clock of that broker.")
+    origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
 
 
 @data()
@@ -85,11 +92,7 @@ class EndTransaction(Message):
     app_version: int = int64(
         default=-1, about="To remember with the commit, above the last one; -1 for none."
     )
-    broker_id: int = int32(default=-1, about="Which broker it speaks to.")
-    broker_epoch: int = int64(default=-1, about="That broker's registration.")
-    connection: int = int64(default=-1, about="By number.")
-    birth: int = int64(default=-1, about="Metadata offset.")
-    now_ms: int = int64(default=-1, about="The clock of that broker.")
+    origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
 
 
 @data()

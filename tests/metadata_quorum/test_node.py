@@ -14,7 +14,7 @@ from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
 from ottla.protocol.messages.quorum_commands import Command, encode_command
-from ottla.protocol.messages.transaction_commands import AddToTransaction, InitTransactionalId
+from ottla.protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, InitTransactionalId
 from ottla.protocol.transaction_table import Phase
 
 
@@ -107,7 +107,9 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
 
         def begins(name: str, now_ms: int) -> InitTransactionalId:
             return InitTransactionalId(
-                transactional_id=name, timeout_ms=100, broker_id=1, connection=1, now_ms=now_ms
+                transactional_id=name,
+                timeout_ms=100,
+                origin=ClientOrigin(broker_id=1, connection=1, now_ms=now_ms),
             )
 
         table = node.machine.image.transactions

@@ -7,12 +7,17 @@ This broker decides nothing: it turns requests into commands of the quorum, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ....protocol.messages.transaction_commands import AddToTransaction, EndTransaction, InitTransactionalId
+from ....protocol.messages.transaction_commands import (
+    AddToTransaction,
+    ClientOrigin,
+    EndTransaction,
+    InitTransactionalId,
+)
 from ....protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -39,16 +44,6 @@ _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_INIT_WITH_PRODUCER_FENCED = 4
 _FIRST_WITH_MANY = 4
 _FIRST_THAT_BUMPS = 5
-
-
-class _From(TypedDict):
-    """How a command says which of a broker's connections it came by."""
-
-    broker_id: int
-    broker_epoch: int
-    connection: int
-    birth: int
-    now_ms: int
 
 
 class Producer(NamedTuple):
@@ -110,7 +105,7 @@ class TransactionHandlers:
             timeout_ms=timeout_ms,
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
-            **self._from(request),
+            origin=self._origin(request),
         )
         try:
             found = await self._commands.init(command)
@@ -207,7 +202,7 @@ class TransactionHandlers:
             producer_epoch=message.producer_epoch,
             commits=message.committed,
             bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
-            **self._from(request),
+            origin=self._origin(request),
         )
         try:
             ended = await self._commands.end(command)
@@ -225,12 +220,12 @@ class TransactionHandlers:
                 producer_id=who.producer_id,
                 producer_epoch=who.producer_epoch,
                 topics=by_topic(places),
-                **self._from(request),
+                origin=self._origin(request),
             )
         )
 
-    def _from(self, request: Request) -> _From:
-        return _From(
+    def _origin(self, request: Request) -> ClientOrigin:
+        return ClientOrigin(
             broker_id=self._broker_id,
             broker_epoch=self._commands.broker_epoch,
             connection=request.connection.number,

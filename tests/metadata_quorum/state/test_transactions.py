@@ -210,10 +210,7 @@ def test_what_was_delayed_on_an_old_connection_does_not_end_the_next_transaction
         producer_id=who[0],
         producer_epoch=who[1],
         commits=True,
-        broker_id=2,
-        broker_epoch=cluster.epoch(2),
-        connection=1000,
-        birth=cluster.machine.image.offset,
+        origin=cluster.origin(2),
     )
     cluster.end(who, bumps=False)
     cluster.write_markers()
@@ -226,11 +223,11 @@ def test_what_was_delayed_on_an_old_connection_does_not_end_the_next_transaction
 
 def test_requests_of_one_connection_follow_each_other() -> None:
     cluster = Transactions()
-    session = {"broker_id": 1, "broker_epoch": cluster.epoch(1), "connection": 5, "birth": 0}
-    init = t.InitTransactionalId(transactional_id="x", timeout_ms=1, **session)
+    origin = t.ClientOrigin(broker_id=1, broker_epoch=cluster.epoch(1), connection=5, birth=0)
+    init = t.InitTransactionalId(transactional_id="x", timeout_ms=1, origin=origin)
     who = identity(cluster.do(init, t.InitTransactionalIdResult))
     end = t.EndTransaction(
-        transactional_id="x", producer_id=who[0], producer_epoch=who[1], bumps_epoch=True, **session
+        transactional_id="x", producer_id=who[0], producer_epoch=who[1], bumps_epoch=True, origin=origin
     )
     assert cluster.do(end, t.EndTransactionResult).error_code == ErrorCode.NONE
 

@@ -55,7 +55,7 @@ class Transactions(Cluster):
             timeout_ms=1000,
             producer_id=producer_id,
             producer_epoch=epoch,
-            **self._from(broker),
+            origin=self.origin(broker),
         )
         return self.do(command, t.InitTransactionalIdResult)
 
@@ -73,7 +73,7 @@ class Transactions(Cluster):
             producer_id=who[0],
             producer_epoch=who[1],
             topics=by_topic(places),
-            **self._from(broker),
+            origin=self.origin(broker),
         )
         return self.do(command, t.AddToTransactionResult)
 
@@ -98,7 +98,7 @@ class Transactions(Cluster):
             writers=[t.ChosenWriter(producer_id=one, producer_epoch=epoch) for one, epoch in writers],
             number=number,
             app_version=version,
-            **self._from(broker),
+            origin=self.origin(broker),
         )
         return self.do(command, t.EndTransactionResult)
 
@@ -111,14 +111,15 @@ class Transactions(Cluster):
         )
         return self.do(command, t.JoinTransactionResult)
 
-    def _from(self, broker: int) -> dict[str, int]:
-        return {
-            "broker_id": broker,
-            "broker_epoch": self.epoch(broker),
-            "connection": next(self.connections),
-            "birth": self.machine.image.offset,
-            "now_ms": self.machine.image.offset,
-        }
+    def origin(self, broker: int) -> t.ClientOrigin:
+        """A new connection."""
+        return t.ClientOrigin(
+            broker_id=broker,
+            broker_epoch=self.epoch(broker),
+            connection=next(self.connections),
+            birth=self.machine.image.offset,
+            now_ms=self.machine.image.offset,
+        )
 
     # Leaders
 
