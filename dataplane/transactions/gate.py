@@ -1,12 +1,13 @@
-"""Where transactional batches wait whose transaction this broker does not know of yet (rule T3).
+"""Where transactional writes wait whose transaction this broker does not know of yet (rule T3): batches of producers,
+and the offsets of groups.
 
 What a client has added to its transaction, through the broker that speaks for it to the quorum, reaches the leader of
 the partition by the metadata feed, and that may take a moment longer than the client's batch. So the batch waits until
 the image shows it; if it does not within a moment, until the image has everything that the quorum had decided after the
 batch came: then it is known that it belongs to no open transaction. Clients that add partitions by writing to them
-(KIP-890, Produce 12 and above) have them added here.
+(KIP-890; Produce 12, TxnOffsetCommit 5 and above) have them added here.
 
-Batches of one producer for one partition leave in the order in which they came, each in the turn in which it is judged.
+Writes of one producer to one partition leave in the order in which they came, each in the turn in which it is judged.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction, VerifyTransaction
-from ...protocol.record_batch import BatchHeader
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..replication.partition import Partition
 from .acceptance import Verdict, judge
@@ -43,10 +43,8 @@ _REFUSALS = frozenset(
 """What the quorum says that does not change when it is asked again."""
 
 
-class Released(Protocol):
-    """Called once with the batch, which is to be appended before anything else happens, or with why it may not be."""
-
-    def __call__(self, outcome: memoryview | KafkaError) -> None: ...
+Released = Callable[[KafkaError | None], None]
+"""Called once: without an error the write is to be appended before anything else happens, else it may not be."""
 
 
 class Adding(NamedTuple):
@@ -55,21 +53,21 @@ class Adding(NamedTuple):
     transactional_id: str
 
 
-class _Batch(NamedTuple):
-    header: BatchHeader
-    records: memoryview
+class _Write(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    adding: Adding | None
     released: Released
 
 
 class _Queue:
-    """The batches of one producer for one partition."""
+    """What one producer writes to one partition."""
 
-    __slots__ = ("adding", "batches", "changed", "partition", "task")
+    __slots__ = ("changed", "partition", "task", "writes")
 
-    def __init__(self, partition: Partition, adding: Adding | None) -> None:
+    def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.adding = adding
-        self.batches: deque[_Batch] = deque()
+        self.writes: deque[_Write] = deque()
         self.changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -91,111 +89,115 @@ class TransactionGate:
 
     @property
     def waiting(self) -> int:
-        """How many batches wait."""
-        return sum(len(queue.batches) for queue in self._queues.values())
+        """How many writes wait."""
+        return sum(len(queue.writes) for queue in self._queues.values())
 
-    def admits(self, partition: Partition, header: BatchHeader) -> bool:
-        """Whether the batch may be appended now; else it has to `wait`.
+    def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the write may be appended now; else it has to `wait`.
 
         KafkaError: INVALID_PRODUCER_EPOCH.
         """
         place = (partition.topic_id, partition.index)
-        if (header.producer_id, place) in self._queues:
+        if (producer_id, place) in self._queues:
             return False
-        return self._judge(partition, header) is Verdict.ACCEPT
+        return self._judge(partition, producer_id, producer_epoch) is Verdict.ACCEPT
 
     def wait(
         self,
         partition: Partition,
-        header: BatchHeader,
-        records: memoryview,
+        producer_id: int,
+        producer_epoch: int,
         adding: Adding | None,
         released: Released,
     ) -> None:
-        """Keep a batch until it may be appended or must be refused. `records` stay untouched until then; `adding`: the
-        client adds partitions by writing to them."""
-        key = (header.producer_id, (partition.topic_id, partition.index))
+        """Keep a write until it may be appended or must be refused: `released` is called in the turn in which that is
+        judged, never before this returns. `adding`: the client adds partitions by writing to them."""
+        key = (producer_id, (partition.topic_id, partition.index))
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(partition, adding)
+            queue = self._queues[key] = _Queue(partition)
             queue.task = asyncio.create_task(
-                self._attend(key, queue), name=f"transactional batches of {key[0]}"
+                self._attend(key, queue), name=f"transactional writes of {producer_id}"
             )
-        queue.batches.append(_Batch(header, records, released))
+        queue.writes.append(_Write(producer_id, producer_epoch, adding, released))
 
     def image_changed(self) -> None:
-        """Transactions have changed: some batch may be judged otherwise now."""
+        """Transactions have changed: some write may be judged otherwise now."""
         for queue in self._queues.values():
             queue.changed.set()
 
     def close(self) -> None:
         """Refuse whatever still waits."""
-        for queue in list(self._queues.values()):
+        stopping = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+        queues, self._queues = self._queues, {}
+        for queue in queues.values():
             if queue.task is not None:
                 queue.task.cancel()
-            self._refuse(queue, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping"))
-        self._queues.clear()
+            writes, queue.writes = queue.writes, deque()
+            for write in writes:
+                write.released(stopping)
 
     # ------------------------------------------------------------ one queue
 
     async def _attend(self, key: tuple[int, Place], queue: _Queue) -> None:
         try:
-            while queue.batches:
+            while queue.writes:
+                write = queue.writes[0]
                 try:
-                    await self._know_enough(queue)
+                    await self._know_enough(queue, write)
                 except KafkaError as error:
-                    self._refuse(queue, error)
+                    self._refuse(queue, write.producer_epoch, error)
                 self._release(queue)
         finally:
-            del self._queues[key]
+            self._queues.pop(key, None)
 
-    async def _know_enough(self, queue: _Queue) -> None:
-        """Wait until the first batch may be appended. KafkaError if it may not, or if it is not known in time."""
-        header = queue.batches[0].header
+    async def _know_enough(self, queue: _Queue, write: _Write) -> None:
+        """Wait until it may be appended. KafkaError if it may not, or if it is not known in time."""
         try:
             async with asyncio.timeout(WAIT_MAX_S):
-                if queue.adding is not None:
-                    await self._add(queue, header, queue.adding)
-                elif not await self._comes_by_itself(queue, header):
-                    await self._learn(queue, header)
+                if write.adding is not None:
+                    await self._add(queue, write, write.adding)
+                elif not await self._comes_by_itself(queue, write):
+                    await self._learn(queue, write)
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"the quorum did not say in time whether producer {header.producer_id} writes to {queue.partition!r}",
+                f"the quorum did not say in time whether producer {write.producer_id} writes to {queue.partition!r}",
             ) from None
 
-    async def _comes_by_itself(self, queue: _Queue, header: BatchHeader) -> bool:
+    async def _comes_by_itself(self, queue: _Queue, write: _Write) -> bool:
         try:
             async with asyncio.timeout(GRACE_S):
-                while self._judge(queue.partition, header) is not Verdict.ACCEPT:
+                while not self._accepts(queue, write):
                     queue.changed.clear()
                     await queue.changed.wait()
         except TimeoutError:
             return False
         return True
 
-    async def _learn(self, queue: _Queue, header: BatchHeader) -> None:
-        """Ask until the image has all that was decided after the batch came, and nothing is under way any more."""
+    async def _learn(self, queue: _Queue, write: _Write) -> None:
+        """Ask until the image has all that was decided after the write came, and nothing is under way any more."""
         while True:
             verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
             if await self._asked(self._commands.verify(verify)):
-                if self._judge(queue.partition, header) is Verdict.ACCEPT:
+                if self._accepts(queue, write):
                     return
-                if not self._is_being_ended(header.producer_id):
+                if not self._is_being_ended(write.producer_id):
                     raise KafkaError(
                         ErrorCode.INVALID_TXN_STATE,
-                        f"{queue.partition!r} is not part of an open transaction of producer {header.producer_id}",
+                        f"{queue.partition!r} is not part of an open transaction of producer {write.producer_id}",
                     )
             await self._change_or_pause(queue)
 
-    async def _add(self, queue: _Queue, header: BatchHeader, adding: Adding) -> None:
+    async def _add(self, queue: _Queue, write: _Write, adding: Adding) -> None:
+        """Again and again, while the transaction before is still being ended."""
         command = AddToTransaction(
             transactional_id=adding.transactional_id,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
+            producer_id=write.producer_id,
+            producer_epoch=write.producer_epoch,
             topics=by_topic([queue.place]),
         )
-        while self._judge(queue.partition, header) is not Verdict.ACCEPT:
+        while not self._accepts(queue, write):
             try:
                 if await self._asked(self._commands.add(command)):
                     continue
@@ -224,27 +226,30 @@ class TransactionGate:
 
     def _release(self, queue: _Queue) -> None:
         """In order, as many as may be appended now."""
-        while queue.batches:
-            batch = queue.batches[0]
+        while queue.writes:
             try:
-                verdict = self._judge(queue.partition, batch.header)
+                if not self._accepts(queue, queue.writes[0]):
+                    return
             except KafkaError as error:
-                queue.batches.popleft().released(error)
+                queue.writes.popleft().released(error)
                 continue
-            if verdict is not Verdict.ACCEPT:
-                return
-            queue.batches.popleft().released(batch.records)
+            queue.writes.popleft().released(None)
 
-    def _refuse(self, queue: _Queue, error: KafkaError) -> None:
-        """The first one, and with it those behind: their sequence does not continue what is in the log."""
-        batches, queue.batches = queue.batches, deque()
-        for batch in batches:
-            batch.released(error)
+    def _refuse(self, queue: _Queue, producer_epoch: int, error: KafkaError) -> None:
+        """The first one, and with it those behind: their sequence does not continue what is in the log. Those of
+        another epoch are of another client instance, and judged by themselves."""
+        refused = [one for one in queue.writes if one.producer_epoch == producer_epoch]
+        queue.writes = deque(one for one in queue.writes if one.producer_epoch != producer_epoch)
+        for write in refused:
+            write.released(error)
 
-    def _judge(self, partition: Partition, header: BatchHeader) -> Verdict:
+    def _accepts(self, queue: _Queue, write: _Write) -> bool:
+        return self._judge(queue.partition, write.producer_id, write.producer_epoch) is Verdict.ACCEPT
+
+    def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> Verdict:
         place = (partition.topic_id, partition.index)
-        entry = partition.log.producers.get(header.producer_id)
-        return judge(self._table(), place, header.producer_id, header.producer_epoch, entry)
+        entry = partition.log.producers.get(producer_id)
+        return judge(self._table(), place, producer_id, producer_epoch, entry)
 
     def _is_being_ended(self, producer_id: int) -> bool:
         transaction = self._table().by_producer.get(producer_id)

@@ -20,7 +20,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.metadata_records import Record
 from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import parse_header
 from ottla.protocol.schema import Message
 from tests.dataplane.replication.test_restarts import broker
 from tests.metadata_quorum.state.harness import assigned
@@ -114,18 +113,17 @@ class Beside:
                 )
             )
         )
-        header = parse_header(records)
-        if self.gate.admits(partition, header):
+        if self.gate.admits(partition, producer_id, epoch):
             return partition.append(records, required_acks=-1).first_offset
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def released(outcome: memoryview | KafkaError) -> None:
-            if isinstance(outcome, KafkaError):
-                done.set_exception(outcome)
+        def released(error: KafkaError | None) -> None:
+            if error is not None:
+                done.set_exception(error)
             else:
-                done.set_result(partition.append(outcome, required_acks=-1).first_offset)
+                done.set_result(partition.append(records, required_acks=-1).first_offset)
 
-        self.gate.wait(partition, header, records, None if adds is None else Adding(adds), released)
+        self.gate.wait(partition, producer_id, epoch, None if adds is None else Adding(adds), released)
         return await done
 
     def solo(self, *indexes: int) -> set[tuple[bytes, int]]:

@@ -135,3 +135,20 @@ async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) 
         outcomes = await asyncio.gather(*sending, return_exceptions=True)
         assert all(isinstance(one, KafkaError) for one in outcomes)
         assert one.gate.waiting == 0
+
+
+async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: Path) -> None:
+    """Both wait in one queue: the old epoch is refused for good, and that says nothing about the new one."""
+    async with beside_a_quorum(tmp_path) as one:
+        old = one.quorum.begin()
+        late = asyncio.create_task(one.produce(old, 0))
+        await asyncio.sleep(0)
+        who = begun(one, 0)
+        sending = asyncio.create_task(one.produce(who, 0))
+        await asyncio.sleep(0)
+        assert one.gate.waiting == 2
+        one.catch_up()
+        with pytest.raises(KafkaError) as refused:
+            await late
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await sending == 0
