@@ -21,14 +21,7 @@ from .messages.metadata_records import (
     TopicRemovedRecord,
 )
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
-from .messages.transaction_records import (
-    CommitIndexRecord,
-    TransactionalIdRemovedRecord,
-    TransactionRecord,
-    TransactionSettledRecord,
-    TransactionWriterRecord,
-    WriterPoolRecord,
-)
+from .messages.transaction_records import CommitIndexRecord
 from .transaction_table import TransactionTable
 
 NO_LEADER = -1
@@ -133,17 +126,10 @@ class ClusterImage:
                 self._limit(record)
             case FeatureLevelRecord():
                 self.features[record.feature] = record.level
-            case (
-                TransactionRecord()
-                | TransactionWriterRecord()
-                | TransactionSettledRecord()
-                | WriterPoolRecord()
-                | TransactionalIdRemovedRecord()
-                | CommitIndexRecord()
-            ):
-                self.transactions.apply(record)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
+            case _:
+                self.transactions.apply(record)
         self.offset += 1
 
     def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
@@ -290,15 +276,10 @@ class ImageDelta:
                 self.configs.add((record.resource_type, record.resource_name))
             case ClientQuotaRecord():
                 self.client_quotas = True
-            case (
-                TransactionRecord()
-                | TransactionWriterRecord()
-                | TransactionSettledRecord()
-                | TransactionalIdRemovedRecord()
-            ):
-                self.transactions.add(record.transactional_id)
-            case _:
+            case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
                 return
+            case _:
+                self.transactions.add(record.transactional_id)
 
     @classmethod
     def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:

@@ -16,6 +16,7 @@ from .messages.transaction_records import (
     CommitIndexRecord,
     PooledWriter,
     TransactionalIdRemovedRecord,
+    TransactionalRecord,
     TransactionRecord,
     TransactionSettledRecord,
     TransactionWriterRecord,
@@ -25,15 +26,6 @@ from .messages.transaction_records import (
 
 Place = tuple[bytes, int]
 """(topic id, partition index)"""
-
-TransactionalRecord = (
-    TransactionRecord
-    | TransactionWriterRecord
-    | TransactionSettledRecord
-    | WriterPoolRecord
-    | TransactionalIdRemovedRecord
-    | CommitIndexRecord
-)
 
 
 class Phase(IntEnum):

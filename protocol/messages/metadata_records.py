@@ -8,6 +8,7 @@ from .quota_commands import QuotaEntityPart, QuotaValue
 from .transaction_records import (
     CommitIndexRecord,
     TransactionalIdRemovedRecord,
+    TransactionalRecord,
     TransactionRecord,
     TransactionSettledRecord,
     TransactionWriterRecord,
@@ -137,12 +138,7 @@ Record = (
     | ProducerIdsRecord
     | ClientQuotaRecord
     | FeatureLevelRecord
-    | TransactionRecord
-    | TransactionWriterRecord
-    | TransactionSettledRecord
-    | TransactionalIdRemovedRecord
-    | WriterPoolRecord
-    | CommitIndexRecord
+    | TransactionalRecord
 )
 
 _TYPES: dict[int, type[Record]] = {

@@ -93,3 +93,13 @@ class CommitIndexRecord(Message):
     """How many transactions have been decided so far; told in snapshots, since the ids may be gone."""
 
     next_commit_index: int = int64(about="Of the next one.")
+
+
+TransactionalRecord = (
+    TransactionRecord
+    | TransactionWriterRecord
+    | TransactionSettledRecord
+    | WriterPoolRecord
+    | TransactionalIdRemovedRecord
+    | CommitIndexRecord
+)
