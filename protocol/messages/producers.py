@@ -22,6 +22,13 @@ class InitProducerIdResponse(Message):
     ongoing_txn_producer_epoch: int = int16(
         "6+", default=-1, about="Producer epoch of the prepared transaction; -1 for none."
     )
+    app_version: int = int64(
+        "2+",
+        tag=10000,
+        default=-1,
+        ignorable=True,
+        about="Not in Kafka: the last application version that was committed under the transactional id; -1 for none.",
+    )
 
 
 @request(22, "0-6", flexible="2+", response=InitProducerIdResponse)

@@ -23,6 +23,7 @@ INTEGERS = {
     "int64": (-(1 << 63), (1 << 63) - 1),
     "uint16": (0, (1 << 16) - 1),
 }
+FIRST_TAG_OF_OURS = 10000
 KIO_CODES = [int(code) for code in KioErrorCode]
 
 
@@ -65,11 +66,16 @@ def kio_nested(kio: type[Any], name: str) -> type[Any]:
     raise LookupError(f"{kio.__name__}.{name}: {annotation}")
 
 
+def shared(cls: type[Message], version: int) -> list[Field]:
+    """The fields of a version that Kafka has too. Tags from 10000 on are those of fields of our own."""
+    return [
+        f for f in cls.schema.fields if version in f.versions and (f.tag is None or f.tag < FIRST_TAG_OF_OURS)
+    ]
+
+
 def random_message(rng: Random, cls: type[Message], version: int, kio: type[Any]) -> Message:
-    """Fields that the version lacks keep their defaults."""
-    return cls(
-        **{f.name: _value(rng, f, version, kio, f.name) for f in cls.schema.fields if version in f.versions}
-    )
+    """Fields that the version lacks, or that Kafka does not have, keep their defaults."""
+    return cls(**{f.name: _value(rng, f, version, kio, f.name) for f in shared(cls, version)})
 
 
 def _value(rng: Random, field: Field, version: int, kio: type[Any], name: str) -> Any:
@@ -112,8 +118,7 @@ def same(field_value: Any, kio_value: Any, version: int) -> bool:
         kio = type(kio_value)
         return all(
             same(getattr(field_value, f.name), getattr(kio_value, kio_field(kio, f.name).name), version)
-            for f in field_value.schema.fields
-            if version in f.versions
+            for f in shared(type(field_value), version)
         )
     if isinstance(field_value, list):
         return len(field_value) == len(kio_value) and all(

@@ -1,0 +1,75 @@
+"""FindCut (20003) and ListCutOffsets (20004): the log as it was when a certain transaction was decided.
+
+APIs of Ottla's own, under keys that Kafka does not use. The markers of a partition stand in the order in which the
+quorum decided, and each names its commit index. So a commit index X is a cut through all partitions at once: below it
+lie the markers of all transactions with an index up to X, and of no other.
+"""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, data, int16, int32, int64, request, response, string, uuid
+
+
+@data()
+class CutTopic(Message):
+    """One of the `topics` of FindCutRequest and ListCutOffsetsRequest."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partitions: list[int] = array(int32, about="Partitions.")
+
+
+@response(20003, "0", flexible="0+")
+class FindCutResponse(Message):
+    """Answer to FindCutRequest."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        default=None, nullable="0+", about="Explanation for people; null without one."
+    )
+    cut: int = int64(default=-1, about="A commit index; -1 if no transaction was ever decided.")
+
+
+@request(20003, "0", flexible="0+", response=FindCutResponse)
+class FindCutRequest(Request[FindCutResponse]):
+    """The newest commit index such that every transaction decided up to there has all the markers that it needs in
+    these partitions, below the high watermark. Any broker answers.
+    """
+
+    topics: list[CutTopic] = array(CutTopic, about="Partitions to be read together.")
+
+
+@data()
+class CutOffset(Message):
+    """One of the `partitions` of CutOffsetsTopic."""
+
+    partition_index: int = int32(about="Partition.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    offset: int = int64(
+        default=-1,
+        about="Of the first marker of a transaction that was decided after the cut, else the high watermark.",
+    )
+
+
+@data()
+class CutOffsetsTopic(Message):
+    """One of the `topics` of ListCutOffsetsResponse."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partitions: list[CutOffset] = array(
+        CutOffset, about="Partitions, in the order in which they were asked for."
+    )
+
+
+@response(20004, "0", flexible="0+")
+class ListCutOffsetsResponse(Message):
+    """Answer to ListCutOffsetsRequest."""
+
+    topics: list[CutOffsetsTopic] = array(CutOffsetsTopic, about="Topics, in the order of the request.")
+
+
+@request(20004, "0", flexible="0+", response=ListCutOffsetsResponse)
+class ListCutOffsetsRequest(Request[ListCutOffsetsResponse]):
+    """Where partitions are cut. Only the leader of a partition answers for it."""
+
+    cut: int = int64(default=-1, about="A commit index, as FindCut answers it.")
+    topics: list[CutTopic] = array(CutTopic, about="Partitions concerned.")

@@ -1,0 +1,142 @@
+"""Messages of APIs that Kafka does not have, and what we add to one that it has."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from kafka.protocol.producer import InitProducerIdResponse as KafkaPythonInitProducerIdResponse
+from kio.schema.api_versions.v4.response import ApiVersionsResponse as KioApiVersionsResponse
+
+from ottla.protocol.codec import MalformedMessage, decode, decode_from, encode
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.cuts import (
+    CutOffset,
+    CutOffsetsTopic,
+    CutTopic,
+    FindCutRequest,
+    FindCutResponse,
+    ListCutOffsetsRequest,
+    ListCutOffsetsResponse,
+)
+from ottla.protocol.messages.headers import decode_request_header, encode_request, response_header
+from ottla.protocol.messages.producers import InitProducerIdResponse
+from ottla.protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    BeginTransactionResponse,
+    CommittedWriter,
+    CommitTransactionRequest,
+    CommitTransactionResponse,
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
+from ottla.protocol.schema import Message
+from tests.protocol.kio_bridge import kio_decode
+
+TOPICS = [CutTopic(topic_id=b"t" * 16, partitions=[0, 2]), CutTopic(topic_id=b"u" * 16)]
+MESSAGES = [
+    BeginTransactionRequest(transactional_id="copy", producer_id=7000, producer_epoch=3),
+    BeginTransactionResponse(number=4, token="v1.Y29weQ.bWFj"),
+    BeginTransactionResponse(error_code=90, error_message="an old epoch"),
+    JoinTransactionRequest(token="v1.Y29weQ.bWFj"),
+    JoinTransactionResponse(transactional_id="copy", producer_id=7001, producer_epoch=0, number=4),
+    CommitTransactionRequest(
+        transactional_id="copy",
+        producer_id=7000,
+        producer_epoch=3,
+        committed=True,
+        number=4,
+        writers=[
+            CommittedWriter(producer_id=7001, producer_epoch=0),
+            CommittedWriter(producer_id=7002, producer_epoch=32766),
+        ],
+        app_version=2**62,
+    ),
+    CommitTransactionResponse(producer_id=7000, producer_epoch=4, was_committed=True, commit_index=2**40),
+    FindCutRequest(topics=TOPICS),
+    FindCutResponse(cut=2**40),
+    ListCutOffsetsRequest(cut=2**40, topics=TOPICS),
+    ListCutOffsetsResponse(
+        topics=[
+            CutOffsetsTopic(
+                topic_id=b"t" * 16,
+                partitions=[
+                    CutOffset(partition_index=0, offset=2**50),
+                    CutOffset(partition_index=2, error_code=6),
+                ],
+            )
+        ]
+    ),
+]
+
+
+def named(message: object) -> str:
+    return type(message).__name__
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=named)
+def test_what_is_written_is_read(message: Message) -> None:
+    written = encode(message, 0)
+    assert decode_from(type(message), memoryview(written), 0) == (message, len(written))
+    for end in range(len(written)):
+        with pytest.raises(MalformedMessage):
+            decode(type(message), written[:end], 0)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=named)
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_damaged_is_malformed_or_a_message(message: Message, seed: int) -> None:
+    rng = Random(seed)
+    damaged = bytearray(encode(message, 0))
+    for _ in range(rng.randint(1, 4)):
+        damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+    try:
+        decode(type(message), memoryview(damaged), 0)
+    except MalformedMessage:
+        pass
+
+
+def test_bytes_do_not_change() -> None:
+    """Clients of other versions and languages speak them."""
+    assert {named(message): encode(message, 0).hex() for message in MESSAGES[5:7]} == {
+        "CommitTransactionRequest": "05636f70790000000000001b58000301000000040300000000"
+        "00001b59000000"
+        "0000000000001b5a7ffe00400000000000000000",
+        "CommitTransactionResponse": "0000000000000000001b58000401000001000000000000",
+    }
+    assert encode(FindCutRequest(topics=TOPICS), 0).hex() == (
+        f"03{b't'.hex() * 16}03000000000000000200{b'u'.hex() * 16}010000"
+    )
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=named)
+def test_headers_are_flexible(message: Message) -> None:
+    assert 20000 <= message.api_key <= 20004
+    assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
+    if named(message).endswith("Request"):
+        frame = memoryview(encode_request(message, 0, 7, "client"))[4:]
+        header, body = decode_request_header(frame)
+        assert (header.api_key, header.client_id) == (message.api_key, "client")
+        assert decode(type(message), frame, 0, body) == message
+
+
+def test_the_application_version_is_a_tag_that_others_pass_over() -> None:
+    with_version = InitProducerIdResponse(producer_id=7000, producer_epoch=3, app_version=12)
+    without = InitProducerIdResponse(producer_id=7000, producer_epoch=3)
+    for version in range(2):
+        assert encode(with_version, version) == encode(without, version)
+    for version in range(2, 6):
+        assert encode(without, version).hex() == "0000000000000000000000001b58000300"
+        written = encode(with_version, version)
+        assert written.hex() == "0000000000000000000000001b58000301904e08000000000000000c"
+        assert decode(InitProducerIdResponse, written, version) == with_version
+    theirs = KafkaPythonInitProducerIdResponse.decode(encode(with_version, 4), version=4)
+    assert (theirs.producer_id, theirs.producer_epoch) == (7000, 3)
+
+
+def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
+    message = ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20005))]
+    )
+    told = kio_decode(KioApiVersionsResponse, encode(message, 4))
+    assert [one.api_key for one in told.api_keys][-1] == 20004
