@@ -34,7 +34,7 @@ from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetT
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
-from .transaction_deadlines import OpenTransactions, UnusedIds
+from .transaction_deadlines import TransactionClocks, UnusedIds
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class LeaderDuties:
         #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
         self._moved_at: dict[int, int] = {}
         self._last_known = LastKnownWatch()
-        self._open = OpenTransactions()
+        self._clocks = TransactionClocks()
         self._unused = UnusedIds(
             expiration_ms=transactional_id_expiration_ms, check_interval_s=unused_ids_check_interval_s
         )
@@ -120,7 +120,7 @@ class LeaderDuties:
         self._fenced_at.clear()
         self._moved_at.clear()
         self._last_known = LastKnownWatch()
-        self._open.begin(image.transactions, now)
+        self._clocks.begin(image.transactions, now)
         self._unused.begin(image.transactions, now)
         self._next_imbalance_check = now + self._imbalance_check_interval_s
         self._ticked_at = now
@@ -154,7 +154,7 @@ class LeaderDuties:
         for record in records:
             if isinstance(record, TransactionRecord | TransactionalIdRemovedRecord):
                 transaction = transactions.get(record.transactional_id)
-                self._open.changed(record.transactional_id, transaction, now)
+                self._clocks.changed(record.transactional_id, transaction, now)
                 self._unused.changed(transaction)
 
     def image_changed(self, now: float) -> None:
@@ -288,7 +288,7 @@ class LeaderDuties:
 
     def _end_transactions(self, now: float, wall_ms: int) -> None:
         """What is taken from the clocks while its like is under way would be lost."""
-        if not self._is_proposed("expire") and (expire := self._open.expire(now)):
+        if not self._is_proposed("expire") and (expire := self._clocks.expire(now)):
             self._once("expire", -1, expire)
         if not self._is_proposed("forget") and (
             forget := self._unused.forget(self._image().transactions, now, wall_ms)

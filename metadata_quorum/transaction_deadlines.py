@@ -33,7 +33,7 @@ class _Open:
     due: float
 
 
-class OpenTransactions:
+class TransactionClocks:
     """The clocks of all open transactions. Times are monotonic seconds.
 
     A look at the clocks takes time for those that are due, not for those that run. The heap has an entry per

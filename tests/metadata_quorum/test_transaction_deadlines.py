@@ -14,7 +14,7 @@ from ottla.metadata_quorum.transaction_deadlines import (
     COMMAND_IDS_MAX,
     LOOKS_MAX,
     PROPOSED_AGAIN_S,
-    OpenTransactions,
+    TransactionClocks,
     UnusedIds,
 )
 from ottla.protocol.messages import quorum_commands as q
@@ -61,7 +61,7 @@ class Watched:
     """Some ids, their clocks, and what is known without a heap about when each is due."""
 
     table: TransactionTable = field(default_factory=TransactionTable)
-    clocks: OpenTransactions = field(default_factory=OpenTransactions)
+    clocks: TransactionClocks = field(default_factory=TransactionClocks)
     now: float = 0.0
     due: dict[str, float] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ def test_a_transaction_is_due_at_its_deadline_and_only_now_and_then_again(steps:
 
 
 def test_a_new_leader_gives_everybody_the_whole_time_once_more() -> None:
-    clocks, table = OpenTransactions(), table_of(ongoing("a"))
+    clocks, table = TransactionClocks(), table_of(ongoing("a"))
     clocks.begin(table, 0.0)
     clocks.begin(table, 0.9)
     assert names(clocks.expire(1.8)) == []
@@ -114,7 +114,7 @@ def test_a_new_leader_gives_everybody_the_whole_time_once_more() -> None:
 
 
 def test_more_than_one_command_takes_are_ended_by_several() -> None:
-    clocks = OpenTransactions()
+    clocks = TransactionClocks()
     table = table_of(*(ongoing(f"{index:05}") for index in range(COMMAND_IDS_MAX + 1)))
     clocks.begin(table, 0.0)
     told = [names(clocks.expire(at)) for at in (1.0, 1.1, 1.2)]
@@ -123,13 +123,13 @@ def test_more_than_one_command_takes_are_ended_by_several() -> None:
 
 
 def test_long_names_go_in_smaller_commands() -> None:
-    clocks = OpenTransactions()
+    clocks = TransactionClocks()
     clocks.begin(table_of(*(ongoing(letter * 200_000) for letter in "abc")), 0.0)
     assert [len(names(clocks.expire(at))) for at in (1.0, 1.1, 1.2)] == [2, 1, 0]
 
 
 def test_many_ids_that_have_gone_on_to_the_next_transaction_delay_others_by_some_ticks() -> None:
-    clocks = OpenTransactions()
+    clocks = TransactionClocks()
     clocks.begin(table_of(), 0.0)
     clocks.changed("x", ongoing("x"), 0.0)
     for name in (f"{index:05}" for index in range(3 * LOOKS_MAX)):
