@@ -6,7 +6,9 @@ from ottla.metadata_quorum.broker_sessions import SnapshotSource
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages import metadata_records as r
+from ottla.protocol.messages import transaction_records as t
 from ottla.protocol.messages.quota_commands import QuotaEntityPart
+from ottla.protocol.transaction_table import Phase
 
 
 async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
@@ -23,8 +25,18 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
             values=[r.QuotaValue(key="producer_byte_rate", value=5.0)],
         ),
         r.FeatureLevelRecord(feature="group.version", level=0),
+        t.TransactionRecord(transactional_id="x", producer_id=7, number=1, phase=Phase.ONGOING),
+        t.TransactionWriterRecord(
+            transactional_id="x",
+            producer_id=7,
+            topics=[t.WriterPartitions(topic_id=b"t" * 16, partitions=[0])],
+        ),
+        t.WriterPoolRecord(transactional_id="x", writers=[t.PooledWriter(producer_id=8, producer_epoch=3)]),
+        t.CommitIndexRecord(next_commit_index=5),
     ):
         image.apply(record)
+    empty = vars(ClusterImage())
+    assert [name for name, part in vars(image).items() if part == empty[name]] == [], "not in this test"
     snapshot = await SnapshotSource(MetadataFeed(image.offset), lambda: image).get()
     copy = ClusterImage()
     for chunk in snapshot.chunks:

@@ -19,6 +19,12 @@ from ottla.protocol.messages.metadata_records import (
 )
 from ottla.protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 from ottla.protocol.messages.quota_commands import QuotaEntityPart, QuotaValue
+from ottla.protocol.messages.transaction_records import (
+    TransactionRecord,
+    TransactionWriterRecord,
+    WriterPartitions,
+)
+from ottla.protocol.transaction_table import Phase
 
 TOPIC = b"t" * 16
 HISTORY: list[Record] = [
@@ -86,7 +92,11 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     config = ConfigRecord(resource_type=2, resource_name="t", config_name="retention.ms", value="1")
     broker = BrokerRecord(broker_id=1, incarnation=bytes(16))
     level = FeatureLevelRecord(feature="group.version", level=1)
-    records: list[Record] = [*HISTORY, quota, config, broker, level]
+    transaction = TransactionRecord(transactional_id="x", producer_id=7, number=1, phase=Phase.ONGOING)
+    writer = TransactionWriterRecord(
+        transactional_id="x", producer_id=7, topics=[WriterPartitions(topic_id=TOPIC, partitions=[1, 3])]
+    )
+    records: list[Record] = [*HISTORY, quota, config, broker, level, transaction, writer]
     expected = ClusterImage()
     for record in records:
         expected.apply(record)
@@ -94,7 +104,9 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     encoded = [encode_record(record) for record in records]
     follower.snapshot(FeedSnapshotChunk(end_offset=expected.offset, first=True, last=True, records=encoded))
     assert vars(follower.image) == vars(expected)
-    assert all(vars(expected).values()), "every part of an image is in this test"
+    assert vars(follower.image.transactions) == vars(expected.transactions)
+    empty = vars(ClusterImage())
+    assert [name for name, part in vars(expected).items() if part == empty[name]] == [], "not in this test"
 
 
 def test_a_snapshot_that_was_cut_off_begins_anew() -> None:
