@@ -201,14 +201,17 @@ class StoredLog:
         try:
             if clean:
                 self._check_usable()
-                self._segments.active.finish()
-                # Trusted at the next start, which recovers nothing: so they are durable before that is promised.
-                for path in self._segments.active.files:
-                    sync_file(path)
+                active = self._segments.active
+                active.finish()
+                # The next start recovers nothing, and trusts all files: so they are durable before that is promised,
+                # the indexes here, the log and all names by the flush, the snapshot by itself.
+                for path in active.files:
+                    if path != active.path:
+                        sync_file(path)
                 self._segments.changed = True
-                write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
                 self.leader_epochs.dirty = True
                 self.flush()
+                write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
         finally:
             self._release_files()
 
