@@ -9,7 +9,12 @@ from ..protocol.codec import MalformedMessage, prepare
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
-from ..protocol.messages.broker_commands import FenceBroker, RegisterBroker
+from ..protocol.messages.broker_commands import (
+    BeginControlledShutdown,
+    FenceBroker,
+    RegisterBroker,
+    UnfenceBroker,
+)
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
 from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Command, Session, decode_command, encode_command
@@ -340,22 +345,31 @@ class QuorumNode:
     # ------------------------------------------------------------ the leader's own commands
 
     def _propose_own(self, command: LeaderCommand, done: Callable[[], None]) -> None:
-        logger.info("%s", command)
+        encoded = encode_command(None, command)
+        logger.info("%s, %d bytes", _named(command), len(encoded))
 
         def known(outcome: asyncio.Future[object]) -> None:
             if not outcome.cancelled() and isinstance(
                 error := outcome.exception(), NotLeader | OutcomeUnknown | Overloaded
             ):
-                logger.info("%s: %s", type(command).__name__, error)
+                logger.info("%s: %s", _named(command), error)
             done()
 
-        self.raft.propose(encode_command(None, command)).add_done_callback(known)
+        self.raft.propose(encoded).add_done_callback(known)
 
     async def _tick(self) -> None:
         pause = self.config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
         while True:
             await asyncio.sleep(pause)
             self.duties.tick(_now(), round(time.time() * 1000))
+
+
+def _named(command: LeaderCommand) -> str:
+    """Its kind, and which broker it is about; it may be long."""
+    kind = type(command).__name__
+    if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
+        return f"{kind} of broker {command.broker_id}"
+    return kind
 
 
 def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command] | None:
