@@ -83,6 +83,8 @@ class Shard:
     async def load(self) -> None:
         """Replay the log. Until it is done every request is answered COORDINATOR_LOAD_IN_PROGRESS."""
         self.offsets = OffsetStore()
+        # They are in the log.
+        self._ended.clear()
         replay = Replay(self.offsets)
         async for data in self._log.read_all():
             if self.closed:

@@ -1,5 +1,8 @@
 """The markers that this broker owes as a leader: it writes them when the feed brings the decision, in the order in
-which the quorum decided, and reports them once they are below the high watermark (rules T8, T9, T11, T19)."""
+which the quorum decided, and reports them once they are below the high watermark (rules T8, T9, T11, T19).
+
+By then the offsets that a transaction has committed are visible, or gone: before it is reported, the groups of that
+`__consumer_offsets` partition are told (rule T14; KAFKA-17507)."""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
 from ...protocol.transaction_table import Place, Transaction, Writer
+from ..groups.coordinator import OFFSETS_TOPIC
 from ..log.producer_state import NO_NUMBER
 from ..replication.partition import Partition
 from ..replication.replicas import Replicas
@@ -30,6 +35,24 @@ _Reported = tuple[Place, int]
 """Partition, leader epoch in which the markers were written."""
 
 
+class OffsetsEnded(Protocol):
+    """The transaction of a producer has ended in a partition of `__consumer_offsets`, with a marker right below
+    `end_offset`, or somewhere below it."""
+
+    def __call__(self, partition: int, producer_id: int, end_offset: int, *, committed: bool) -> None: ...
+
+
+class _Marker(NamedTuple):
+    """One in the log: below `end`. `number` is that of the transaction, NO_NUMBER if the quorum knows of none."""
+
+    partition: Partition
+    leader_epoch: int
+    end: int
+    producer_id: int
+    number: int
+    committed: bool
+
+
 class Markers:
     """One writer: the event loop. Markers of one partition are appended in the order of their commit indexes."""
 
@@ -39,11 +62,13 @@ class Markers:
         replicas: Replicas,
         image: Callable[[], ClusterImage],
         commands: TransactionCommands,
+        offsets_ended: OffsetsEnded,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._image = image
         self._commands = commands
+        self._offsets_ended = offsets_ended
         self._owed: deque[_Owed] = deque()
         self._turn: asyncio.Handle | None = None
         self._unreported: dict[_Reported, dict[int, int]] = {}
@@ -75,7 +100,7 @@ class Markers:
             transaction = here[producer_id]
             self._write(partition, transaction, transaction.writers[producer_id])
         if self._was_elected_uncleanly(place):
-            self._abort_what_nobody_knows(partition, place)
+            self._abort_what_nobody_knows(partition)
 
     def close(self) -> None:
         """Write and report nothing more."""
@@ -111,7 +136,12 @@ class Markers:
             self._write(partition, transaction, writer)
 
     def _write(self, partition: Partition, transaction: Transaction, writer: Writer) -> None:
-        """Unless a former leader has: then it is enough that it is replicated."""
+        """Unless a former leader has: then it is enough that it is replicated.
+
+        Where in the log it is then, nobody knows, only that it is below the log end. That is enough: below it nothing
+        is of a later transaction of this writer, for as long as this marker is owed there cannot be one; and who led
+        before knew no more than this broker knew when it was elected.
+        """
         producer_id, number = writer.producer_id, transaction.number
         end = partition.log.log_end_offset
         if not is_behind(number, partition.log.producers.get(producer_id)):
@@ -125,60 +155,77 @@ class Markers:
                 )
             except KafkaError as error:
                 log.warning("a marker of %r cannot be written: %s", partition, error)
-                self._try_again((transaction.transactional_id, number, producer_id, self._place(partition)))
+                owed = (transaction.transactional_id, number, producer_id, self._place(partition))
+                self._later(partial(self._owe, owed))
                 return
-        self._report_when_replicated(partition, end, producer_id, number)
+        self._when_replicated(
+            _Marker(partition, partition.leader_epoch, end, producer_id, number, writer.committed)
+        )
 
-    def _try_again(self, owed: _Owed) -> None:
+    def _owe(self, owed: _Owed) -> None:
+        self._owed.append(owed)
+        self._write_some()
+
+    def _later(self, again: Callable[[], None]) -> None:
         """A full disk may have room again; who leads after a failed one writes it there."""
 
-        def again() -> None:
+        def now() -> None:
             del self._retries[timer]
-            self._owed.append(owed)
-            self._write_some()
+            again()
 
-        timer = asyncio.get_running_loop().call_later(RETRY_S, again)
+        timer = asyncio.get_running_loop().call_later(RETRY_S, now)
         self._retries[timer] = None
 
     def _was_elected_uncleanly(self, place: Place) -> bool:
         topic = self._image().topics_by_id.get(place[0])
         return topic is not None and place[1] in topic.partitions and topic.partitions[place[1]].unclean
 
-    def _abort_what_nobody_knows(self, partition: Partition, place: Place) -> None:
+    def _abort_what_nobody_knows(self, partition: Partition) -> None:
         """Transactions whose markers were lost with the former leader: the quorum has closed them long ago, or aborts
         them for the sake of this election; here they would stay open for ever."""
-        known = self._image().transactions.at(place)
+        if partition.leader is None:
+            return
+        known = self._image().transactions.at(self._place(partition))
         for producer_id in [one for one in partition.log.open_transactions if one not in known]:
-            entry = partition.log.producers.get(producer_id)
-            assert entry is not None
-            partition.append_marker(
-                producer_id, entry.producer_epoch, commit=False, number=NO_NUMBER, commit_index=-1
-            )
+            try:
+                self._abort(partition, producer_id)
+            except KafkaError as error:
+                log.warning("a transaction of %r cannot be aborted: %s", partition, error)
+                self._later(partial(self._abort_what_nobody_knows, partition))
+                return
+
+    def _abort(self, partition: Partition, producer_id: int) -> int:
+        """End what is open in the log, and for the quorum is not; the offset behind the marker."""
+        entry = partition.log.producers.get(producer_id)
+        assert entry is not None
+        end = partition.append_marker(
+            producer_id, entry.producer_epoch, commit=False, number=NO_NUMBER, commit_index=-1
+        )
+        self._when_replicated(
+            _Marker(partition, partition.leader_epoch, end, producer_id, NO_NUMBER, committed=False)
+        )
+        return end
 
     # ------------------------------------------------------------ reporting
 
-    def _report_when_replicated(self, partition: Partition, end: int, producer_id: int, number: int) -> None:
-        reported = (self._place(partition), partition.leader_epoch)
-        done = partial(self._replicated, partition, end, reported, producer_id, number)
-        partition.on_high_watermark(end, done)
+    def _when_replicated(self, marker: _Marker) -> None:
+        marker.partition.on_high_watermark(marker.end, partial(self._replicated, marker))
 
-    def _replicated(
-        self,
-        partition: Partition,
-        end: int,
-        reported: _Reported,
-        producer_id: int,
-        number: int,
-        error: ErrorCode,
-    ) -> None:
+    def _replicated(self, marker: _Marker, error: ErrorCode) -> None:
         """Below the high watermark; or this leadership ended, and the next leader looks after it. While the ISR is too
         small it goes on waiting, unlike a producer."""
-        if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and partition.leader_epoch == reported[1]:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._report_when_replicated, partition, end, producer_id, number)
+        partition, producer_id = marker.partition, marker.producer_id
+        shortage = error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if shortage and partition.leader_epoch == marker.leader_epoch:
+            asyncio.get_running_loop().call_soon(self._when_replicated, marker)
         if error is not ErrorCode.NONE:
             return
-        self._unreported.setdefault(reported, {})[producer_id] = number
+        if partition.topic == OFFSETS_TOPIC:
+            self._offsets_ended(partition.index, producer_id, marker.end, committed=marker.committed)
+        if marker.number == NO_NUMBER:
+            return
+        reported = (self._place(partition), marker.leader_epoch)
+        self._unreported.setdefault(reported, {})[producer_id] = marker.number
         if self._reporting is None or self._reporting.done():
             self._reporting = asyncio.create_task(self._report(), name="transaction markers")
 

@@ -49,7 +49,9 @@ class Beside:
         self.quorum, self.replicas, self.image = quorum, replicas, image
         commands = TransactionCommands(self)
         self.gate = TransactionGate(1, lambda: image.transactions, commands)
-        self.markers = Markers(1, replicas, lambda: image, commands)
+        #: what groups were told: partition, producer id, end offset, whether it was committed
+        self.ended: list[tuple[int, int, int, bool]] = []
+        self.markers = Markers(1, replicas, lambda: image, commands, self.offsets_ended)
         self.endings = Endings(lambda: image)
         #: called whenever the image has moved
         self.moved: Callable[[], None] = lambda: None
@@ -90,6 +92,9 @@ class Beside:
 
     def resigned(self, topic: str, index: int) -> None:
         return
+
+    def offsets_ended(self, partition: int, producer_id: int, end_offset: int, *, committed: bool) -> None:
+        self.ended.append((partition, producer_id, end_offset, committed))
 
     # What a test does
 

@@ -13,9 +13,18 @@ from unittest import mock
 
 import pytest
 
+from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.partition_commands import (
+    ElectionPartition,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+)
+from ottla.protocol.record import encode_batch
 from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.harness import assigned
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 
@@ -192,3 +201,91 @@ async def test_a_partition_without_a_leader_is_not_waited_for(tmp_path: Path) ->
         number = one.quorum.end(who).number
         one.catch_up()
         await one.endings.over("x", number, 10.0)
+
+
+async def committed_offsets(one: Beside, *replicas: int) -> tuple[int, int]:
+    """An open transaction with something in the log of `__consumer_offsets`-0."""
+    one.quorum.create(assigned(OFFSETS_TOPIC, list(replicas)))
+    who = one.quorum.begin()
+    one.quorum.add(who, one.quorum.places(0, topic=OFFSETS_TOPIC))
+    one.catch_up()
+    await one.produce(who, 0, topic=OFFSETS_TOPIC)
+    return who
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_groups_are_told_before_the_quorum_is(tmp_path: Path, *, commits: bool) -> None:
+    """KAFKA-17507: else a client that was told of the end reads the offsets from before."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = await committed_offsets(one, 1)
+        one.quorum.answers = False
+        one.quorum.end(who, commits=commits)
+        one.catch_up()
+        assert one.ended == [(0, who[0], 2, commits)]
+        assert not one.quorum.state().phase.is_over
+        one.quorum.answers = True
+        await until(lambda: one.quorum.state().phase.is_over)
+
+
+async def test_groups_are_not_told_of_what_could_still_be_lost(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await committed_offsets(one, 1, 2)
+        one.quorum.end(who)
+        one.catch_up()
+        partition = one.partition(OFFSETS_TOPIC)
+        assert (partition.log.log_end_offset, one.ended) == (2, [])
+        partition.fetched_by(2, one.quorum.epoch(2), 2)
+        assert one.ended == [(0, who[0], 2, True)]
+
+
+async def test_groups_are_told_of_markers_of_a_former_leader(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await committed_offsets(one, 1)
+        one.quorum.answers = False
+        one.quorum.end(who)
+        one.catch_up()
+        one.quorum.fence(1)
+        one.catch_up()
+        one.quorum.unfence(1)
+        one.catch_up()
+        assert one.partition(OFFSETS_TOPIC).log.log_end_offset == 2
+        assert one.ended == [(0, who[0], 2, True)] * 2
+        one.quorum.answers = True
+        await until(lambda: one.quorum.state().phase.is_over)
+
+
+async def test_of_other_topics_groups_are_told_nothing(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        one.quorum.end(await written(one, "x", 0))
+        one.catch_up()
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+        assert one.ended == []
+
+
+async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marker was lost with the former leader. On a full disk it is written later."""
+    monkeypatch.setattr(markers, "RETRY_S", 0.01)
+    async with beside_a_quorum(tmp_path) as one:
+        one.quorum.create(assigned(OFFSETS_TOPIC, [1, 2]))
+        one.catch_up()
+        partition = one.partition(OFFSETS_TOPIC)
+        lost = encode_batch(
+            [(None, b"", 0)], producer_id=77, producer_epoch=3, base_sequence=0, transactional=True
+        )
+        partition.append(memoryview(bytearray(lost)), required_acks=1)
+        one.quorum.fence(1)
+        one.quorum.fence(2)
+        one.quorum.unfence(1)
+        one.catch_up()
+        assert partition.leader is None
+        place = ElectionPartition(topic_id=one.quorum.topic_id(OFFSETS_TOPIC), partition=0)
+        command = ElectLeaders(election_type=ElectionType.UNCLEAN, partitions=[place])
+        elected = one.quorum.do(command, ElectLeadersResult)
+        assert elected.partitions[0].error_code == ErrorCode.NONE
+        with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+            one.catch_up()
+            assert partition.log.open_transactions
+        await until(lambda: one.ended == [(0, 77, 2, False)])
+        assert not partition.log.open_transactions
