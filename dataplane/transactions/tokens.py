@@ -1,0 +1,107 @@
+"""Tokens: with one, any process may join an open transaction.
+
+A token is text that fits in a URL, a job's parameters or an environment variable:
+``v1.<base64url of owner's producer id, its epoch, number, transactional id>.<base64url of HMAC-SHA256>``. It says which
+transaction is meant; that it was given out by this cluster is all that the MAC proves. Whether the transaction is still
+open is for the quorum to say.
+
+Pure. Nothing of a token is looked at before its MAC has been found right.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import struct
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+
+TRANSACTIONAL_ID_BYTES_MAX: Final = 16 << 10
+"""In UTF-8; a longer one gets no token, as that would not fit in a string of the protocol."""
+
+_VERSION: Final = b"v1"
+_KEY_LABEL: Final = b"ottla transaction tokens\0"
+_FIXED: Final = struct.Struct(">qhi")  # producer id, epoch, number; the transactional id follows
+_MAC_BYTES: Final = 32
+
+
+def _encoded(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+_LENGTH_MAX: Final = sum(
+    (
+        len(_VERSION),
+        len(_encoded(bytes(_FIXED.size + TRANSACTIONAL_ID_BYTES_MAX))),
+        len(_encoded(bytes(_MAC_BYTES))),
+        2,
+    )
+)
+
+
+class JoinableTransaction(NamedTuple):
+    """What a token stands for."""
+
+    transactional_id: str
+    producer_id: int
+    """The owner's."""
+    producer_epoch: int
+    """The owner's, while this transaction is open."""
+    number: int
+
+
+class TransactionTokens:
+    """Gives out tokens and recognises them; all brokers of a cluster do so alike."""
+
+    def __init__(self, secret: bytes, cluster_id: str) -> None:
+        """`secret`: what all nodes of the cluster share."""
+        self._key = hmac.digest(secret, _KEY_LABEL + cluster_id.encode(), sha256)
+
+    def issue(self, transaction: JoinableTransaction) -> str:
+        """The token of a transaction; always the same one.
+
+        KafkaError: INVALID_REQUEST if its transactional id is too long for a token.
+        """
+        name = transaction.transactional_id.encode()
+        if len(name) > TRANSACTIONAL_ID_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a transactional id of {len(name)} bytes is too long for a transaction that others join: "
+                f"{TRANSACTIONAL_ID_BYTES_MAX} bytes are allowed",
+            )
+        fixed = _FIXED.pack(transaction.producer_id, transaction.producer_epoch, transaction.number)
+        said = _VERSION + b"." + _encoded(fixed + name)
+        return (said + b"." + self._mac(said)).decode()
+
+    def verify(self, token: str) -> JoinableTransaction:
+        """What a token stands for.
+
+        KafkaError: INVALID_REQUEST if it is none, or not one of this cluster.
+        """
+        if len(token) > _LENGTH_MAX:
+            raise _refused(f"it has {len(token)} characters, none has more than {_LENGTH_MAX}")
+        said, _, mac = token.encode(errors="replace").rpartition(b".")
+        version, _, payload = said.partition(b".")
+        if not payload:
+            raise _refused("it does not have three parts with a dot between them")
+        if version != _VERSION:
+            raise _refused(f"its version is {version.decode()[:20]!r}, known is {_VERSION.decode()!r}")
+        if not hmac.compare_digest(mac, self._mac(said)):
+            raise _refused("it is incomplete, or was not given out by this cluster")
+        try:
+            data = base64.b64decode(payload + b"=" * (-len(payload) % 4), altchars=b"-_", validate=True)
+            producer_id, producer_epoch, number = _FIXED.unpack_from(data)
+            name = data[_FIXED.size :].decode()
+        except (binascii.Error, struct.error, UnicodeDecodeError):
+            raise _refused("what it holds cannot be read") from None
+        return JoinableTransaction(name, producer_id, producer_epoch, number)
+
+    def _mac(self, said: bytes) -> bytes:
+        return _encoded(hmac.digest(self._key, said, sha256))
+
+
+def _refused(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"this is no token of a transaction: {why}")
