@@ -25,6 +25,12 @@ from ..protocol.messages.quorum_session import (
     decode_session_message,
     encode_session_message,
 )
+from ..protocol.messages.transaction_questions import (
+    AskCut,
+    AskTransactionIds,
+    AskTransactions,
+    TransactionQuestion,
+)
 from .feed import FeedSnapshot, MetadataFeed, SnapshotBuilder
 from .link import Link
 
@@ -47,6 +53,9 @@ class SessionEvents(Protocol):
 
     def asked(self, session: "BrokerSession", question: int) -> None:
         """It wants to know how far everybody has come."""
+
+    def asked_about_transactions(self, session: "BrokerSession", question: TransactionQuestion) -> None:
+        """It wants to know what its own image does not tell."""
 
     def submitted(self, session: "BrokerSession", message: SubmitCommand) -> None:
         """A command; the answer goes to `session.reply`."""
@@ -128,6 +137,8 @@ class BrokerSession:
                     return
                 self.commands_in_flight += 1
                 self._sessions.events.submitted(self, message)
+            case AskCut() | AskTransactions() | AskTransactionIds():
+                self._sessions.events.asked_about_transactions(self, message)
             case _:
                 link.close(f"a broker does not send {type(message).__name__}")
 
@@ -202,7 +213,7 @@ class BrokerSessions:
         self.events = events
         self._unacknowledged_ms_max = unacknowledged_ms_max
         self._sessions: list[BrokerSession] = []
-        self._leader = LeaderChanged(term=0, leader_id=-1)
+        self._leader = _leader(term=0, leader_id=-1)
         self._encoded: tuple[int, int, bytes] | None = None
 
     def accept(self, link: Link) -> BrokerSession | None:
@@ -237,7 +248,7 @@ class BrokerSessions:
     def announce(self, term: int, leader_id: int) -> None:
         """Tells every broker who leads (-1: nobody known); leadership of this node only once it is active."""
         if (term, leader_id) != (self._leader.term, self._leader.leader_id):
-            self._leader = LeaderChanged(term=term, leader_id=leader_id)
+            self._leader = _leader(term, leader_id)
             for session in list(self._sessions):
                 session.send(self._leader)
 
@@ -272,6 +283,10 @@ class BrokerSessions:
         """This node stops."""
         for session in list(self._sessions):
             session.link.close(reason)
+
+
+def _leader(term: int, leader_id: int) -> LeaderChanged:
+    return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True)
 
 
 def _peer_host(link: Link) -> str:

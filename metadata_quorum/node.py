@@ -28,6 +28,7 @@ from ..protocol.messages.quorum_session import (
     ShutdownAllowed,
     SubmitCommand,
 )
+from ..protocol.messages.transaction_questions import TransactionQuestion
 from .broker_sessions import BrokerSession, BrokerSessions, SnapshotSource
 from .config import QuorumNodeConfig
 from .feed import FeedEntry, MetadataFeed
@@ -43,6 +44,7 @@ from .server import QuorumServer
 from .state.controller import Applied
 from .state.machine import ControllerMachine
 from .state.workspace import Scope
+from .transaction_questions import TransactionAnswers
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,7 @@ class QuorumNode:
         self._noted: list[FeedEntry] = []
         self._noted_end = 0
         self._marks = OffsetMarks()
+        self._answers = TransactionAnswers()
         self.sessions = BrokerSessions(
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
@@ -267,6 +270,11 @@ class QuorumNode:
                 )
             )
 
+    def asked_about_transactions(self, session: BrokerSession, question: TransactionQuestion) -> None:
+        """Answered by the active leader alone, which a majority has heard of lately."""
+        if self.raft.is_leader:
+            session.send(self._answers.answer(session.broker_id, question, self.machine.image.transactions))
+
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""
         told = _speaks_for_itself(session, message.command)
@@ -317,6 +325,7 @@ class QuorumNode:
 
         Remembered while another node leads: broker and leader may have died together.
         """
+        self._answers.forget(session.broker_id)
         if closed_by_peer and session.heartbeat_port:
             self._ended[session.broker_id] = session
             self._suspect(session)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
@@ -28,13 +28,22 @@ from ...protocol.messages.quorum_session import (
     decode_session_message,
     encode_session_message,
 )
+from ...protocol.messages.transaction_questions import (
+    CutTold,
+    TransactionAnswer,
+    TransactionIdsTold,
+    TransactionQuestion,
+    TransactionsTold,
+)
 from ...protocol.schema import Message
+from ...protocol.transaction_table import Place
 from .commands import CommandSubmitter
 from .config import QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
-from .status import StatusQuestions
+from .questions import Questions
+from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +83,12 @@ class QuorumSession:
         self._on_lost = on_lost
         self._follower = ImageFollower()
         self._commands = CommandSubmitter(config.broker_id, self._send_command)
-        self._questions = StatusQuestions(self._ask_leader)
+        self._questions = Questions()
+        #: what the quorum's leader tells of transactions that do not concern this broker
+        self.transactions = TransactionQuestions(self._ask_about_transactions)
         self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
         self._leader: QuorumLink | None = None
+        self._leader_knows_transactions = False
         self._followed: QuorumLink | None = None
         self._term = -1
         self._heartbeats = HeartbeatThread(
@@ -172,7 +184,16 @@ class QuorumSession:
 
     async def quorum_status(self, timeout_s: float) -> QuorumStatus | None:
         """How far the quorum's nodes and the brokers have come, from its leader; None if none answered in time."""
-        return await self._questions.ask(timeout_s)
+        answer = await self._questions.ask(self._ask_for_status, timeout_s)
+        return answer if isinstance(answer, QuorumStatus) else None
+
+    async def cut(self, places: Collection[Place], timeout_s: float) -> int | None:
+        """The largest commit index such that no transaction decided with it, or with a smaller one, lacks a marker in
+        one of these partitions (in any, if none are named); -1 if nothing was ever decided.
+
+        From the quorum's leader; None if none answered in time.
+        """
+        return await self.transactions.cut(places, timeout_s)
 
     async def shut_down_controlled(self, timeout_s: float) -> bool:
         """Has this broker's leaderships moved away; True once that is done and the other brokers know.
@@ -230,7 +251,7 @@ class QuorumSession:
                 self._folded(self._follower.snapshot(message))
             case CommandReply():
                 self._replied(link, message)
-            case QuorumStatus():
+            case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold():
                 self._questions.answered(message)
             case HeartbeatAnswer():
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
@@ -249,6 +270,7 @@ class QuorumSession:
             return
         self._term = message.term
         self._leader = link
+        self._leader_knows_transactions = message.knows_transactions
         logger.info("quorum node %d leads in term %d", link.node_id, message.term)
         if self._followed is not None and self._followed is not link:
             self._send(self._followed, Unsubscribe())
@@ -263,6 +285,16 @@ class QuorumSession:
 
     def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
         return link is not None and link.send(encode_session_message(message))
+
+    async def _ask_about_transactions(
+        self, make: Callable[[int], TransactionQuestion], timeout_s: float
+    ) -> TransactionAnswer | None:
+        def send(number: int) -> None:
+            if self._leader_knows_transactions:
+                self._send(self._leader, make(number))
+
+        answer = await self._questions.ask(send, timeout_s)
+        return None if isinstance(answer, QuorumStatus) else answer
 
     # ------------------------------------------------------------ registration and commands
 
@@ -389,7 +421,7 @@ class QuorumSession:
         for link in self._links.values():
             self._heartbeat_to(link, number=number)
 
-    def _ask_leader(self, question: int) -> None:
+    def _ask_for_status(self, question: int) -> None:
         if self._leader is not None:
             self._heartbeat_to(self._leader, question=question)
 

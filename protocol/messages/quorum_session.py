@@ -8,6 +8,14 @@ from enum import IntEnum
 
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, uuid
+from .transaction_questions import (
+    AskCut,
+    AskTransactionIds,
+    AskTransactions,
+    CutTold,
+    TransactionIdsTold,
+    TransactionsTold,
+)
 
 
 class CommandStatus(IntEnum):
@@ -67,6 +75,11 @@ class LeaderChanged(Message):
 
     term: int = int64(about="Raft term.")
     leader_id: int = int32(default=-1, about="Node id, or -1 while unknown.")
+    knows_transactions: bool = boolean(
+        "0+",
+        tag=0,
+        about="Whether this node takes a TransactionQuestion. One that does not say so would end the session at it.",
+    )
 
 
 @data()
@@ -183,6 +196,12 @@ SessionMessage = (
     | HeartbeatAnswer
     | ShutdownAllowed
     | QuorumStatus
+    | AskCut
+    | CutTold
+    | AskTransactions
+    | TransactionsTold
+    | AskTransactionIds
+    | TransactionIdsTold
 )
 
 _TYPES: dict[int, type[SessionMessage]] = {
@@ -197,6 +216,12 @@ _TYPES: dict[int, type[SessionMessage]] = {
     9: ShutdownAllowed,
     10: QuorumStatus,
     11: HeartbeatAnswer,
+    12: AskCut,
+    13: CutTold,
+    14: AskTransactions,
+    15: TransactionsTold,
+    16: AskTransactionIds,
+    17: TransactionIdsTold,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from ottla.dataplane.quorum.status import StatusQuestions
+from ottla.dataplane.quorum.questions import Questions
 from ottla.protocol.messages.quorum_session import QuorumStatus
 
 from .cluster import Cluster, until
@@ -74,19 +74,20 @@ def test_without_a_quorum_there_is_no_answer(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_new_leader_is_asked_once_and_answers_everybody_who_asked_before() -> None:
+def test_a_new_leader_is_asked_whatever_waits_and_each_gets_its_own_answer() -> None:
     async def scenario() -> None:
         sent: list[int] = []
-        questions = StatusQuestions(sent.append)
-        asking = [asyncio.create_task(questions.ask(TIMEOUT_S)) for _ in range(2)]
+        questions = Questions()
+        asking = [asyncio.create_task(questions.ask(sent.append, TIMEOUT_S)) for _ in range(2)]
         await until(lambda: sent == [1, 2])
         questions.new_leader()
-        assert sent == [1, 2, 2]
-        questions.answered(QuorumStatus(question=1, leader_id=101))
+        assert sent == [1, 2, 1, 2]
         questions.answered(QuorumStatus(question=2, leader_id=102))
+        questions.answered(QuorumStatus(question=1, leader_id=101))
+        questions.answered(QuorumStatus(question=1, leader_id=103))
         answers = await asyncio.gather(*asking)
-        assert [answer and answer.leader_id for answer in answers] == [101, 102]
+        assert [getattr(answer, "leader_id", None) for answer in answers] == [101, 102]
         questions.new_leader()
-        assert len(sent) == 3
+        assert len(sent) == 4
 
     run(scenario())
