@@ -100,7 +100,8 @@ class UnusedIds:
 
     How long an id is unused is counted from when any client last spoke, or from the time now if that is earlier: a
     clock of this node that is far ahead makes no id old, while the ids do not become more where no client speaks. It
-    takes a broker whose clock is behind by the whole expiration to have an id forgotten that is in use.
+    takes a broker whose clock is behind by the whole expiration to have an id forgotten that is in use. Ids with an
+    application version are never forgotten.
     """
 
     def __init__(self, *, expiration_ms: int, check_interval_s: float) -> None:
@@ -135,7 +136,12 @@ class UnusedIds:
             if batch.is_full or not self._left:
                 break
             one = table.transactions.get(self._left.pop())
-            if one is not None and one.phase.is_over and 0 <= one.updated_ms <= since_ms:
+            if (
+                one is not None
+                and one.phase.is_over
+                and one.app_version < 0
+                and 0 <= one.updated_ms <= since_ms
+            ):
                 batch.add(one.transactional_id, one.number)
         if not batch.transactions:
             return None

@@ -44,6 +44,11 @@ class Phase(IntEnum):
         return self in (Phase.PREPARE_COMMIT, Phase.PREPARE_ABORT)
 
     @property
+    def commits(self) -> bool:
+        """Whether the outcome is that it counts."""
+        return self in (Phase.PREPARE_COMMIT, Phase.COMPLETE_COMMIT)
+
+    @property
     def is_over(self) -> bool:
         """Whether the next transaction may begin."""
         return self in (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)

@@ -49,6 +49,8 @@ from .workspace import Workspace
 EPOCH_LAST = 32766
 """From here on no client is given the next epoch, but a new producer id: 32767 is left for fencing."""
 _NUMBER_LAST = 2**31 - 1
+WRITERS_MAX = 10_000
+"""In one transaction. Each takes its place in every node's memory, and one in the pool for good."""
 
 
 def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdResult:
@@ -120,7 +122,7 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     places = _existing(work, places_of(command.topics))
     owns = command.producer_id == transaction.producer_id
     writer = transaction.writers.get(command.producer_id)
-    if not owns and writer is None:
+    if not owns and (writer is None or not places):
         raise _unmapped(transaction, command.producer_id)
     epoch = transaction.producer_epoch if owns or writer is None else writer.producer_epoch
     if command.producer_epoch != epoch:
@@ -168,7 +170,7 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
             "newest",
         )
     if _is_repeated(transaction, command):
-        return _ended(transaction)
+        return _ended(transaction, was_committed=command.commits and not transaction.phase.commits)
     if command.producer_id != transaction.producer_id:
         raise _unmapped(transaction, command.producer_id)
     if command.producer_epoch != transaction.producer_epoch:
@@ -181,17 +183,20 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
             f"{transaction.transactional_id!r} is in {transaction.phase.name}: there is nothing to "
             f"{'commit' if command.commits else 'abort'}",
         )
+    if transaction.phase.is_over and command.number >= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} is over: it is in "
+            f"{transaction.phase.name}",
+        )
     return _decide_as_asked(work, transaction, command)
 
 
 def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
     """Whether the answer to this very request may have been lost."""
-    outcomes = (
-        (Phase.PREPARE_COMMIT, Phase.COMPLETE_COMMIT)
-        if command.commits
-        else (Phase.PREPARE_ABORT, Phase.COMPLETE_ABORT)
-    )
-    if transaction.phase not in outcomes:
+    if transaction.phase in (Phase.EMPTY, Phase.ONGOING):
+        return False
+    if transaction.phase.commits != command.commits and not _was_committed(transaction, command):
         return False
     told = (command.producer_id, command.producer_epoch)
     if not command.bumps_epoch:
@@ -200,11 +205,16 @@ def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
     return told == (former, transaction.last_producer_epoch)
 
 
+def _was_committed(transaction: Transaction, command: EndTransaction) -> bool:
+    """Whether the application version of a commit is not above the last one: then the transaction is aborted."""
+    return command.commits and 0 <= command.app_version <= transaction.app_version
+
+
 def _decide_as_asked(
     work: Workspace, transaction: Transaction, command: EndTransaction
 ) -> EndTransactionResult:
     chosen = _chosen(transaction, command.writers) if command.commits else set()
-    was_committed = command.commits and 0 <= command.app_version <= transaction.app_version
+    was_committed = _was_committed(transaction, command)
     commits = command.commits and not was_committed
     changed = transaction
     if transaction.phase.is_over:
@@ -215,9 +225,8 @@ def _decide_as_asked(
     if command.bumps_epoch:
         changed = _next_epoch(work, changed, transaction.producer_epoch)
     _decide(work, changed, commits, chosen if commits else set(), command.origin)
-    ended = _ended(work.image.transactions.transactions[transaction.transactional_id])
-    ended.was_committed = was_committed
-    return ended
+    decided = work.image.transactions.transactions[transaction.transactional_id]
+    return _ended(decided, was_committed=was_committed)
 
 
 def _chosen(transaction: Transaction, writers: Iterable[ChosenWriter]) -> set[int]:
@@ -258,11 +267,13 @@ def _decide(
         )
 
 
-def _ended(transaction: Transaction) -> EndTransactionResult:
+def _ended(transaction: Transaction, *, was_committed: bool) -> EndTransactionResult:
     return EndTransactionResult(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
         number=transaction.number,
+        was_committed=was_committed,
+        commit_index=transaction.commit_index,
     )
 
 
@@ -279,6 +290,12 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
             f"transaction {command.number} of {transaction.transactional_id!r} is in {transaction.phase.name}",
+        )
+    if len(transaction.writers) >= WRITERS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} has {len(transaction.writers)} writers, "
+            f"more than {WRITERS_MAX} are not allowed",
         )
     free = (
         (producer_id, epoch + 1)
@@ -320,12 +337,15 @@ def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
 
 
 def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
-    """Those that nobody has used since."""
+    """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
+    later, has to be told."""
     for one in command.transactions:
         transaction = work.image.transactions.transactions.get(one.transactional_id)
         if (
             transaction is not None
-            and (transaction.number == one.number and transaction.phase.is_over)
+            and (
+                transaction.number == one.number and transaction.phase.is_over and transaction.app_version < 0
+            )
             and transaction.updated_ms <= command.unused_since_ms
         ):
             tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))

@@ -107,6 +107,7 @@ class EndTransactionResult(Message):
     was_committed: bool = boolean(
         about="The application version had been committed before: this transaction was aborted instead."
     )
+    commit_index: int = int64(default=-1, about="Of the decision; -1 if refused.")
 
 
 @data()

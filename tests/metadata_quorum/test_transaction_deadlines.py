@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,6 +162,7 @@ def test_ids_are_forgotten_when_they_are_unused_for_long_and_nothing_is_open() -
         used("decided", 80, Phase.PREPARE_COMMIT),
         used("empty", 80, Phase.EMPTY),
         Transaction("never stamped"),
+        replace(used("has an application version", 80), app_version=0),
     )
     assert sorted(forgotten(table, 100)) == ["empty", "old"]
 

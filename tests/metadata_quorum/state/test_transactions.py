@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.metadata_quorum.state import transactions
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.metadata_quorum.state.transactions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
@@ -289,6 +290,17 @@ def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
     cluster.check()
 
 
+def test_an_id_with_an_application_version_is_kept() -> None:
+    """A job that is replayed after weeks must not commit again."""
+    cluster = Transactions()
+    cluster.end(cluster.begin(), version=3)
+    forget = t.ForgetTransactionalIds(
+        transactions=[t.OpenTransaction(transactional_id="x", number=1)], unused_since_ms=2**62
+    )
+    cluster.do(forget, q.CommandResult)
+    assert cluster.init().app_version == 3
+
+
 # Markers and partitions
 
 
@@ -430,6 +442,102 @@ def test_an_aborted_version_was_not_committed() -> None:
     cluster.end(owner, commits=False, version=5)
     cluster.write_markers()
     assert cluster.init().app_version == -1
+
+
+def test_a_commit_of_an_old_version_whose_answer_was_lost_is_answered_again() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    first = cluster.end(owner, version=5)
+    assert cluster.end(owner, version=5) == first, "repeated, not an old version"
+    cluster.write_markers()
+    owner = identity(first)
+    cluster.add(owner, cluster.places(0))
+    second = cluster.end(owner, version=5)
+    assert second.was_committed
+    for _ in range(2):
+        assert cluster.end(owner, version=5) == second
+        cluster.write_markers()
+    assert cluster.end(owner, version=6).error_code == ErrorCode.PRODUCER_FENCED, (
+        "this was never asked before"
+    )
+    assert (first.commit_index, second.commit_index) == (0, 1)
+
+
+def test_a_commit_that_names_a_transaction_ends_no_other() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    owner = identity(cluster.end(owner, number=1, version=1))
+    for number in (0, 1, 2):
+        late = cluster.end(owner, number=number, version=2)
+        assert late.error_code == ErrorCode.INVALID_TXN_STATE
+    assert (cluster.state().number, cluster.state().app_version) == (1, 1)
+    assert cluster.end(owner, version=2).number == 2, "an empty one, which nobody had to begin"
+
+
+def test_a_writer_that_wrote_nothing_may_be_chosen_or_not() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    one, _ = identity(cluster.join(owner)), identity(cluster.join(owner))
+    assert cluster.end(owner, writers=[one]).commit_index == 0
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT, "no marker is missing anywhere"
+    cluster.check()
+
+
+def test_only_the_owner_begins() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    assert cluster.add(owner, ()).number == cluster.add(owner, ()).number == 1
+    writer = identity(cluster.join(owner))
+    assert cluster.add(writer, ()).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert cluster.add(writer, cluster.places(0)).error_code == ErrorCode.NONE
+
+
+def test_what_writers_have_written_is_aborted_when_the_time_is_over() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    writer = identity(cluster.join(owner))
+    cluster.add(writer, cluster.places(0, 1))
+    due = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
+    cluster.do(due, q.CommandResult)
+    state = cluster.state()
+    assert state.phase is Phase.PREPARE_ABORT
+    assert not any(one.committed for one in state.writers.values())
+    assert cluster.add(writer, cluster.places(2)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.join(owner).error_code == ErrorCode.INVALID_TXN_STATE
+    cluster.write_markers()
+    assert cluster.add(writer, cluster.places(2)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert cluster.end(owner, writers=[writer], version=1).error_code != ErrorCode.NONE
+    assert cluster.state().app_version == -1
+    cluster.check()
+
+
+def test_a_writer_of_an_earlier_transaction_is_fenced_by_who_has_its_producer_id_now() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    former = identity(cluster.join(owner))
+    owner = identity(cluster.end(owner))
+    cluster.add(owner, ())
+    writer = identity(cluster.join(owner))
+    assert writer == (former[0], former[1] + 1)
+    assert cluster.add(former, cluster.places(0)).error_code == ErrorCode.PRODUCER_FENCED
+    assert cluster.end(owner, writers=[former]).error_code == ErrorCode.INVALID_TXN_STATE
+    assert cluster.end(owner, writers=[writer]).error_code == ErrorCode.NONE
+
+
+def test_there_is_a_limit_to_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "WRITERS_MAX", 3)
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    for _ in range(2):
+        identity(cluster.join(owner))
+    refused = cluster.join(owner)
+    assert (refused.error_code, "3 are not" in refused.error_message) == (ErrorCode.INVALID_TXN_STATE, True)
 
 
 # Snapshots
