@@ -66,8 +66,10 @@ from .server.handlers.reassignments import ReassignmentHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topic_partitions import TopicPartitionsHandlers
 from .server.handlers.topics import TopicHandlers
+from .server.handlers.transactions import TransactionHandlers
 from .server.request_times import FOLLOWER_FETCH
 from .topic_settings import TopicSettingsView
+from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +138,15 @@ class Broker:
                 wall_ms=wall_ms,
             ),
         )
+        self.transactions = Transactions(
+            config.node_id,
+            self.replicas,
+            lambda: self.session.image,
+            self.session,
+            self.groups.transaction_ended,
+        )
         self.replicas.listen(self)
+        self.server.metadata_offset = lambda: self.session.image.offset
         self._register_handlers()
         self._upkeep = asyncio.create_task(self._checkpoint_logs(), name="log checkpoints")
         self._log_upkeep = LogUpkeep(
@@ -185,6 +195,7 @@ class Broker:
         self.server.close()
         self._fetches.close()
         self._produces.close()
+        self.transactions.close()
         self.groups.close()
         await self.moves.close()
         await self.replicas.close()
@@ -293,7 +304,16 @@ class Broker:
             FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
             quotas,
         )
-        self._produces = ProduceHandlers(replicas, purgatory, quotas)
+        transactions = self.transactions
+        self._produces = ProduceHandlers(replicas, purgatory, transactions.gate, quotas)
+        transactional = TransactionHandlers(
+            config.node_id,
+            lambda: session.image,
+            transactions.commands,
+            transactions.endings,
+            timeout_max_ms=lambda: self.own_settings.number("transaction.max.timeout.ms"),
+            wall_ms=wall_ms,
+        )
         view = ConfigView(session, self.own_settings)
         for handlers in (
             ApiVersionsHandlers(self.table, session, config.node_id),
@@ -308,7 +328,8 @@ class Broker:
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),
             DescribeProducersHandlers(replicas),
-            ProducerHandlers(ProducerIds(blocks_from(session, config.node_id))),
+            ProducerHandlers(ProducerIds(blocks_from(session, config.node_id)), transactional),
+            transactional,
             GroupHandlers(self.groups),
             GroupOffsetHandlers(
                 self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
@@ -368,8 +389,10 @@ class Broker:
                 self._set_strays_aside(image)
                 self._miss_logs(image)
             self.replicas.apply(image, passed)
+            self.transactions.image_changed(passed)
             self.groups.image_changed(image, passed)
             self.groups.topics_removed(self._removed(image, passed))
+            self.server.metadata_moved()
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.
             log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
@@ -407,7 +430,8 @@ class Broker:
         self.replicas.take_offline(assigned[name] for name in self.logs.missing(assigned))
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition now."""
+        """This broker leads a partition now. What it lacks of markers is written before anything else."""
+        self.transactions.elected(partition)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
 

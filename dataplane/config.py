@@ -75,7 +75,6 @@ class BrokerConfig:
     groups: GroupLimits = field(default_factory=GroupLimits)
     offset_metadata_max_bytes: int = 4096
     delete_topic_enable: bool = True
-    transactional_id_timeout_max_ms: int = 900_000
     recovery_threads_per_data_dir: int = 1
     fetch_answer_max_bytes: int = 57_671_680
     fetch_session_slots: int = 1000
@@ -126,7 +125,6 @@ class BrokerConfig:
             ),
             offset_metadata_max_bytes=read.number("offset.metadata.max.bytes"),
             delete_topic_enable=read.truth("delete.topic.enable"),
-            transactional_id_timeout_max_ms=read.number("transaction.max.timeout.ms"),
             fetch_answer_max_bytes=read.number("fetch.max.bytes"),
             fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
             replica_selector=_replica_selector(read),

@@ -280,7 +280,6 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "offsets.retention.check.interval.ms": "it is checked every ten minutes",
     "replica.fetch.backoff.ms": "a follower asks again after 1 ms, 2 ms, up to 200 ms",
     "replica.fetch.min.bytes": "a follower takes whatever there is",
-    "transaction.max.timeout.ms": "transactions are not served yet",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "it is checked several times per second",
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),

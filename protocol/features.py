@@ -1,7 +1,6 @@
 """Features with levels that are finalized for the whole cluster (KIP-584): what we know of each.
 
-Only what is there is listed. Clients look at `transaction.version`: from level 2 on they begin
-transactions in another way, so it is missing until the brokers understand that.
+Only what is there is listed.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ FEATURES: Mapping[str, Feature] = {
         Feature("group.version", 0, 1, 1),
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
+        # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
+        # Brokers serve both ways; clients choose by the level.
+        Feature("transaction.version", 0, 2, 2),
     )
 }
 

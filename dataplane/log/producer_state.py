@@ -75,6 +75,14 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    def original_of(self, header: BatchHeader) -> ProducedBatch | None:
+        """The batch in the window that has the sequences of this one, which is of the same epoch."""
+        first, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
     @property
     def is_transactional(self) -> bool:
         """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
@@ -138,6 +146,15 @@ class ProducerStates:
                 f"the producers have {open_here} open, the log has {dict(self.transactions.open)}"
             )
 
+    def is_duplicate(self, header: BatchHeader) -> bool:
+        """Whether a batch is one of those in the window, sent again."""
+        entry = self._entries.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.producer_epoch == header.producer_epoch
+            and entry.original_of(header) is not None
+        )
+
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
 
@@ -154,10 +171,9 @@ class ProducerStates:
             if refused_epoch != epoch:
                 return None
         elif epoch == entry.producer_epoch:
-            last = header.last_sequence
-            for batch in entry.batches:
-                if batch.first_sequence == first and batch.last_sequence == last:
-                    return batch
+            original = entry.original_of(header)
+            if original is not None:
+                return original
             expected = (entry.last_sequence + 1) & SEQUENCE_MAX
         elif epoch < entry.producer_epoch:
             raise KafkaError(

@@ -2,22 +2,19 @@
 them).
 
 acks=0 gets no answer; an error closes the connection, so that the producer looks for the leaders again.
-acks=all waits until the high watermark has passed the batch. Transactional batches are refused: transactions
-are not served yet. Where a topic has a compression.type of its own the request is answered once `Recompression` has
-done its part.
+acks=all waits until the high watermark has passed the batch. A transactional batch is appended only while this broker
+knows that its partition is in the open transaction of its producer (rule T2); what cannot be appended in the turn in
+which it came is `Deferred`.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -25,30 +22,24 @@ from ....protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ...log import RefusedRecords
+from ....protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
 from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
+from ...transactions.gate import TransactionGate
 from ..handler import Request, handles
 from ..purgatory import Parked, Purgatory
-from ..recompression import Outcome, Recompression
+from ..recompression import Recompression
 from .cluster_access import INTERNAL_TOPICS
+from .deferred_batches import ALL, Deferred, Place, TransactionalBatches, Uncommitted, failure
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 
 log = logging.getLogger(__name__)
 
-_ALL = -1
 # Batch length, magic and attributes of a record batch.
 _BATCH = struct.Struct(">8xi4xb4xh")
-_LOG_OVERHEAD = 12
-_SMALLEST_BATCH = 61
 _MAGIC = 2
-_COMPRESSION = 0x07
 _ZSTD = 4
-_TRANSACTIONAL = 0x10
-
-_Uncommitted = tuple[Partition, int, PartitionProduceResponse]
-"""A batch that is appended, the offset behind it, and its answer."""
 
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_ENDPOINTS = 10
@@ -62,25 +53,10 @@ def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_failure(data.index, error) for data in topic.partition_data],
+                partition_responses=[failure(data.index, error) for data in topic.partition_data],
             )
             for topic in message.topic_data
         ]
-    )
-
-
-def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_append_time_ms=-1,
-        log_start_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
-            for number, reason in (error.records if isinstance(error, RefusedRecords) else ())
-        ],
-        error_message=error.message,
     )
 
 
@@ -91,11 +67,13 @@ class ProduceHandlers:
         self,
         replicas: Replicas,
         purgatory: Purgatory,
+        gate: TransactionGate,
         quotas: ClientQuotas | None = None,
         recompression: Recompression | None = None,
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
+        self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
         self._recompression = recompression or Recompression()
 
@@ -107,12 +85,12 @@ class ProduceHandlers:
     def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
         """Append each batch; answer when `acks` is satisfied, or with what is known after `timeout_ms`."""
         acks = message.acks
-        if acks not in (_ALL, 0, 1):
+        if acks not in (ALL, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         response = ProduceResponse()
-        waiting: list[_Uncommitted] = []
-        deferred: list[tuple[_Place, memoryview]] = []
+        waiting: list[Uncommitted] = []
+        deferred: list[tuple[Place, memoryview]] = []
         compressing = self._recompression.waiting
         failed = False
         for topic in message.topic_data:
@@ -124,21 +102,26 @@ class ProduceHandlers:
                         if by_id
                         else self._replicas.get(topic.name, data.index)
                     )
-                    _check(partition, data, request.api_version)
-                    records = data.records
-                    assert records is not None
-                    if (partition.settings.stored is not None or compressing) and self._recompression.takes(
-                        partition, memoryview(records)
+                    attributes = _check(partition, data, request.api_version)
+                    assert data.records is not None
+                    records = memoryview(data.records)
+                    if attributes & TRANSACTIONAL_FLAG:
+                        _check_transactional(message)
+                    if (
+                        (partition.settings.stored is not None or compressing)
+                        and self._recompression.takes(partition, records)
+                    ) or (
+                        attributes & TRANSACTIONAL_FLAG and not self._transactional.admits(partition, records)
                     ):
-                        deferred.append((_Place(partition, answers, len(answers)), memoryview(records)))
+                        deferred.append((Place(partition, answers, len(answers)), records))
                         answers.append(PartitionProduceResponse(index=data.index))
                         continue
-                    answer, end = self.append(partition, data.index, memoryview(records), acks)
-                    if acks == _ALL and partition.high_watermark < end:
+                    answer, end = self.append(partition, data.index, records, acks)
+                    if acks == ALL and partition.high_watermark < end:
                         waiting.append((partition, end, answer))
                 except KafkaError as error:
                     failed = True
-                    answer = _failure(data.index, error)
+                    answer = failure(data.index, error)
                 answers.append(answer)
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
@@ -148,7 +131,8 @@ class ProduceHandlers:
             size, now_ms = request.connection.frame_bytes, request.received_at * 1000
             request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
         if deferred:
-            _Deferred(self, request, message, response, waiting, failed).run(deferred, self._recompression)
+            rest = Deferred(self, self._transactional, request, message, response, waiting, failed)
+            rest.run(deferred, self._recompression)
             return None
         return self.finish(request, message, response, waiting, failed)
 
@@ -157,7 +141,7 @@ class ProduceHandlers:
         request: Request,
         message: ProduceRequest,
         response: ProduceResponse,
-        waiting: list[_Uncommitted],
+        waiting: list[Uncommitted],
         failed: bool,
     ) -> ProduceResponse | None:
         """Everything is appended or refused: the answer, None if there is none or not yet."""
@@ -215,8 +199,8 @@ class ProduceHandlers:
         ]
 
 
-def _check(partition: Partition, data: PartitionProduceData, version: int) -> None:
-    """Raises KafkaError for what no producer may send, as far as the first batch's header tells."""
+def _check(partition: Partition, data: PartitionProduceData, version: int) -> int:
+    """The attributes of the first batch. KafkaError for what no producer may send, as far as its header tells."""
     if partition.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
     records = data.records
@@ -224,98 +208,33 @@ def _check(partition: Partition, data: PartitionProduceData, version: int) -> No
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
         )
-    if len(records) >= _SMALLEST_BATCH:
-        batch_length, magic, attributes = _BATCH.unpack_from(records)
-        if magic == _MAGIC:
-            if _SMALLEST_BATCH - _LOG_OVERHEAD <= batch_length < len(records) - _LOG_OVERHEAD:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
-                    "a produce request may hold one record batch for each partition",
-                )
-            if attributes & _COMPRESSION == _ZSTD and version < _FIRST_WITH_ZSTD:
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                    f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
-                )
-            if attributes & _TRANSACTIONAL:
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    "transactional batches cannot be written: transactions are not supported yet",
-                )
-
-
-class _Place(NamedTuple):
-    """Whose batch it is that goes through `Recompression`, and where in the answer it stands."""
-
-    partition: Partition
-    answers: list[PartitionProduceResponse]
-    position: int
-
-
-class _Deferred:
-    """A request some of whose batches are compressed anew before they are appended."""
-
-    __slots__ = ("_failed", "_handlers", "_left", "_message", "_request", "_response", "_waiting")
-
-    def __init__(
-        self,
-        handlers: ProduceHandlers,
-        request: Request,
-        message: ProduceRequest,
-        response: ProduceResponse,
-        waiting: list[_Uncommitted],
-        failed: bool,
-    ) -> None:
-        self._handlers = handlers
-        self._request = request
-        self._message = message
-        self._response = response
-        self._waiting = waiting
-        self._failed = failed
-        self._left = 0
-
-    def run(self, batches: Sequence[tuple[_Place, memoryview]], recompression: Recompression) -> None:
-        """Send them on their way; the request is answered when all have arrived."""
-        self._left = len(batches)
-        for place, records in batches:
-            arrived = partial(self._arrived, place)
-            try:
-                recompression.submit(place.partition, records, self._request.connection, arrived)
-            except KafkaError as error:
-                arrived(error)
-
-    def _arrived(self, place: _Place, outcome: Outcome) -> None:
-        partition, answers, position = place
-        try:
-            answers[position] = self._append(partition, answers[position].index, outcome)
-        except KafkaError as error:
-            self._failed = True
-            answers[position] = _failure(answers[position].index, error)
-        except Exception:
-            # Nobody is above who would answer; what waits behind this one goes on.
-            log.exception("a batch of %r cannot be appended", partition)
-            self._failed = True
-            unknown = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            answers[position] = _failure(answers[position].index, unknown)
-        self._left -= 1
-        if self._left == 0:
-            self._finish()
-
-    def _append(self, partition: Partition, index: int, outcome: Outcome) -> PartitionProduceResponse:
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        acks = self._message.acks
-        answer, end = self._handlers.append(partition, index, memoryview(outcome), acks)
-        if acks == _ALL and partition.high_watermark < end:
-            self._waiting.append((partition, end, answer))
-        return answer
-
-    def _finish(self) -> None:
-        response = self._handlers.finish(
-            self._request, self._message, self._response, self._waiting, self._failed
+    if len(records) < HEADER_SIZE:
+        return 0
+    batch_length, magic, attributes = _BATCH.unpack_from(records)
+    if magic != _MAGIC:
+        return 0
+    if HEADER_SIZE - LOG_OVERHEAD <= batch_length < len(records) - LOG_OVERHEAD:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request may hold one record batch for each partition"
         )
-        if response is not None:
-            self._request.reply(response)
+    if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_WITH_ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
+        )
+    return int(attributes)
+
+
+def _check_transactional(message: ProduceRequest) -> None:
+    if message.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a request with transactional batches names the transactional id",
+        )
+    if message.acks != ALL:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"transactional batches need acks=all, not {message.acks}"
+        )
 
 
 class _Waiting:
@@ -328,7 +247,7 @@ class _Waiting:
         handlers: ProduceHandlers,
         request: Request,
         response: ProduceResponse,
-        waiting: list[_Uncommitted],
+        waiting: list[Uncommitted],
         timeout_ms: int,
     ) -> None:
         self._handlers = handlers

@@ -1,8 +1,6 @@
-"""InitProducerId (0-5) without a transactional id: producer ids for idempotent producers.
+"""InitProducerId (0-5): producer ids for idempotent producers. Where a transactional id is named, the quorum decides.
 
 Ids come from the quorum in blocks, each given to one broker, so that an id is never handed out twice.
-Transactions are not served yet: with a transactional id the answer is UNSUPPORTED_VERSION, which clients
-treat as final.
 """
 
 from __future__ import annotations
@@ -88,20 +86,27 @@ class ProducerIds:
             task.exception()  # Whoever waits for an id has it, too; a refill ahead of need is tried again.
 
 
+class TransactionalIds(Protocol):
+    """Producer ids that belong to a transactional id."""
+
+    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse: ...
+
+
 class ProducerHandlers:
     """Gives producers their identity."""
 
-    def __init__(self, ids: ProducerIds) -> None:
+    def __init__(self, ids: ProducerIds, transactional: TransactionalIds) -> None:
         self._ids = ids
+        self._transactional = transactional
 
     @handles(InitProducerIdRequest, 0, 5)
     async def init_producer_id(
         self, request: Request, message: InitProducerIdRequest
     ) -> InitProducerIdResponse:
-        """A new producer id with epoch 0, whatever id the producer had (KIP-360 needs no more without
-        transactions)."""
-        if message.transactional_id is not None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+        """Without a transactional id a new producer id with epoch 0, whatever id the producer had (KIP-360 needs no
+        more there)."""
         if (message.producer_id < 0) != (message.producer_epoch < 0):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
+        if message.transactional_id is not None:
+            return await self._transactional.init(request, message)
         return InitProducerIdResponse(producer_id=await self._ids.take(), producer_epoch=0)

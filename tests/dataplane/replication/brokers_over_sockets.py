@@ -45,6 +45,7 @@ from ottla.protocol.messages.offline_replica_commands import (
 from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.quorum_commands import CommandResult
+from tests.dataplane.transactions.closed_gate import NoTransactionalIds, closed_gate
 
 from .harness import TOPIC_ID, batch
 
@@ -165,10 +166,10 @@ class Broker:
         )
         table = HandlerTable()
         self.server = Server(table)
-        table.add(ProduceHandlers(self.replicas, self.server.purgatory))
+        table.add(ProduceHandlers(self.replicas, self.server.purgatory, closed_gate()))
         table.add(FetchHandlers(self.replicas, self.server.purgatory))
         table.add(OffsetHandlers(self.replicas))
-        table.add(ProducerHandlers(ProducerIds(blocks_from(self, broker_id))))
+        table.add(ProducerHandlers(ProducerIds(blocks_from(self, broker_id)), NoTransactionalIds()))
         self.port = self.server.listen("BROKER", "127.0.0.1", 0).port
         self.server.start()
         self.replicas.start()

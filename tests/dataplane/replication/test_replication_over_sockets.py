@@ -135,7 +135,7 @@ async def test_what_produce_refuses(cluster: Cluster) -> None:
             ({"value": b"", "records": corrupt}, ErrorCode.CORRUPT_MESSAGE),
             ({"value": b"", "records": batch(b"1") + batch(b"2")}, ErrorCode.INVALID_RECORD),
             ({"value": b"", "records": zstd, "version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-            ({"value": b"", "records": transactional}, ErrorCode.UNSUPPORTED_VERSION),
+            ({"value": b"", "records": transactional}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
             ({"value": b"x" * (1 << 20) + b"x" * 100}, ErrorCode.MESSAGE_TOO_LARGE),
             ({"value": b"gap", "producer": (9, 0, 3)}, ErrorCode.NONE),
             ({"value": b"gap", "producer": (9, 0, 7)}, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),

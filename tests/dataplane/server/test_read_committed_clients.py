@@ -23,6 +23,7 @@ from ottla.dataplane.server.handlers.offsets import OffsetHandlers
 from ottla.dataplane.server.handlers.produce import ProduceHandlers
 from ottla.dataplane.server.handlers.topic_creation import TopicCreator, TopicDefaults
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord
+from tests.dataplane.transactions.closed_gate import closed_gate
 
 from .consumers import LISTENER, OWN_ID, Shelf
 from .test_metadata import StubQuorum
@@ -62,7 +63,7 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, Writers]]:
     table.add(MetadataHandlers(quorum, OWN_ID, TopicCreator(quorum, TopicDefaults(), random.Random(1))))
     server = Server(table)
     # librdkafka takes a broker without Produce for one that is too old for transactions.
-    table.add(ProduceHandlers(shelf.replicas, server.purgatory))
+    table.add(ProduceHandlers(shelf.replicas, server.purgatory, closed_gate()))
     port = server.listen(LISTENER, "127.0.0.1", 0).port
     listener = BrokerListener(name=LISTENER, host="127.0.0.1", port=port, security_protocol="PLAINTEXT")
     shelf.tell(BrokerRecord(broker_id=OWN_ID, broker_epoch=OWN_ID, listeners=[listener]))

@@ -27,6 +27,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.record import Record, decode_records, encode_batch
 from ottla.protocol.record_batch import BatchHeader, check_integrity, walk_batches
+from tests.dataplane.transactions.closed_gate import closed_gate
 
 from .consumers import Shelf
 
@@ -88,7 +89,7 @@ async def running(directory: Path) -> AsyncIterator[Bench]:
     table = HandlerTable()
     server = Server(table)
     compressing = recompression.Recompression()
-    handlers = ProduceHandlers(shelf.replicas, server.purgatory, recompression=compressing)
+    handlers = ProduceHandlers(shelf.replicas, server.purgatory, closed_gate(), recompression=compressing)
     table.add(handlers)
     port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
     server.start()

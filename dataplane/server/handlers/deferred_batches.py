@@ -1,0 +1,227 @@
+"""Produce requests some of whose batches cannot be appended at once: their topic has them compressed anew, or this
+broker does not know of their transaction yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from ....protocol.record_batch import parse_header
+from ...log import RefusedRecords
+from ...replication.partition import Partition
+from ...transactions.gate import Adding, TransactionGate
+from ..handler import Request
+from ..recompression import Outcome, Recompression
+
+HELD_BYTES_MAX = 128 << 20
+"""Of batches that wait for their transactions; more are refused, and the producer tries again."""
+_MUTED_BYTES = HELD_BYTES_MAX // 4
+_MUTED_MS = 100
+"""From so many waiting bytes on, connections that bring more are not read for so long."""
+_FIRST_THAT_ADDS = 12
+ALL = -1
+"""acks=all."""
+
+log = logging.getLogger(__name__)
+
+Uncommitted = tuple[Partition, int, PartitionProduceResponse]
+"""A batch that is appended, the offset behind it, and its answer."""
+
+
+def failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """The answer for a batch that is refused."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
+            for number, reason in (error.records if isinstance(error, RefusedRecords) else ())
+        ],
+        error_message=error.message,
+    )
+
+
+class Place(NamedTuple):
+    """Whose batch it is, and where in the answer it stands."""
+
+    partition: Partition
+    answers: list[PartitionProduceResponse]
+    position: int
+
+    @property
+    def index(self) -> int:
+        """Of the partition."""
+        return self.answers[self.position].index
+
+
+class Appender(Protocol):
+    """The handlers of Produce."""
+
+    def append(
+        self, partition: Partition, index: int, records: memoryview, acks: int
+    ) -> tuple[PartitionProduceResponse, int]:
+        """The answer if the append is enough, and the offset behind the batch."""
+
+    def finish(
+        self,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        failed: bool,
+    ) -> ProduceResponse | None:
+        """Everything is appended or refused: the answer, None if there is none or not yet."""
+
+
+class TransactionalBatches:
+    """What of producers' batches has to wait at the gate. Owned by the event loop."""
+
+    def __init__(self, gate: TransactionGate) -> None:
+        self.gate = gate
+        self._held_bytes = 0
+
+    def admits(self, partition: Partition, records: memoryview) -> bool:
+        """Whether a transactional batch may be appended in this turn, or be refused by the append. KafkaError."""
+        if partition.leader is None:
+            return True
+        header = parse_header(records)
+        if partition.log.producers.is_duplicate(header):
+            return True
+        return self.gate.admits(partition, header.producer_id, header.producer_epoch)
+
+    def hold(self, request: Request, size: int) -> None:
+        """Make room for a batch that waits. KafkaError: NOT_ENOUGH_REPLICAS if too much waits already."""
+        if self._held_bytes + size > HELD_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"{self._held_bytes} bytes wait for their transactions already"
+            )
+        self._held_bytes += size
+        if self._held_bytes > _MUTED_BYTES:
+            request.connection.mute(_MUTED_MS)
+
+    def let_go(self, size: int) -> None:
+        """It waits no longer."""
+        self._held_bytes -= size
+
+
+class Deferred:
+    """One request, answered when the last of its batches is appended or refused."""
+
+    __slots__ = (
+        "_adding",
+        "_appender",
+        "_failed",
+        "_left",
+        "_message",
+        "_request",
+        "_response",
+        "_transactional",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        appender: Appender,
+        transactional: TransactionalBatches,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        failed: bool,
+    ) -> None:
+        self._appender = appender
+        self._transactional = transactional
+        self._request = request
+        self._message = message
+        self._response = response
+        self._waiting = waiting
+        self._failed = failed
+        self._left = 0
+        adds = request.api_version >= _FIRST_THAT_ADDS and message.transactional_id is not None
+        self._adding = Adding(message.transactional_id or "") if adds else None
+
+    def run(self, batches: Sequence[tuple[Place, memoryview]], recompression: Recompression) -> None:
+        """Send them on their way; the request is answered when all have arrived."""
+        self._left = len(batches)
+        for place, records in batches:
+            arrived = partial(self._arrived, place)
+            try:
+                if recompression.takes(place.partition, records):
+                    recompression.submit(place.partition, records, self._request.connection, arrived)
+                else:
+                    arrived(bytearray(records))
+            except KafkaError as error:
+                arrived(error)
+
+    def _arrived(self, place: Place, outcome: Outcome) -> None:
+        """In the form that the topic wants: if its transaction is not known yet, it goes on waiting for that."""
+        if isinstance(outcome, KafkaError):
+            self._settle(place, outcome)
+            return
+        records = memoryview(outcome)
+        try:
+            header = parse_header(records)
+            if header.is_transactional and not self._transactional.admits(place.partition, records):
+                self._transactional.hold(self._request, len(records))
+                released = partial(self._released, place, records)
+                self._transactional.gate.wait(
+                    place.partition, header.producer_id, header.producer_epoch, self._adding, released
+                )
+                return
+        except KafkaError as error:
+            self._settle(place, error)
+            return
+        self._settle(place, records)
+
+    def _released(self, place: Place, records: memoryview, error: KafkaError | None) -> None:
+        self._transactional.let_go(len(records))
+        if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            place.partition.log.refused_for_now(records)
+        self._settle(place, records if error is None else error)
+
+    def _settle(self, place: Place, outcome: memoryview | KafkaError) -> None:
+        """Append it or take the refusal; with the last one the request is answered."""
+        partition, answers, position = place
+        try:
+            answers[position] = self._append(partition, place.index, outcome)
+        except KafkaError as error:
+            self._failed = True
+            answers[position] = failure(place.index, error)
+        except Exception:
+            # Nobody is above who would answer; what waits behind this one goes on.
+            log.exception("a batch of %r cannot be appended", partition)
+            self._failed = True
+            answers[position] = failure(place.index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._left -= 1
+        if self._left == 0:
+            self._finish()
+
+    def _append(
+        self, partition: Partition, index: int, outcome: memoryview | KafkaError
+    ) -> PartitionProduceResponse:
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        acks = self._message.acks
+        answer, end = self._appender.append(partition, index, outcome, acks)
+        if acks == ALL and partition.high_watermark < end:
+            self._waiting.append((partition, end, answer))
+        return answer
+
+    def _finish(self) -> None:
+        response = self._appender.finish(
+            self._request, self._message, self._response, self._waiting, self._failed
+        )
+        if response is not None:
+            self._request.reply(response)
