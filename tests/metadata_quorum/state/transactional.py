@@ -183,3 +183,11 @@ def _but_for_the_pool(known: Transaction, transaction: Transaction) -> bool:
 
 
 OVER = (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
+
+
+def identity(
+    found: t.InitTransactionalIdResult | t.EndTransactionResult | t.JoinTransactionResult,
+) -> Identity:
+    """Of an answer that is no refusal."""
+    assert found.error_code == ErrorCode.NONE, found
+    return found.producer_id, found.producer_epoch
