@@ -11,14 +11,15 @@ waits is told in the same loop turn in which the log grows or the high watermark
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import parse_header
-from .flush_schedule import NEVER, Flush, FlushSchedule
+from .acknowledgements import Acknowledged, Acknowledgements
+from .flushing import Flushing
 from .follower import EpochEnd, FollowerState, follower_high_watermark, restart_offset, truncation_offset
 from .leader import LeaderState
 from .traffic import Traffic
@@ -27,7 +28,7 @@ from .trims import Trims
 if TYPE_CHECKING:
     from ...protocol.cluster_image import PartitionState
     from ..log import AppendResult, PartitionLog
-    from .surroundings import Acknowledged, Reader, ReplicationSettings, Surroundings, Watcher
+    from .surroundings import Reader, ReplicationSettings, Surroundings, Watcher
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,7 @@ class Partition:
     __slots__ = (
         "_acknowledgements",
         "_around",
-        "_flushed_offset",
-        "_flushes",
+        "_flushing",
         "_follower_watermark",
         "_readers",
         "follower",
@@ -60,7 +60,7 @@ class Partition:
         topic_id: bytes,
         index: int,
         log: PartitionLog,
-        around: Surroundings,
+        around: Surroundings[Partition],
         settings: ReplicationSettings,
         high_watermark: int,
     ) -> None:
@@ -76,13 +76,11 @@ class Partition:
         self.trims = Trims(self)
         self._around = around
         self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self._flushed_offset = (
-            log.log_end_offset if not settings.durable_before_acknowledged else log.recovery_point
-        )
-        self._acknowledgements: deque[tuple[int, Acknowledged]] = deque()
+        self._acknowledgements = Acknowledgements()
         self._readers: dict[Reader, None] = {}
-        self._flushes = FlushSchedule()
-        self._flush_by_settings()
+        self._flushing = Flushing(
+            log, settings, partial(around.flush, self), partial(around.flush_later, self)
+        )
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
@@ -97,7 +95,11 @@ class Partition:
     @property
     def acknowledged_offset(self) -> int:
         """How far this replica acknowledges: a follower fetches from here."""
-        return self._flushed_offset if self.settings.durable_before_acknowledged else self.log.log_end_offset
+        return (
+            self._flushing.flushed_offset
+            if self.settings.durable_before_acknowledged
+            else self.log.log_end_offset
+        )
 
     @property
     def leader_epoch(self) -> int:
@@ -154,10 +156,9 @@ class Partition:
             raise AssertionError(
                 f"{self!r}: {log.log_start_offset} <= high watermark {watermark} <= {log.log_end_offset} does not hold"
             )
-        if self._flushed_offset > log.log_end_offset:
-            raise AssertionError(
-                f"{self!r}: flushed to {self._flushed_offset}, past the log end {log.log_end_offset}"
-            )
+        flushed = self._flushing.flushed_offset
+        if flushed > log.log_end_offset:
+            raise AssertionError(f"{self!r}: flushed to {flushed}, past the log end {log.log_end_offset}")
         if leader is None:
             if self._acknowledgements or self.trims.waiting:
                 raise AssertionError(f"{self!r} does not lead, and somebody waits for its leader")
@@ -180,13 +181,7 @@ class Partition:
             raise AssertionError(
                 f"{self!r} leads in epoch {leader.leader_epoch}, its log has {self.log.leader_epochs.latest_epoch}"
             )
-        waiting = [offset for offset, _ in self._acknowledgements]
-        if waiting != sorted(waiting) or (waiting and not leader.high_watermark < waiting[0]):
-            raise AssertionError(
-                f"{self!r}: at high watermark {leader.high_watermark} somebody waits for {waiting}"
-            )
-        if waiting and waiting[-1] > ends[1]:
-            raise AssertionError(f"{self!r}: somebody waits for {waiting[-1]}, past the log end {ends[1]}")
+        self._acknowledgements.check(self, leader.high_watermark, ends[1])
 
     # Roles
 
@@ -228,7 +223,7 @@ class Partition:
         if leader.advance(now_ms):
             self._watermark_moved()
         if leader.durable_offset < leader.log_end_offset:
-            self._around.flush(self)
+            self._flushing.flush()
         self._role_changed()
         return True
 
@@ -245,7 +240,7 @@ class Partition:
         self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
         if self.acknowledged_offset < self.log.log_end_offset:
             # Found at the start, or led without a flush: until it is flushed this replica fetches nothing.
-            self._around.flush(self)
+            self._flushing.flush()
         self._role_changed()
         return True
 
@@ -274,15 +269,11 @@ class Partition:
         """Go on with a log that holds the same records in another folder. The old one must stay until this one
         is flushed: what counts as durable is so in there."""
         self.log = log
-        if self.settings.durable_before_acknowledged:
-            self._around.flush(self)
-        self._flush_by_settings()
+        self._flushing.replace_log(log)
 
     def _leave_role(self, error: ErrorCode) -> None:
         self.leader = self.follower = None
-        waiting, self._acknowledgements = self._acknowledgements, deque()
-        for _, done in waiting:
-            done(error)
+        self._acknowledgements.failed(error)
         self.trims.failed(error)
 
     def _role_changed(self) -> None:
@@ -294,10 +285,8 @@ class Partition:
         """Take new settings of the topic."""
         if settings == self.settings:
             return
-        if settings.durable_before_acknowledged and not self.settings.durable_before_acknowledged:
-            self._flushed_offset = self.log.log_end_offset
         self.settings = settings
-        self._flush_by_settings()
+        self._flushing.reconfigure(settings)
         leader = self.leader
         if leader is not None:
             leader.min_in_sync = settings.min_in_sync
@@ -315,9 +304,7 @@ class Partition:
             self._watermark_moved()
         if leader.under_min_in_sync:
             # What waits now is in the log but can no longer be acknowledged: its outcome is unknown.
-            waiting, self._acknowledgements = self._acknowledgements, deque()
-            for _, done in waiting:
-                done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            self._acknowledgements.failed(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     # Leading
 
@@ -381,14 +368,14 @@ class Partition:
 
     def _appended(self, leader: LeaderState) -> None:
         """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""
-        around, end = self._around, self.log.log_end_offset
+        flushing, end, now_ms = self._flushing, self.log.log_end_offset, self._around.monotonic_ms()
         if self.settings.durable_before_acknowledged:
-            moved = leader.appended(end, self._flushed_offset, around.monotonic_ms())
-            around.flush(self)
+            moved = leader.appended(end, flushing.flushed_offset, now_ms)
+            flushing.flush()
         else:
-            moved = leader.appended(end, end, around.monotonic_ms())
-            if end >= self._flushes.look_at:
-                self._flush_as(self._flushes.grown(self.log.recovery_point, end))
+            moved = leader.appended(end, end, now_ms)
+            if end >= flushing.schedule.look_at:
+                flushing.grown()
         for watcher in self.watchers.values():
             watcher.records_arrived()
         if moved:
@@ -403,12 +390,8 @@ class Partition:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif leader.high_watermark >= offset:
             done(ErrorCode.NONE)
-        elif not self._acknowledgements or self._acknowledgements[-1][0] <= offset:
-            self._acknowledgements.append((offset, done))
         else:
-            # A duplicate waits for the offset of the original, which may lie below those already waiting.
-            place = sum(1 for waiting, _ in self._acknowledgements if waiting <= offset)
-            self._acknowledgements.insert(place, (offset, done))
+            self._acknowledgements.wait(offset, done)
 
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
@@ -445,38 +428,20 @@ class Partition:
 
     def flushed(self, offset: int) -> None:
         """Everything below `offset` was on the disk; a cut since then has lowered the recovery point."""
-        self._flush_as(self._flushes.flushed(self.log.recovery_point, self.log.log_end_offset))
-        offset = min(offset, self.log.recovery_point)
-        if offset <= self._flushed_offset:
-            return
-        self._flushed_offset = offset
-        leader = self.leader
+        is_more, leader = self._flushing.flushed(offset), self.leader
         if (
-            leader is not None
+            is_more
+            and leader is not None
             and self.settings.durable_before_acknowledged
-            and leader.appended(self.log.log_end_offset, self._flushed_offset, self._around.monotonic_ms())
+            and leader.appended(
+                self.log.log_end_offset, self._flushing.flushed_offset, self._around.monotonic_ms()
+            )
         ):
             self._watermark_moved()
 
     def flush_time_over(self) -> None:
         """flush.ms have passed since `Surroundings.flush_later` was called."""
-        self._flush_as(self._flushes.time_over(self.log.recovery_point, self.log.log_end_offset))
-
-    def _flush_by_settings(self) -> None:
-        settings, log = self.settings, self.log
-        # What is flushed before it is acknowledged needs no other reason.
-        messages, ms = (
-            (NEVER, NEVER)
-            if settings.durable_before_acknowledged
-            else (settings.flush_messages, settings.flush_ms)
-        )
-        self._flush_as(self._flushes.settings(messages, ms, log.recovery_point, log.log_end_offset))
-
-    def _flush_as(self, flush: Flush) -> None:
-        if flush is Flush.NOW:
-            self._around.flush(self)
-        elif flush is Flush.LATER:
-            self._around.flush_later(self, self.settings.flush_ms)
+        self._flushing.time_over()
 
     def _watermark_moved(self) -> None:
         leader = self.leader
@@ -485,9 +450,7 @@ class Partition:
         watermark = leader.high_watermark
         self._follower_watermark = watermark
         self.log.high_watermark_moved(watermark)
-        waiting = self._acknowledgements
-        while waiting and waiting[0][0] <= watermark:
-            waiting.popleft()[1](ErrorCode.NONE)
+        self._acknowledgements.reached(watermark)
         for watcher in self.watchers.values():
             watcher.high_watermark_moved()
         self._wake_readers()
@@ -520,10 +483,7 @@ class Partition:
                 self._start_anew_at(leader_log_start_offset)
             assert self.follower is not None
             self.log.append_as_follower(records, self._around.wall_ms(), self.follower.leader_epoch)
-            if self.settings.durable_before_acknowledged:
-                self._around.flush(self)
-            elif self.log.log_end_offset >= self._flushes.look_at:
-                self._flush_as(self._flushes.grown(self.log.recovery_point, self.log.log_end_offset))
+            self._flushing.grown()
         log = self.log
         watermark = follower_high_watermark(
             self._follower_watermark, leader_high_watermark, log.log_end_offset
@@ -555,10 +515,9 @@ class Partition:
         # Even where no record goes: an epoch this replica led without writing anything must go from its
         # epochs.
         log.leader_epochs.truncate_from_end(offset)
-        offset = log.log_end_offset  # A cut within a batch cuts the whole batch.
-        self._flushed_offset = min(self._flushed_offset, offset)
-        self._flush_as(self._flushes.flushed(log.recovery_point, offset))
-        self._follower_watermark = min(self._follower_watermark, offset)
+        self._flushing.cut()
+        # A cut within a batch cuts the whole batch.
+        self._follower_watermark = min(self._follower_watermark, log.log_end_offset)
 
     def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
         """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
@@ -573,8 +532,4 @@ class Partition:
     def _start_anew_at(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset)
         self._follower_watermark = offset
-        self._flushed_offset = min(self.log.recovery_point, offset)
-        self._flush_as(self._flushes.flushed(offset, offset))
-        if self.settings.durable_before_acknowledged:
-            # To be empty up to there is acknowledged like records: power lost before would bring older ones back.
-            self._around.flush(self)
+        self._flushing.begun_anew(offset)

@@ -51,7 +51,7 @@ class ReplicaMaking:
     def __init__(
         self,
         logs: LogStore,
-        around: Surroundings,
+        around: Surroundings[Partition],
         settings_of: Callable[[str], TopicSettings],
         offline: OfflineReplicas,
         damaged: Callable[[PartitionKey], None],

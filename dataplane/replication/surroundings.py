@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...protocol.config_key import LONG_MAX
-from ...protocol.errors import ErrorCode
 from .leader import KnownBroker
 from .throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:
     from ..log.config import LogConfig, StoredCompression
-    from .partition import Partition
 
-Acknowledged = Callable[[ErrorCode], None]
+_Replica = TypeVar("_Replica", contravariant=True)
 
 
 class Watcher(Protocol):
@@ -60,8 +58,8 @@ class TopicSettings:
     replication: ReplicationSettings
 
 
-class Surroundings(Protocol):
-    """What a partition needs of the broker around it."""
+class Surroundings(Protocol[_Replica]):
+    """What a replica needs of the broker around it."""
 
     @property
     def broker_id(self) -> int: ...
@@ -69,10 +67,10 @@ class Surroundings(Protocol):
     def brokers(self) -> Mapping[int, KnownBroker]: ...
     def monotonic_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
-    def flush(self, partition: Partition) -> None:
+    def flush(self, partition: _Replica, /) -> None:
         """Flush the log off the loop, then call `partition.flushed(offset)`."""
 
-    def flush_later(self, partition: Partition, delay_ms: int) -> None:
+    def flush_later(self, partition: _Replica, delay_ms: int, /) -> None:
         """Call `partition.flush_time_over()` then."""
 
 

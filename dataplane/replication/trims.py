@@ -4,14 +4,29 @@ until no live replica holds them any more."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from .partition import Partition
+    from ..log import PartitionLog
+    from .leader import LeaderState
 
 Trimmed = Callable[[ErrorCode], None]
+
+
+class Replica(Protocol):
+    """The replica that is trimmed, as far as that goes."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+    @property
+    def leader(self) -> LeaderState | None: ...
+    def leading(self) -> LeaderState:
+        """KafkaError: NOT_LEADER_OR_FOLLOWER."""
+
+    def log_start_moved(self) -> None:
+        """The leader's log starts later now."""
 
 
 class Trims:
@@ -20,7 +35,7 @@ class Trims:
 
     __slots__ = ("_partition", "_waiting")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Replica) -> None:
         self._partition = partition
         self._waiting: list[tuple[int, Trimmed]] = []
 

@@ -143,16 +143,16 @@ def _lead_another_log(partition: Partition, other: Partition) -> None:
 
 
 def _make_wait_for_what_is_committed(partition: Partition, other: Partition) -> None:
-    partition._acknowledgements.append((0, lambda _outcome: None))
+    partition._acknowledgements.wait(0, lambda _outcome: None)
 
 
 def _make_wait_without_leader(partition: Partition, other: Partition) -> None:
-    partition._acknowledgements.append((99, lambda _outcome: None))
+    partition._acknowledgements.wait(99, lambda _outcome: None)
     partition.leader = None
 
 
 def _flush_too_far(partition: Partition, other: Partition) -> None:
-    partition._flushed_offset = 99
+    partition._flushing.flushed_offset = 99
 
 
 @pytest.mark.parametrize(
