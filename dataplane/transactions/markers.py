@@ -35,6 +35,10 @@ _Reported = tuple[Place, int]
 """Partition, leader epoch in which the markers were written."""
 
 
+_Underway = tuple[Place, int, int, int]
+"""Partition, leader epoch, the writer's producer id, number."""
+
+
 class OffsetsEnded(Protocol):
     """The transaction of a producer has ended in a partition of `__consumer_offsets`, with a marker right below
     `end_offset`, or somewhere below it."""
@@ -71,6 +75,10 @@ class Markers:
         self._offsets_ended = offsets_ended
         self._owed: deque[_Owed] = deque()
         self._turn: asyncio.Handle | None = None
+        #: what waits behind a marker that could not be written, in the order of the commit indexes
+        self._stuck: dict[Place, list[_Owed]] = {}
+        #: what is in the log, and not yet known to the quorum
+        self._underway: set[_Underway] = set()
         self._unreported: dict[_Reported, dict[int, int]] = {}
         self._reporting: asyncio.Task[None] | None = None
         self._retries: dict[asyncio.TimerHandle, None] = {}
@@ -142,7 +150,14 @@ class Markers:
         is of a later transaction of this writer, for as long as this marker is owed there cannot be one; and who led
         before knew no more than this broker knew when it was elected.
         """
-        producer_id, number = writer.producer_id, transaction.number
+        producer_id, number, place = writer.producer_id, transaction.number, self._place(partition)
+        owed = (transaction.transactional_id, number, producer_id, place)
+        if place in self._stuck:
+            self._stuck[place].append(owed)
+            return
+        underway = (place, partition.leader_epoch, producer_id, number)
+        if underway in self._underway:
+            return
         end = partition.log.log_end_offset
         if not is_behind(number, partition.log.producers.get(producer_id)):
             try:
@@ -155,16 +170,17 @@ class Markers:
                 )
             except KafkaError as error:
                 log.warning("a marker of %r cannot be written: %s", partition, error)
-                owed = (transaction.transactional_id, number, producer_id, self._place(partition))
-                self._later(partial(self._owe, owed))
+                self._stuck[place] = [owed]
+                self._later(partial(self._try_again, place))
                 return
+        self._underway.add(underway)
         self._when_replicated(
             _Marker(partition, partition.leader_epoch, end, producer_id, number, writer.committed)
         )
 
-    def _owe(self, owed: _Owed) -> None:
-        self._owed.append(owed)
-        self._write_some()
+    def _try_again(self, place: Place) -> None:
+        for owed in self._stuck.pop(place):
+            self._write_owed(owed)
 
     def _later(self, again: Callable[[], None]) -> None:
         """A full disk may have room again; who leads after a failed one writes it there."""
@@ -218,14 +234,16 @@ class Markers:
         shortage = error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if shortage and partition.leader_epoch == marker.leader_epoch:
             asyncio.get_running_loop().call_soon(self._when_replicated, marker)
+            return
+        place = self._place(partition)
         if error is not ErrorCode.NONE:
+            self._underway.discard((place, marker.leader_epoch, producer_id, marker.number))
             return
         if partition.topic == OFFSETS_TOPIC:
             self._offsets_ended(partition.index, producer_id, marker.end, committed=marker.committed)
         if marker.number == NO_NUMBER:
             return
-        reported = (self._place(partition), marker.leader_epoch)
-        self._unreported.setdefault(reported, {})[producer_id] = marker.number
+        self._unreported.setdefault((place, marker.leader_epoch), {})[producer_id] = marker.number
         if self._reporting is None or self._reporting.done():
             self._reporting = asyncio.create_task(self._report(), name="transaction markers")
 
@@ -242,11 +260,16 @@ class Markers:
                 await self._commands.report(command)
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
-                    return
+                    return  # Another process has this broker's id: this one ends.
                 log.info("the quorum does not know yet of %d partitions' markers: %s", len(told), error)
                 for reported, writers in told.items():
                     self._unreported[reported] = writers | self._unreported.get(reported, {})
                 await asyncio.sleep(RETRY_S)
+                continue
+            for (place, leader_epoch), writers in told.items():
+                self._underway.difference_update(
+                    (place, leader_epoch, producer_id, number) for producer_id, number in writers.items()
+                )
 
     @staticmethod
     def _place(partition: Partition) -> Place:

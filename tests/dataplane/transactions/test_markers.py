@@ -22,7 +22,9 @@ from ottla.protocol.messages.partition_commands import (
     ElectLeaders,
     ElectLeadersResult,
 )
+from ottla.protocol.messages.transaction_commands import ReportMarkers
 from ottla.protocol.record import encode_batch
+from ottla.protocol.record_batch import walk_batches
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
 
@@ -44,6 +46,15 @@ async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
     for index in indexes:
         await one.produce(who, 0, index=index)
     return who
+
+
+def markers_of(one: Beside) -> list[int]:
+    """Producer ids of the markers in partition 0, in the order of the log."""
+    log = one.partition().log
+    piece = log.read(0, 1 << 20, log.log_end_offset, at_least_one=True)
+    data = piece.read()
+    piece.release()
+    return [header.producer_id for _, header in walk_batches(data) if header.is_control]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -155,6 +166,42 @@ async def test_a_full_disk_delays_a_marker(tmp_path: Path, monkeypatch: pytest.M
             one.catch_up()
             assert one.partition().log.log_end_offset == 1
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_what_is_decided_later_does_not_overtake_a_marker_for_which_there_was_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_S", 0.01)
+    async with beside_a_quorum(tmp_path) as one:
+        first, second = await written(one, "x", 0), await written(one, "y", 0)
+        one.quorum.end(first)
+        with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+            one.catch_up()
+        one.quorum.end(second, name="y")
+        one.catch_up()
+        await until(lambda: one.quorum.state("y").phase is Phase.COMPLETE_COMMIT)
+        assert one.quorum.state().phase is Phase.COMPLETE_COMMIT
+        assert markers_of(one) == [first[0], second[0]]
+
+
+async def test_a_marker_is_reported_once(tmp_path: Path) -> None:
+    """However often the image tells that it is owed."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = await written(one, "x", 0)
+        told = []
+        report = one.markers._commands.report
+
+        async def counted(command: ReportMarkers) -> None:
+            told.append(command)
+            one.markers.image_changed(["x"])
+            await report(command)
+
+        with mock.patch.object(one.markers._commands, "report", counted):
+            one.quorum.end(who)
+            one.catch_up()
+            await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+            one.catch_up()
+        assert len(told) == 1
 
 
 async def test_thousands_of_markers_do_not_hold_up_the_loop(
