@@ -17,8 +17,9 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.record import encode_batch
 from tests.cluster import Node, RunningCluster, wait_for
+from tests.faults.actors import Member
 from tests.faults.faults import Faults
-from tests.faults.workload import Member, Workload, make_topic
+from tests.faults.workload import Workload, make_topic
 from tests.histories.operations import Probe
 from tests.raw_peer import Peer
 

@@ -1,0 +1,364 @@
+"""Who works on a topic while processes break: producers, readers and group members, each in a thread of its own, with
+what it did and saw.
+
+All clients are confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from abc import abstractmethod
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.histories.operations import (
+    ALL_IN_SYNC,
+    NO_GENERATION,
+    NOTHING_COMMITTED,
+    Commit,
+    Fetched,
+    History,
+    Outcome,
+    Owned,
+    Poll,
+    Position,
+    Reason,
+    Released,
+    Send,
+)
+
+SETTLE_S = 90.0
+"""Within this time after the cluster is whole every send has its outcome and every consumer is at the end."""
+QUEUED_MAX = 1_000
+CLIENT = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 300,
+    "socket.timeout.ms": 4_000,
+}
+PRODUCER = CLIENT | {
+    "linger.ms": 5,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 300,
+    "message.timeout.ms": 180_000,
+}
+STRICT = {"acks": "all", "enable.idempotence": True}
+LAX = {"acks": 1}
+CONSUMER = CLIENT | {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "fetch.error.backoff.ms": 50,
+    "topic.metadata.refresh.interval.ms": 2_000,
+}
+TRANSIENT = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+"""Errors of connections and coordinators, which end by themselves."""
+PACKED_METADATA = b"CGMDv2:"
+"""How librdkafka's group metadata begins."""
+
+
+class Actor:
+    """A thread that works until it is told to stop; what goes wrong in it fails the test that ends it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.history = History()
+        """What it did and saw; others may look at it only once it has ended."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+        self.crash: BaseException | None = None
+        self.abandoned = False
+        """Whether the test has failed already: it need not end in good order."""
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def tell_to_stop(self) -> None:
+        """Ask it to end, without waiting for that."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait for the end; raises what ended it too early."""
+        self._stop.set()
+        self._thread.join(SETTLE_S + 5)
+        assert not self._thread.is_alive(), f"{self.name} hangs"
+        self.raise_crash()
+
+    def raise_crash(self) -> None:
+        """Raise what ended it too early, if anything did."""
+        if self.crash is not None:
+            raise self.crash
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self.crash = error
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+
+class Sender(Actor):
+    """A producer that writes `<name>:<number>` round robin, at a steady rate: idempotent, or with acks=1."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        name: str,
+        partitions: int,
+        per_second: int,
+        settings: dict[str, Any],
+        *,
+        strict: bool = True,
+    ) -> None:
+        super().__init__(name)
+        self.acknowledged = 0
+        kind = STRICT if strict else LAX
+        self._producer = Producer(PRODUCER | kind | {"bootstrap.servers": bootstrap} | settings)
+        self._strict = strict
+        self._topic = topic
+        self._partitions = partitions
+        self._per_second = per_second
+
+    def _run(self) -> None:
+        number = 0
+        due = time.monotonic()
+        while not self._stop.is_set():
+            now = time.monotonic()
+            while due <= now and len(self._producer) < QUEUED_MAX:
+                self._send(number)
+                number += 1
+                due += 1 / self._per_second
+            due = max(due, now - 1)  # what a fault held up is not made up for at once
+            self._producer.poll(0.01)
+        if self.abandoned:
+            self._producer.purge()
+        left = self._producer.flush(SETTLE_S)
+        assert left == 0, f"{self.name}: {left} records have no outcome {SETTLE_S:g} s after the last"
+
+    def _send(self, number: int) -> None:
+        value = b"%s:%d" % (self.name.encode(), number)
+        partition = number % self._partitions
+        send = Send(
+            self.name,
+            self.name,
+            self._topic,
+            partition,
+            value,
+            acks=ALL_IN_SYNC if self._strict else 1,
+            idempotent=self._strict,
+            sequence_number=number // self._partitions,
+            invoked_s=time.monotonic(),
+        )
+        self.history.add(send)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            send.finish(time.monotonic(), name_of(error), offset=message.offset(), tried_before=True)
+            self.acknowledged += error is None
+
+        self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+
+
+class Reading(Actor):
+    """What consumers have in common: what they polled, how far they are."""
+
+    def __init__(self, name: str, topic: str, settings: dict[str, Any]) -> None:
+        super().__init__(name)
+        self.polled = 0
+        self.next_offsets: dict[int, int] = {}
+        self._consumer = Consumer(settings)
+        self._topic = topic
+        self._sessions: dict[int, str] = {}
+        self._sessions_begun = 0
+
+    def _take(self, timeout_s: float) -> None:
+        """Poll once; whatever a user would have to deal with ends the actor."""
+        for message in self._consumer.consume(1_000, timeout_s):
+            error = message.error()
+            if error is None:
+                self._note(message)
+            elif not error.retriable() and error.code() not in TRANSIENT:
+                raise KafkaException(error)
+
+    def _note(self, message: Message) -> None:
+        partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
+        assert partition is not None
+        assert offset is not None
+        told = -1 if epoch is None else epoch
+        session, value = self._sessions[partition], message.value() or b""
+        now = time.monotonic()
+        self.history.add(Poll(self.name, session, self._topic, partition, offset, told, value, now))
+        self.next_offsets[partition] = offset + 1
+        self.polled += 1
+
+    def _begin(self, partition: int, offset: int | None, reason: Reason) -> None:
+        """A partition is assigned: what is read of it from here on is one session."""
+        self._sessions_begun += 1
+        session = self._sessions[partition] = f"{self.name}/{self._sessions_begun}"
+        now = time.monotonic()
+        self.history.add(Position(self.name, session, self._topic, partition, offset, reason, now))
+
+
+class Reader(Reading):
+    """Reads all partitions by `assign`, from the beginning."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, partitions: int) -> None:
+        settings = CONSUMER | {"bootstrap.servers": bootstrap, "group.id": f"{name}-{topic}"}
+        super().__init__(name, topic, settings)
+        self._partitions = partitions
+
+    def _run(self) -> None:
+        self._consumer.assign(
+            [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(self._partitions)]
+        )
+        for partition in range(self._partitions):
+            self._begin(partition, 0, Reason.START)
+        while not self._stop.is_set():
+            self._take(0.1)
+        self._consumer.close()
+
+
+class Member(Reading):
+    """A group member that commits what it has read, synchronously, about twice a second, and asks what is committed."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, name: str, protocol: str) -> None:
+        settings = CONSUMER | {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+        }
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500}
+        super().__init__(name, topic, settings)
+        self.group = group
+        self.committed: dict[int, tuple[float, int]] = {}
+        """When it last committed in a partition, and which offset."""
+        self.identity = (NO_GENERATION, "")
+        """Generation or member epoch, and member id, as they were when it last committed or was given partitions."""
+        self.owned: frozenset[int] = frozenset()
+        """Its partitions."""
+        self._own_epochs = protocol == "consumer"
+        self._uncommitted: dict[int, int] = {}
+
+    def _run(self) -> None:
+        self._consumer.subscribe(
+            [self._topic], on_assign=self._given, on_revoke=self._revoked, on_lost=self._lost
+        )
+        due = time.monotonic()
+        while not self._stop.is_set():
+            self._take(0.1)
+            if time.monotonic() >= due:
+                self._commit()
+                due = time.monotonic() + 0.5
+        self._consumer.close()
+
+    def _note(self, message: Message) -> None:
+        super()._note(message)
+        partition = message.partition() or 0
+        self._uncommitted[partition] = self.next_offsets[partition]
+
+    def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        generation, member = self._identity()
+        self.owned |= {one.partition for one in partitions}
+        for one in partitions:
+            self.history.add(
+                Owned(self.group, generation, member, self._topic, one.partition, time.monotonic())
+            )
+            self._begin(one.partition, None, Reason.COMMITTED)
+
+    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._commit()
+        self._ask_committed(partitions)
+        self._lost(_, partitions)
+
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        generation, member = self._identity()
+        self.owned -= {one.partition for one in partitions}
+        for one in partitions:
+            self.history.add(
+                Released(self.group, generation, member, self._topic, one.partition, time.monotonic())
+            )
+            self._uncommitted.pop(one.partition, None)
+            self.next_offsets.pop(one.partition, None)
+
+    def _commit(self) -> None:
+        """Commit what was read since the last commit; what fails is tried again with the next."""
+        if not self._uncommitted:
+            return
+        wanted = dict(self._uncommitted)
+        offsets = [TopicPartition(self._topic, p, offset) for p, offset in wanted.items()]
+        generation, member = self._identity()
+        began = time.monotonic()
+        failed: dict[int, KafkaError | None] = {}
+        try:
+            for one in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
+                failed[one.partition] = one.error
+        except KafkaException as error:
+            failed = dict.fromkeys(wanted, error.args[0])
+        ended = time.monotonic()
+        for partition, offset in wanted.items():
+            commit = Commit(
+                self.group,
+                member,
+                generation,
+                self._topic,
+                partition,
+                offset,
+                began,
+                own_epoch=self._own_epochs,
+            )
+            commit.finish(ended, name_of(failed.get(partition)), tried_before=True)
+            self.history.add(commit)
+            if commit.outcome is Outcome.OK:
+                self.committed[partition] = (ended, offset)
+                del self._uncommitted[partition]
+
+    def _ask_committed(self, partitions: list[TopicPartition]) -> None:
+        """Ask the coordinator what is committed; no answer is none."""
+        began = time.monotonic()
+        with suppress(KafkaException):
+            for one in self._consumer.committed(partitions, timeout=2):
+                if one.error is None:
+                    offset = max(one.offset, NOTHING_COMMITTED)
+                    ended = time.monotonic()
+                    self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
+
+    def _identity(self) -> tuple[int, str]:
+        """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it. For this thread
+        alone: the call keeps Python's lock, and from another one it never ends while the consumer is being served."""
+        packed = self._consumer.consumer_group_metadata()
+        if packed is None:
+            return NO_GENERATION, ""
+        assert packed.startswith(PACKED_METADATA), packed
+        (generation,) = struct.unpack_from("=i", packed, len(PACKED_METADATA))
+        _, member, _ = packed[len(PACKED_METADATA) + 4 :].split(b"\0", 2)
+        self.identity = generation, member.decode()
+        return self.identity
+
+
+def name_of(error: KafkaError | None) -> str | None:
+    """Kafka's name of an error; librdkafka's own begin with an underscore."""
+    return None if error is None else str(error.name())
