@@ -48,6 +48,10 @@ class Acknowledgements:
         """AssertionError if somebody waits for what has come, or for what nobody has appended."""
         waiting = [offset for offset, _ in self._waiting]
         if waiting != sorted(waiting) or (waiting and not high_watermark < waiting[0]):
-            raise AssertionError(f"{replica!r}: at high watermark {high_watermark} somebody waits for {waiting}")
+            raise AssertionError(
+                f"{replica!r}: at high watermark {high_watermark} somebody waits for {waiting}"
+            )
         if waiting and waiting[-1] > log_end_offset:
-            raise AssertionError(f"{replica!r}: somebody waits for {waiting[-1]}, past the log end {log_end_offset}")
+            raise AssertionError(
+                f"{replica!r}: somebody waits for {waiting[-1]}, past the log end {log_end_offset}"
+            )
