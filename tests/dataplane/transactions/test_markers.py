@@ -51,10 +51,16 @@ async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
 def markers_of(one: Beside) -> list[int]:
     """Producer ids of the markers in partition 0, in the order of the log."""
     log = one.partition().log
-    piece = log.read(0, 1 << 20, log.log_end_offset, at_least_one=True)
-    data = piece.read()
-    piece.release()
-    return [header.producer_id for _, header in walk_batches(data) if header.is_control]
+    offset, found = 0, []
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+        data = piece.read()
+        piece.release()
+        for _, header in walk_batches(data):
+            offset = header.next_offset
+            if header.is_control:
+                found.append(header.producer_id)
+    return found
 
 
 @pytest.mark.parametrize("commits", [True, False])
