@@ -7,12 +7,15 @@ from typing import Protocol, TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.quorum_commands import Command, CommandResult
 from ...protocol.messages.transaction_commands import (
+    AbortTransaction,
     AddToTransaction,
     AddToTransactionResult,
     EndTransaction,
     EndTransactionResult,
     InitTransactionalId,
     InitTransactionalIdResult,
+    JoinTransaction,
+    JoinTransactionResult,
     ReportMarkers,
     VerifyTransaction,
 )
@@ -50,9 +53,17 @@ class TransactionCommands:
         """Partitions are part of the transaction."""
         return await self._submit(command, AddToTransactionResult)
 
+    async def join(self, command: JoinTransaction) -> JoinTransactionResult:
+        """Somebody else writes in the transaction."""
+        return await self._submit(command, JoinTransactionResult)
+
     async def end(self, command: EndTransaction) -> EndTransactionResult:
         """It is decided."""
         return await self._submit(command, EndTransactionResult)
+
+    async def abort(self, command: AbortTransaction) -> None:
+        """It is decided, if it was open."""
+        await self._submit(command, CommandResult)
 
     async def report(self, command: ReportMarkers) -> None:
         """Markers were written."""

@@ -14,7 +14,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ....protocol.messages.transaction_commands import (
     AddToTransaction,
-    ClientOrigin,
     EndTransaction,
     InitTransactionalId,
 )
@@ -37,9 +36,8 @@ from ...transactions.endings import Endings
 from ...transactions.quorum import TransactionCommands
 from ..handler import Request, handles
 from .cluster_access import OFFSETS_TOPIC
+from .transaction_clients import TransactionClients
 
-END_TIMEOUT_S = 5.0
-"""So long a client is kept waiting for markers; then it asks again."""
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_INIT_WITH_PRODUCER_FENCED = 4
 _FIRST_WITH_MANY = 4
@@ -82,12 +80,9 @@ class TransactionHandlers:
         timeout_max_ms: Callable[[], int],
         wall_ms: Callable[[], int],
     ) -> None:
-        self._broker_id = broker_id
         self._image = image
-        self._commands = commands
-        self._endings = endings
+        self._clients = TransactionClients(broker_id, commands, endings, wall_ms)
         self._timeout_max_ms = timeout_max_ms
-        self._wall_ms = wall_ms
 
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
         """A producer id and epoch for a transactional id. KafkaError."""
@@ -105,13 +100,14 @@ class TransactionHandlers:
             timeout_ms=timeout_ms,
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
-            origin=self._origin(request),
         )
-        try:
-            found = await self._commands.init(command)
-        except KafkaError as error:
-            raise self._as_told(request, error, _FIRST_INIT_WITH_PRODUCER_FENCED) from error
-        return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.producer_epoch)
+        knows_fenced = request.api_version >= _FIRST_INIT_WITH_PRODUCER_FENCED
+        found = await self._clients.init(request, command, knows_fenced=knows_fenced)
+        return InitProducerIdResponse(
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            app_version=found.app_version,
+        )
 
     @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
     async def add_partitions(
@@ -154,10 +150,10 @@ class TransactionHandlers:
         try:
             await self._add(request, who, places)
         except KafkaError as error:
-            told = self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED)
-            if told.code is ErrorCode.NETWORK_EXCEPTION:
-                raise told from error
-            return _results(topics, lambda _: told.code)
+            code = error.code
+            if code is ErrorCode.NETWORK_EXCEPTION:
+                raise
+            return _results(topics, lambda _: code)
         return _results(topics, lambda _: ErrorCode.NONE)
 
     def _verified(
@@ -187,10 +183,7 @@ class TransactionHandlers:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no group has committed anything yet")
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
         who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
-        try:
-            await self._add(request, who, [place])
-        except KafkaError as error:
-            raise self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED) from error
+        await self._add(request, who, [place])
         return AddOffsetsToTxnResponse()
 
     @handles(EndTxnRequest, 0, 5)
@@ -202,51 +195,28 @@ class TransactionHandlers:
             producer_epoch=message.producer_epoch,
             commits=message.committed,
             bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
-            origin=self._origin(request),
         )
-        try:
-            ended = await self._commands.end(command)
-            await self._endings.over(message.transactional_id, ended.number, END_TIMEOUT_S)
-        except KafkaError as error:
-            raise self._as_told(request, error, _FIRST_WITH_PRODUCER_FENCED) from error
+        ended = await self._clients.end(request, command, knows_fenced=_knows_fenced(request))
         return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
 
     # ------------------------------------------------------------ in common
 
     async def _add(self, request: Request, who: Producer, places: Iterable[Place]) -> None:
-        await self._commands.add(
-            AddToTransaction(
-                transactional_id=who.transactional_id,
-                producer_id=who.producer_id,
-                producer_epoch=who.producer_epoch,
-                topics=by_topic(places),
-                origin=self._origin(request),
-            )
+        command = AddToTransaction(
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            topics=by_topic(places),
         )
-
-    def _origin(self, request: Request) -> ClientOrigin:
-        return ClientOrigin(
-            broker_id=self._broker_id,
-            broker_epoch=self._commands.broker_epoch,
-            connection=request.connection.number,
-            birth=request.connection.birth,
-            now_ms=self._wall_ms(),
-        )
-
-    def _as_told(self, request: Request, error: KafkaError, first_with_fenced: int) -> KafkaError:
-        """As clients of this version understand it. Where the request may have been delayed on an old connection there
-        is no answer that would not mislead a client that is alive: it asks again on a new one."""
-        if error.code is ErrorCode.NETWORK_EXCEPTION:
-            request.close_connection()
-        if error.code is ErrorCode.PRODUCER_FENCED and request.api_version < first_with_fenced:
-            return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
-        if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH):
-            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-        return error
+        await self._clients.add(request, command, knows_fenced=_knows_fenced(request))
 
     def _place(self, topic: str, index: int) -> Place | None:
         found = self._image().topics.get(topic)
         return (found.id, index) if found is not None and index in found.partitions else None
+
+
+def _knows_fenced(request: Request) -> bool:
+    return request.api_version >= _FIRST_WITH_PRODUCER_FENCED
 
 
 def _named(topics: Iterable[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:

@@ -13,9 +13,12 @@ import pytest
 from ottla.client.connection import BrokerAddress, Connection, ConnectionLost, connect
 from ottla.dataplane.server.handler import HandlerTable, Request, handles
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.server.handlers.shared_transactions import SharedTransactionHandlers
+from ottla.dataplane.server.handlers.transaction_clients import TransactionClients
 from ottla.dataplane.server.handlers.transactions import TransactionHandlers
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.transactions import (
@@ -30,6 +33,7 @@ from tests.metadata_quorum.state.transactional import Identity
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 
 TIMEOUT_MAX_MS = 900_000
+TOKENS = TransactionTokens(b"s" * 32, "cluster")
 
 
 class Init:
@@ -62,7 +66,8 @@ async def served(directory: Path) -> AsyncIterator[Served]:
             timeout_max_ms=lambda: TIMEOUT_MAX_MS,
             wall_ms=lambda: 5,
         )
-        table = HandlerTable(handlers, Init(handlers))
+        clients = TransactionClients(1, TransactionCommands(one), one.endings, lambda: 5)
+        table = HandlerTable(handlers, Init(handlers), SharedTransactionHandlers(clients, TOKENS))
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         server.metadata_offset = lambda: one.image.offset

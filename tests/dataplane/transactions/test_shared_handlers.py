@@ -1,0 +1,260 @@
+"""One transaction, many writers: requests over sockets, decided by the controller's real state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from ottla.client.connection import Connection, ConnectionLost
+from ottla.dataplane.transactions.tokens import TRANSACTIONAL_ID_BYTES_MAX, JoinableTransaction
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.producers import InitProducerIdRequest
+from ottla.protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    BeginTransactionResponse,
+    CommittedWriter,
+    CommitTransactionRequest,
+    CommitTransactionResponse,
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
+from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
+from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.transactional import Identity
+
+from .test_handlers import TOKENS, begun, served
+
+
+async def begin(client: Connection, who: Identity, name: str = "x") -> BeginTransactionResponse:
+    return await client.request(
+        BeginTransactionRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1])
+    )
+
+
+async def join(client: Connection, token: str) -> JoinTransactionResponse:
+    return await client.request(JoinTransactionRequest(token=token))
+
+
+async def joined(client: Connection, token: str) -> Identity:
+    answer = await join(client, token)
+    assert answer.error_code == ErrorCode.NONE, answer
+    return answer.producer_id, answer.producer_epoch
+
+
+async def commit(
+    client: Connection,
+    who: Identity,
+    writers: Iterable[Identity] = (),
+    *,
+    number: int = -1,
+    version: int = -1,
+    committed: bool = True,
+) -> CommitTransactionResponse:
+    chosen = [CommittedWriter(producer_id=one, producer_epoch=epoch) for one, epoch in writers]
+    return await client.request(
+        CommitTransactionRequest(
+            transactional_id="x",
+            producer_id=who[0],
+            producer_epoch=who[1],
+            committed=committed,
+            number=number,
+            writers=chosen,
+            app_version=version,
+        )
+    )
+
+
+def next_of(answer: CommitTransactionResponse) -> Identity:
+    assert answer.error_code == ErrorCode.NONE, answer
+    return answer.producer_id, answer.producer_epoch
+
+
+async def test_what_chosen_writers_wrote_counts_and_nothing_else(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        one, client, elsewhere = here.broker, await here.client(), await here.client()
+        owner = await begun(client)
+        opened = await begin(client, owner)
+        assert (opened.error_code, opened.number) == (ErrorCode.NONE, 1)
+        writers = [await joined(elsewhere, opened.token) for _ in range(3)]
+        assert len({owner[0], *(producer_id for producer_id, _ in writers)}) == 4
+        await one.produce(owner, 0, adds="x")
+        for writer in writers[:2]:
+            await one.produce(writer, 0, adds="x")
+            await one.produce(writer, 0, index=1, adds="x")
+        ended = await commit(client, owner, [writers[0]], number=opened.number, version=7)
+        assert next_of(ended) == (owner[0], owner[1] + 1)
+        assert (ended.was_committed, ended.commit_index) == (False, 0)
+        for index, end in ((0, 6), (1, 4)):
+            partition = one.partition(index=index)
+            log, watermark = partition.log, partition.high_watermark
+            assert log.last_stable_offset(watermark) == end, "whoever reads now sees the end"
+            assert [aborted.producer_id for aborted in log.aborted_transactions(0, end)] == [writers[1][0]]
+        client.close()
+        elsewhere.close()
+
+
+async def test_beginning_again_gives_the_same_token_while_it_is_open(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        owner = await begun(client)
+        opened = await begin(client, owner)
+        assert await begin(client, owner) == opened
+        owner = next_of(await commit(client, owner))
+        following = await begin(client, owner)
+        assert following.number == opened.number + 1
+        assert following.token != opened.token
+        client.close()
+
+
+async def test_a_token_is_of_no_use_after_the_end(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        owner = await begun(client)
+        opened = await begin(client, owner)
+        owner = next_of(await commit(client, owner))
+        for _ in range(2):
+            late = await join(client, opened.token)
+            assert (late.error_code, late.producer_id) == (ErrorCode.INVALID_TXN_STATE, -1)
+            assert late.error_message is not None
+            assert "transaction 1 of 'x' is over" in late.error_message
+            await begin(client, owner)
+        client.close()
+
+
+@pytest.mark.parametrize("token", ["", "v1.YWJj.YWJj", "v9.x.y", "x" * 30_000])
+async def test_what_is_no_token_is_refused_before_the_quorum_is_asked(tmp_path: Path, token: str) -> None:
+    async with served(tmp_path) as here:
+        here.broker.quorum.answers = False
+        client = await here.client()
+        refused = await join(client, token)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.error_message is not None
+        assert "no token of a transaction" in refused.error_message
+        client.close()
+
+
+async def test_a_true_token_of_what_nobody_knows(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        token = TOKENS.issue(JoinableTransaction("gone", 1, 0, 1))
+        assert (await join(client, token)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        client.close()
+
+
+async def test_who_may_not_begin(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        stale = await begun(client)
+        owner = await begun(client)
+        assert (await begin(client, stale)).error_code == ErrorCode.PRODUCER_FENCED
+        opened = await begin(client, owner)
+        writer = await joined(client, opened.token)
+        assert (await begin(client, writer)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert (await begin(client, owner, "y")).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        too_long = await begin(client, owner, "n" * (TRANSACTIONAL_ID_BYTES_MAX + 1))
+        assert too_long.error_code == ErrorCode.INVALID_REQUEST
+        client.close()
+
+
+async def test_a_commit_that_is_wrong_in_any_part_decides_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        owner = await begun(client)
+        opened = await begin(client, owner)
+        writer = await joined(client, opened.token)
+        wrong = [
+            await commit(client, owner, [writer, (writer[0] + 100, 0)]),
+            await commit(client, owner, [(writer[0], writer[1] + 1)]),
+            await commit(client, owner, [writer], number=opened.number + 1),
+            await commit(client, owner, [writer], number=0, version=3),
+            await commit(client, (owner[0], owner[1] + 1), [writer]),
+            await commit(client, writer, [writer]),
+            await commit(client, owner, [writer], version=-2),
+        ]
+        state, invalid = ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_REQUEST
+        fenced, unmapped = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert [one.error_code for one in wrong] == [state, state, state, state, fenced, unmapped, invalid]
+        assert all(one.error_message and one.commit_index == -1 for one in wrong)
+        known = here.broker.quorum.state()
+        assert (known.phase, known.app_version) == (Phase.ONGOING, -1)
+        assert next_of(await commit(client, owner, [writer], number=opened.number))
+        client.close()
+
+
+async def test_a_replayed_job_commits_once(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        owner = await begun(client)
+        await begin(client, owner)
+        await here.broker.produce(owner, 0, adds="x")
+        assert not (await commit(client, owner, version=7)).was_committed
+        found = await client.request(
+            InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+        )
+        assert found.app_version == 7
+        owner = (found.producer_id, found.producer_epoch)
+        await begin(client, owner)
+        await here.broker.produce(owner, 0, adds="x")
+        again = await commit(client, owner, version=7)
+        assert again.was_committed
+        assert next_of(again) == (owner[0], owner[1] + 1)
+        assert here.broker.quorum.state().phase is Phase.COMPLETE_ABORT
+        assert await commit(client, owner, version=7) == again, "its answer was lost"
+        client.close()
+
+
+async def test_an_abort_ends_it_for_all(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client = await here.client()
+        owner = await begun(client)
+        writer = await joined(client, (await begin(client, owner)).token)
+        await here.broker.produce(writer, 0, adds="x")
+        assert next_of(await commit(client, owner, [writer], committed=False))
+        log = here.broker.partition().log
+        assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [writer[0]]
+        client.close()
+
+
+async def test_what_takes_too_long_is_over_for_its_writers_too(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client, one = await here.client(), here.broker
+        owner = await begun(client)
+        opened = await begin(client, owner)
+        writer = await joined(client, opened.token)
+        await one.produce(writer, 0, adds="x")
+        due = OpenTransaction(transactional_id="x", number=opened.number)
+        await one.submit(ExpireTransactions(transactions=[due]))
+        assert (await join(client, opened.token)).error_code == ErrorCode.INVALID_TXN_STATE
+        assert (await commit(client, owner, [writer])).error_code == ErrorCode.PRODUCER_FENCED
+        assert one.partition().log.last_stable_offset(2) == 2
+        client.close()
+
+
+async def test_the_producer_id_of_a_writer_serves_again_under_the_next_epoch(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        client, one = await here.client(), here.broker
+        owner = await begun(client)
+        writer = await joined(client, (await begin(client, owner)).token)
+        await one.produce(writer, 0, adds="x")
+        owner = next_of(await commit(client, owner, [writer]))
+        again = await joined(client, (await begin(client, owner)).token)
+        assert again == (writer[0], writer[1] + 1)
+        await one.produce(again, 0, adds="x")
+        assert next_of(await commit(client, owner, [again]))
+        client.close()
+
+
+async def test_a_commit_that_was_delayed_on_an_old_connection_gets_no_answer(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        old = await here.client()
+        owner = await begun(old)
+        await begin(old, owner)
+        client = await here.client()
+        owner = next_of(await commit(client, owner))
+        await begin(client, owner)
+        with pytest.raises(ConnectionLost):
+            await commit(old, owner)
+        assert here.broker.quorum.state().phase is Phase.ONGOING
+        client.close()
