@@ -1,0 +1,258 @@
+"""Transactions of Ottla beside Apache Kafka's, in one run, through the same client (librdkafka).
+
+    python -m benchmarks.transactions [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
+
+FIGURES: commit rate size visible (all of them without arguments). Three brokers, replication factor 3; rounds alternate
+between the two clusters, medians are shown. `--record FILE` appends the readings as JSON lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from rich.console import Console
+
+from .clusters import Cluster
+from .compare import LAUNCHERS, Row, admin_of, json_like, new_topic, percentile, show
+
+TIMEOUT_S = 60.0
+COMMITS = 400
+WARM_UP = 100
+RATE_S = 8.0
+PARTITIONS = 12
+VALUE = json_like(1024)
+SIZES = (1, 10, 100, 1_000, 10_000)
+SIZE_S = 4.0
+
+
+def transactional(cluster: Cluster, **config: object) -> Producer:
+    """A producer with a transactional id of its own, ready to begin."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": uuid.uuid4().hex,
+            "linger.ms": 0,
+            "log_level": 0,
+            **config,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def commit(cluster: Cluster) -> Row:
+    """One record of 1 KB to each of 1 and of 10 partitions: from begin to the end of commit_transaction, and from the
+    acknowledgement of the records, that is the commit alone."""
+    row: Row = {}
+    for partitions in (1, 10):
+        topic = new_topic(cluster, admin_of(cluster), partitions)
+        producer = transactional(cluster)
+        whole, alone = [], []
+        for _ in range(WARM_UP + COMMITS):
+            start = time.perf_counter()
+            producer.begin_transaction()
+            for index in range(partitions):
+                producer.produce(topic, VALUE, partition=index)
+            producer.flush(TIMEOUT_S)
+            written = time.perf_counter()
+            producer.commit_transaction(TIMEOUT_S)
+            end = time.perf_counter()
+            whole.append(end - start)
+            alone.append(end - written)
+        for name, took in (("transaction", whole[WARM_UP:]), ("commit alone", alone[WARM_UP:])):
+            for percent in (50, 99):
+                row[f"{name}, {partitions} partitions, p{percent} ms"] = percentile(took, percent) * 1e3
+    return row
+
+
+def rate(cluster: Cluster) -> Row:
+    """Transactions of one record per second, by so many producers at once, each waiting for its own commits."""
+    topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
+    return {f"{count} producers, transactions/s": rate_of(cluster, topic, count) for count in (1, 8, 64)}
+
+
+def rate_of(cluster: Cluster, topic: str, producers: int) -> float:
+    """Of all of them together, once all are ready."""
+    counts = [0] * producers
+    ready = threading.Barrier(producers)
+
+    def write(number: int) -> None:
+        producer = transactional(cluster)
+        ready.wait(TIMEOUT_S)
+        end = time.monotonic() + RATE_S
+        while time.monotonic() < end:
+            producer.begin_transaction()
+            producer.produce(topic, VALUE, partition=number % PARTITIONS)
+            producer.commit_transaction(TIMEOUT_S)
+            counts[number] += 1
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(producers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / RATE_S
+
+
+def size(cluster: Cluster) -> Row:
+    """Records of 1 KB per second over six partitions, in transactions of so many records, and without transactions."""
+    topic = new_topic(cluster, admin_of(cluster), 6)
+    producer = transactional(cluster, **{"queue.buffering.max.messages": 200_000})
+    row: Row = {}
+    for records in SIZES:
+        count, start = 0, time.monotonic()
+        while time.monotonic() < start + SIZE_S:
+            producer.begin_transaction()
+            for _ in range(records):
+                producer.produce(topic, VALUE)
+            producer.commit_transaction(TIMEOUT_S)
+            count += records
+        row[f"{records:,} records each, records/s"] = count / (time.monotonic() - start)
+    plain = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "log_level": 0,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+    count, start = 0, time.monotonic()
+    while time.monotonic() < start + SIZE_S:
+        for _ in range(SIZES[-1]):
+            plain.produce(topic, VALUE)
+        if plain.flush(TIMEOUT_S):
+            raise RuntimeError(f"{cluster.name} did not take {SIZES[-1]} records in time")
+        count += SIZES[-1]
+    row["without transactions, records/s"] = count / (time.monotonic() - start)
+    return row
+
+
+def visible(cluster: Cluster) -> Row:
+    """From the call of commit_transaction to the record in the hands of a read-committed consumer that waits for it."""
+    topic = new_topic(cluster, admin_of(cluster), 1)
+    producer = transactional(cluster)
+    took = []
+    with reading(cluster, topic) as arrived:
+        for number in range(WARM_UP + COMMITS):
+            producer.begin_transaction()
+            producer.produce(topic, b"%d" % number, partition=0)
+            producer.flush(TIMEOUT_S)
+            start = time.perf_counter()
+            producer.commit_transaction(TIMEOUT_S)
+            deadline = time.monotonic() + TIMEOUT_S
+            while len(arrived) <= number:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{cluster.name}: a committed record did not become visible")
+                time.sleep(0.0002)
+            took.append(arrived[number] - start)
+    return {f"commit to consumer, p{p} ms": percentile(took[WARM_UP:], p) * 1e3 for p in (50, 99)}
+
+
+@contextmanager
+def reading(cluster: Cluster, topic: str) -> Iterator[list[float]]:
+    """A read-committed consumer in a thread; the list grows by the time of every record."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    arrived: list[float] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            message: Message | None = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                arrived.append(time.perf_counter())
+            elif message is not None and message.error().code() != KafkaError._PARTITION_EOF:
+                raise RuntimeError(str(message.error()))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield arrived
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+FIGURES: dict[str, Callable[[Cluster], Row]] = {
+    "commit": commit,
+    "rate": rate,
+    "size": size,
+    "visible": visible,
+}
+
+
+def measure(
+    figures: Sequence[str], names: Sequence[str], rounds: int, console: Console
+) -> dict[str, dict[str, Row]]:
+    """Medians over rounds that alternate between the clusters, by figure and cluster."""
+    found: dict[str, dict[str, list[Row]]] = {figure: {name: [] for name in names} for figure in figures}
+    for number in range(rounds):
+        for name in names:
+            data = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
+            try:
+                with LAUNCHERS[name](data) as cluster:
+                    for figure in figures:
+                        with console.status(f"{figure}: {name}, round {number + 1} of {rounds}"):
+                            found[figure][name].append(FIGURES[figure](cluster))
+            finally:
+                shutil.rmtree(data, ignore_errors=True)
+    return {
+        figure: {
+            name: {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+            for name, rows in by_name.items()
+        }
+        for figure, by_name in found.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("--only", choices=tuple(LAUNCHERS))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    args = parser.parse_args()
+    if unknown := set(args.figures) - set(FIGURES):
+        parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(FIGURES)}")
+    names = [args.only] if args.only else list(LAUNCHERS)
+    console = Console()
+    results = measure(args.figures or list(FIGURES), names, args.rounds, console)
+    show(results, names, console)
+    if args.record:
+        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
+        with args.record.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
