@@ -15,7 +15,6 @@ from ....protocol.messages.offset_delete import (
 )
 from ....protocol.messages.offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -34,6 +33,7 @@ from ...groups.offsets import CommittedOffset, TopicPartition
 from ...groups.shard import Shard
 from ..handler import Request, handles
 from ..turns import in_turns
+from .commit_sorting import sort_commit
 
 EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
@@ -80,9 +80,9 @@ class GroupOffsetHandlers:
     def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
-        if by_id:
-            self._name_topics(message.topics)
-        accepted, errors = self._sort_commit(message, by_id=by_id)
+        accepted, errors = sort_commit(
+            message.topics, self._image(), self._now_ms(), self._metadata_bytes_max, by_id=by_id
+        )
 
         def done(outcome: ErrorCode) -> None:
             request.reply(
@@ -121,35 +121,6 @@ class GroupOffsetHandlers:
             done,
             knows_epochs=request.api_version >= EPOCHS_VERSION,
         )
-
-    def _name_topics(self, topics: list[OffsetCommitRequestTopic]) -> None:
-        """Commits that name topics by id: give them their names, as far as these are known."""
-        known = self._image().topics_by_id
-        for topic in topics:
-            topic.name = known[topic.topic_id].name if topic.topic_id in known else ""
-
-    def _sort_commit(
-        self, message: OffsetCommitRequest, *, by_id: bool
-    ) -> tuple[dict[TopicPartition, CommittedOffset], dict[tuple[str | bytes, int], ErrorCode]]:
-        topics, now = self._image().topics, self._now_ms()
-        accepted: dict[TopicPartition, CommittedOffset] = {}
-        errors: dict[tuple[str | bytes, int], ErrorCode] = {}
-        for topic in message.topics:
-            known = topics.get(topic.name)
-            for p in topic.partitions:
-                key = (topic.name, p.partition_index)
-                metadata = p.committed_metadata or ""
-                if by_id and not topic.name:
-                    errors[topic.topic_id, p.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
-                elif known is None or p.partition_index not in known.partitions:
-                    errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata.encode()) > self._metadata_bytes_max:
-                    errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    accepted[key] = CommittedOffset(
-                        p.committed_offset, p.committed_leader_epoch, metadata, now, known.id
-                    )
-        return accepted, errors
 
     @handles(OffsetFetchRequest, 1, 10)
     async def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:

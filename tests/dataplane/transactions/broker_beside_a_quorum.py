@@ -8,6 +8,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from ottla.dataplane.groups.limits import GroupLimits
+from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.replicas import Replicas
 from ottla.dataplane.transactions.endings import Endings
@@ -53,6 +56,9 @@ class Beside:
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, commands, self.offsets_ended)
         self.endings = Endings(lambda: image)
+        self.groups = GroupCoordinator(
+            GroupLimits(), lambda: 0, self._offsets_partitions, lambda: image.topics
+        )
         #: called whenever the image has moved
         self.moved: Callable[[], None] = lambda: None
         replicas.listen(self)
@@ -88,13 +94,21 @@ class Beside:
         self.moved()
 
     def elected(self, partition: Partition) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
         self.markers.elected(partition)
 
     def resigned(self, topic: str, index: int) -> None:
-        return
+        if topic == OFFSETS_TOPIC:
+            self.groups.resigned(index)
+
+    def _offsets_partitions(self) -> int | None:
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
 
     def offsets_ended(self, partition: int, producer_id: int, end_offset: int, *, committed: bool) -> None:
         self.ended.append((partition, producer_id, end_offset, committed))
+        self.groups.transaction_ended(partition, producer_id, end_offset, committed=committed)
 
     # What a test does
 
@@ -147,4 +161,5 @@ async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
         finally:
             one.gate.close()
             one.markers.close()
+            one.groups.close()
             await asyncio.sleep(0)
