@@ -16,13 +16,13 @@ itself, members that never came back with their id, and members that joined but 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ..limits import GroupLimits
+from .assignor_counts import AssignorCounts
 from .membership import (
     Effect,
     JoinReply,
@@ -34,6 +34,7 @@ from .membership import (
 )
 from .replies import join_reply, returned_reply, sync_reply, when_stored
 from .states import TRANSITIONS, GroupState
+from .waits import Waits
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that never completed a join may wait in one (its client may be gone)."""
@@ -43,8 +44,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 class Group:
     """A group and everything that decides about it.
 
-    Invariants: `leader` is a member or None; `offers` counts the members by assignor that they know, None where
-    that is to be counted anew.
+    Invariant: `leader` is a member or None.
     """
 
     group_id: str
@@ -59,11 +59,8 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_ids: dict[str, int] = field(default_factory=dict)
-    unsynced: set[str] = field(default_factory=set)
-    offers: Counter[str] | None = None
-    join_deadline_ms: int | None = None
-    join_not_before_ms: int | None = None
-    sync_deadline_ms: int | None = None
+    assignors: AssignorCounts = field(default_factory=AssignorCounts)
+    waits: Waits = field(default_factory=Waits)
 
     @classmethod
     def of_members(
@@ -129,7 +126,7 @@ class Group:
             return [SyncReply(ticket, error)]
         member = self.members[member_id]
         if self.state is GroupState.STABLE:
-            self._synced(member_id)
+            self.waits.synced(member_id)
             member.heard_of(now_ms)
             return [sync_reply(self, member, ticket)]
         if self.state is not GroupState.COMPLETING_REBALANCE:
@@ -138,7 +135,7 @@ class Group:
         if member.sync_ticket is not None:
             effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_ticket = ticket
-        self._synced(member_id)
+        self.waits.synced(member_id)
         if member_id == self.leader:
             for each in self.members.values():
                 each.assignment = assignments.get(each.member_id, b"")
@@ -224,7 +221,7 @@ class Group:
         """When `tick` is due next; None if nothing is pending."""
         deadlines = [m.session_deadline_ms for m in self.members.values() if m.expires]
         deadlines += self.pending_ids.values()
-        deadlines += [d for d in (self._join_due_ms(), self.sync_deadline_ms) if d is not None]
+        deadlines += [d for d in (self._join_due_ms(), self.waits.sync_deadline_ms) if d is not None]
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -237,11 +234,9 @@ class Group:
         for member in list(self.members.values()):
             if member.member_id in self.members and member.expires and member.session_deadline_ms <= now_ms:
                 effects += self._remove(member.member_id, now_ms)
-        if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
-            self.sync_deadline_ms = None
-            for member_id in sorted(self.unsynced):
-                if member_id in self.members:
-                    effects += self._remove(member_id, now_ms)
+        for member_id in self.waits.overdue(now_ms):
+            if member_id in self.members:
+                effects += self._remove(member_id, now_ms)
         due = self._join_due_ms()
         if due is not None and due <= now_ms:
             effects += self._complete_join(now_ms)
@@ -258,22 +253,12 @@ class Group:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if self.members and request.protocol_type != self.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not self._shares_assignor(request):
+        offered = (name for name, _ in request.protocols)
+        if not self.assignors.known_to_others(self.members, request.member_id, offered):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id not in self.members and self._is_full(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return None
-
-    def _shares_assignor(self, request: JoinRequest) -> bool:
-        """Whether one of its assignors is known to all other members, of whom there may be thousands."""
-        if self.offers is None:
-            self.offers = Counter(name for m in self.members.values() for name in m.assignors)
-        own = self.members.get(request.member_id)
-        others = len(self.members) - (own is not None)
-        known = frozenset[str]() if own is None else own.assignors
-        return not others or any(
-            self.offers[name] - (name in known) == others for name, _ in request.protocols
-        )
 
     def _is_full(self, request: JoinRequest) -> bool:
         if request.instance_id is not None and request.instance_id in self.static_members:
@@ -301,19 +286,14 @@ class Group:
         member.join_ticket = ticket
         member.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self.members[member_id] = member
-        if self.offers is not None:
-            self.offers.update(member.assignors)
+        self.assignors.came(member)
         if request.instance_id is not None:
             self.static_members[request.instance_id] = member_id
         self.protocol_type = request.protocol_type
         if self.leader is None:
             self.leader = member_id
         if self.state is GroupState.PREPARING_REBALANCE:
-            if self.join_not_before_ms is not None and self.join_deadline_ms is not None:
-                # Members of a new group arrive one after another: wait a little longer for the next.
-                self.join_not_before_ms = min(
-                    now_ms + self.limits.initial_rebalance_delay_ms, self.join_deadline_ms
-                )
+            self.waits.one_came(now_ms, self.limits.initial_rebalance_delay_ms)
             return self._maybe_complete_join(now_ms)
         return self._prepare_rebalance(now_ms, initial=first)
 
@@ -331,7 +311,7 @@ class Group:
         member.join_ticket = ticket
         before, member.protocols = member.assignors, request.protocols
         if member.assignors != before:
-            self.offers = None
+            self.assignors.changed()
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -342,12 +322,13 @@ class Group:
         assert request.instance_id is not None
         old_leader = self.leader
         old = self.members.pop(self.static_members[request.instance_id])
-        self._synced(old.member_id)
+        self.waits.synced(old.member_id)
         effects = old.answer_waiting(ErrorCode.FENCED_INSTANCE_ID)
         new_id = self.new_member_id(request.instance_id)
         old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
         same = old.metadata_for(self.protocol) == dict(request.protocols).get(self.protocol or "", b"")
-        old.protocols, self.offers = request.protocols, None
+        old.protocols = request.protocols
+        self.assignors.changed()
         old.session_timeout_ms = request.session_timeout_ms
         old.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.members[new_id] = old
@@ -377,31 +358,23 @@ class Group:
                 effects.append(SyncReply(member.sync_ticket, ErrorCode.REBALANCE_IN_PROGRESS))
                 member.sync_ticket = None
                 member.heard_of(now_ms)
-        self.unsynced.clear()
-        self.sync_deadline_ms = None
         self._become(GroupState.PREPARING_REBALANCE, now_ms)
         longest = max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
-        self.join_deadline_ms = now_ms + longest
-        delay = self.limits.initial_rebalance_delay_ms if initial else 0
-        self.join_not_before_ms = now_ms + min(delay, longest) if delay else None
+        self.waits.begin(now_ms, longest, self.limits.initial_rebalance_delay_ms if initial else 0)
         return effects + self._maybe_complete_join(now_ms)
 
     def _join_due_ms(self) -> int | None:
-        if self.state is not GroupState.PREPARING_REBALANCE:
-            return None
-        if self.join_not_before_ms is not None:
-            return self.join_not_before_ms
-        return self.join_deadline_ms
+        return self.waits.join_due_ms if self.state is GroupState.PREPARING_REBALANCE else None
 
     def _maybe_complete_join(self, now_ms: int) -> list[Effect]:
-        if self.state is not GroupState.PREPARING_REBALANCE or self.join_not_before_ms is not None:
+        if self.state is not GroupState.PREPARING_REBALANCE or self.waits.join_not_before_ms is not None:
             return []
         if self.pending_ids or any(m.join_ticket is None for m in self.members.values()):
             return []
         return self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> list[Effect]:
-        self.join_deadline_ms = self.join_not_before_ms = None
+        self.waits.joined()
         for member in [m for m in self.members.values() if m.join_ticket is None]:
             if member.instance_id is None:
                 self._forget(member)
@@ -413,8 +386,8 @@ class Group:
             self.leader = next(m.member_id for m in self.members.values() if m.join_ticket is not None)
         self.protocol = select_protocol([*self.members.values()])
         self._become(GroupState.COMPLETING_REBALANCE, now_ms)
-        self.unsynced = set(self.members)
-        self.sync_deadline_ms = now_ms + max(m.rebalance_timeout_ms for m in self.members.values())
+        longest = max(m.rebalance_timeout_ms for m in self.members.values())
+        self.waits.await_syncs(self.members, now_ms + longest)
         effects: list[Effect] = []
         for member in self.members.values():
             member.assignment = b""
@@ -428,7 +401,7 @@ class Group:
     def _complete_empty(self, now_ms: int) -> list[Effect]:
         if self.members:  # only static members, all away: ask them again until their sessions end
             longest = max(m.rebalance_timeout_ms for m in self.members.values())
-            self.join_deadline_ms = now_ms + longest
+            self.waits.begin(now_ms, longest, 0)
             return []
         self.generation += 1
         self.protocol = self.leader = None
@@ -445,17 +418,12 @@ class Group:
 
     def _forget(self, member: Member) -> None:
         del self.members[member.member_id]
-        self.offers = None
-        self.unsynced.discard(member.member_id)
+        self.assignors.changed()
+        self.waits.synced(member.member_id)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-
-    def _synced(self, member_id: str) -> None:
-        self.unsynced.discard(member_id)
-        if not self.unsynced:
-            self.sync_deadline_ms = None
 
     def _answer_syncs(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -531,10 +499,8 @@ class Group:
             yield f"the instance ids {self.static_members} are not those of its members"
         if not self.pending_ids.keys().isdisjoint(members):
             yield "an id that was only given out is a member's"
-        if self.offers is not None and self.offers != Counter(
-            name for m in members.values() for name in m.assignors
-        ):
-            yield f"{self.offers} is not how many members know an assignor"
+        yield from self.assignors.contradictions(members)
+        yield from self.waits.contradictions(members)
         if state is GroupState.EMPTY and (members or self.leader is not None):
             yield f"it has members {sorted(members)}"
         if completing or state is GroupState.STABLE:
@@ -542,12 +508,8 @@ class Group:
                 yield "it has no leader, or no generation"
             if any(self.protocol not in m.assignors for m in members.values()):
                 yield f"a member does not know {self.protocol}"
-        elif self.unsynced:
-            yield f"{sorted(self.unsynced)} are to sync"
-        if not self.unsynced <= members.keys():
-            yield f"{sorted(self.unsynced)} are to sync, and not all are members"
-        if self.unsynced and self.sync_deadline_ms is None:
-            yield f"{sorted(self.unsynced)} may take for ever to sync"
+        elif self.waits.unsynced:
+            yield f"{sorted(self.waits.unsynced)} are to sync"
         if joining and self._join_due_ms() is None:
             yield "members may take for ever to join"
         for member in members.values():

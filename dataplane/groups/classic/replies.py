@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from ....protocol.errors import ErrorCode
 from .membership import JoinReply, Member, SyncReply
 
-if TYPE_CHECKING:
-    from .group import Group
+
+class Generation(Protocol):
+    """A group as it is now, as far as its members are told."""
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def protocol_type(self) -> str | None: ...
+    @property
+    def protocol(self) -> str | None: ...
+    @property
+    def leader(self) -> str | None: ...
+    @property
+    def members(self) -> Mapping[str, Member]: ...
 
 
-def join_reply(group: Group, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
+def join_reply(group: Generation, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
     """The generation, and to the leader who is in it; `skip` where it shall not assign anew."""
     leads = member.member_id == group.leader
     listed = (
@@ -33,7 +46,7 @@ def join_reply(group: Group, member: Member, ticket: object, *, skip: bool = Fal
 
 
 def returned_reply(
-    group: Group, member: Member, ticket: object, old_leader: str | None, *, can_skip: bool
+    group: Generation, member: Member, ticket: object, old_leader: str | None, *, can_skip: bool
 ) -> JoinReply:
     """To a static member that is back under a new id and keeps its assignment (KIP-345).
 
@@ -54,7 +67,7 @@ def returned_reply(
     )
 
 
-def sync_reply(group: Group, member: Member, ticket: object) -> SyncReply:
+def sync_reply(group: Generation, member: Member, ticket: object) -> SyncReply:
     """The member's assignment."""
     return SyncReply(ticket, ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)
 

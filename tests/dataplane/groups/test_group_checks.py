@@ -40,7 +40,7 @@ def _forget_instance(group: Group) -> None:
 
 
 def _await_a_stranger(group: Group) -> None:
-    group.unsynced.add("nobody")
+    group.waits.unsynced.add("nobody")
 
 
 def _park_a_join(group: Group) -> None:
@@ -56,7 +56,7 @@ def _another_protocol(group: Group) -> None:
 
 
 def _never_sync(group: Group) -> None:
-    group.unsynced.update(group.members)
+    group.waits.unsynced.update(group.members)
 
 
 @pytest.mark.parametrize(

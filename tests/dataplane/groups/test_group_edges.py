@@ -66,10 +66,10 @@ def test_a_static_member_that_comes_back_before_it_has_synced_leaves_no_former_s
     group.sync(leader, None, 2, {}, "s", 0)
     group.stored(2, ErrorCode.NONE, 0)
     assert group.state is GroupState.STABLE
-    assert group.unsynced == {group.static_members["i"]}
+    assert group.waits.unsynced == {group.static_members["i"]}
     group.join(join_request(instance_id="i"), "back", 5)
     group.check()
-    assert group.sync_deadline_ms is None
+    assert group.waits.sync_deadline_ms is None
 
 
 def test_an_empty_group_takes_commits_from_outside_whatever_they_call_themselves() -> None:
