@@ -61,6 +61,8 @@ class Batch(Generic[Handle]):
     """Whether no other batch of the partition was under way when this one left."""
     doubtful: bool = False
     """Whether an attempt may have been appended though it was not acknowledged."""
+    abandoned: bool = False
+    """Whether nobody waits for it any more, whatever is answered."""
     identity: ProducerIdentity | None = None
     base_sequence: int = -1
     encoded: bytes | None = None
@@ -216,8 +218,10 @@ class PartitionQueue(Generic[Handle]):
         return gone
 
     def drain(self) -> Iterable[Batch[Handle]]:
-        """Take out everything, under way or not: the producer closes."""
+        """Take out everything, under way or not: it is abandoned."""
         batches = [*self._under_way, *self._waiting]
+        for batch in batches:
+            batch.abandoned = True
         self._under_way.clear()
         self._waiting.clear()
         return batches

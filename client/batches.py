@@ -21,7 +21,7 @@ def compression_named(name: str | None) -> Compression:
         raise ValueError(f"compression_type is one of {known}, not {name!r}") from None
 
 
-def encode_records(batch: Batch[Handle], compression: Compression) -> bytes:
+def encode_records(batch: Batch[Handle], compression: Compression, *, transactional: bool = False) -> bytes:
     """The batch under the identity and sequence it has now."""
     identity = batch.identity
     return encode_batch(
@@ -30,4 +30,5 @@ def encode_records(batch: Batch[Handle], compression: Compression) -> bytes:
         producer_id=NO_PRODUCER_ID if identity is None else identity.id,
         producer_epoch=NO_PRODUCER_EPOCH if identity is None else identity.epoch,
         base_sequence=batch.base_sequence,
+        transactional=transactional,
     )

@@ -48,6 +48,8 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
         """Per API key the lowest and highest version the broker speaks."""
+        self.features: dict[str, int] = {}
+        """The level of each feature that is in force in the cluster (KIP-584)."""
         self.lost: ConnectionLost | RequestTimedOut | None = None
         """Why the connection is no more; None while it stands."""
         self.on_lost: Callable[[Connection], None] | None = None
@@ -267,6 +269,8 @@ async def _negotiate(connection: Connection, timeout_ms: float) -> None:
     if response.error_code != ErrorCode.NONE:
         raise ClientError(f"{connection.address} refused to tell its versions (error {response.error_code})")
     connection.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    if response.finalized_features_epoch >= 0:
+        connection.features = {one.name: one.max_version_level for one in response.finalized_features}
 
 
 def _decode(request_class: type, frame: memoryview, version: int) -> object:

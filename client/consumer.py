@@ -14,7 +14,7 @@ from .cluster import Backoff, Cluster
 from .failures import ClientClosed
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
-from .group import Group, GroupOptions
+from .group import ConsumerGroupMetadata, Group, GroupOptions
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
@@ -256,6 +256,10 @@ class Consumer:
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset the group keeps for a partition, None if it has none."""
         return (await self._need_group().committed([partition])).get(partition)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`."""
+        return self._need_group().metadata()
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition."""

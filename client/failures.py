@@ -44,3 +44,31 @@ class ClientClosed(ClientError):
     """The producer, consumer or admin was closed."""
 
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class TransactionFailed(ClientError):
+    """Something went wrong inside a transaction: all that can be done with it is to abort it. The cause is what it was
+    raised from.
+    """
+
+    error_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionAborted(ClientError):
+    """The record was part of a transaction that is aborted: readers of committed records will never see it."""
+
+    error_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class ProducerFenced(ClientError):
+    """Another producer has taken over the transactional id, or a transaction was open for longer than its timeout. This
+    producer is of no more use: close it.
+    """
+
+    error_code = ErrorCode.PRODUCER_FENCED
+
+
+class OutOfTurn(ClientError):
+    """A call that does not fit the state of the transaction, as to begin one while another is open."""
+
+    error_code = ErrorCode.INVALID_TXN_STATE

@@ -12,10 +12,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.find_coordinator import FindCoordinatorRequest
 from ..protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -36,22 +35,26 @@ from ..protocol.messages.offsets import (
 from ..protocol.schema import Message, Request
 from .assignors import ASSIGNORS
 from .cluster import Backoff, Cluster
+from .coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from .failures import ConnectionLost, RequestTimedOut
 from .fetched import TopicPartition
-from .metadata import BrokerAddress
 from .subscription import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
 NO_GENERATION = -1
 LANE = "group"
-COORDINATOR_MOVED = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets for a group: a member in a generation, which the group's coordinator fences once it is not
+    (KIP-447). Without membership, only the group.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Group:
         self._options = options
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._coordinator: int | None = None
+        self._coordinator = Coordinator(cluster, options.group_id, OF_GROUP, LANE)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -106,14 +109,18 @@ class Group:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self.member_id and self._options.group_instance_id is None and self._coordinator is not None:
+        if (
+            self.member_id
+            and self._options.group_instance_id is None
+            and self._coordinator.broker_id is not None
+        ):
             request = LeaveGroupRequest(
                 group_id=self._options.group_id,
                 member_id=self.member_id,
                 members=[MemberIdentity(member_id=self.member_id)],
             )
             with suppress(KafkaError):
-                connection = await self._cluster.connection(self._coordinator, LANE)
+                connection = await self._coordinator.connection()
                 version = connection.version_for(LeaveGroupRequest)
                 if version < 3:
                     request = LeaveGroupRequest(group_id=self._options.group_id, member_id=self.member_id)
@@ -121,6 +128,11 @@ class Group:
                     request.member_id = ""
                 await connection.request(request, version=version, timeout_ms=2_000)
         self.member_id, self.generation = "", NO_GENERATION
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who it is now."""
+        instance = self._options.group_instance_id if self.member_id else None
+        return ConsumerGroupMetadata(self._options.group_id, self.generation, self.member_id, instance)
 
     # offsets
 
@@ -210,7 +222,7 @@ class Group:
         """Put the membership where going round again can succeed; False when nothing can."""
         code = error.code
         if code in COORDINATOR_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut)):
-            self._coordinator = None
+            self._coordinator.forget()
             return True
         if code in MEMBERSHIP_LOST:
             await self._on_revoked(True)
@@ -302,25 +314,8 @@ class Group:
     async def _ask(
         self, message: Request[ResponseT], *, at_most: int | None = None, timeout_ms: float | None = None
     ) -> ResponseT:
-        if self._coordinator is None:
-            self._coordinator = await self._find_coordinator()
-        try:
-            connection = await self._cluster.connection(self._coordinator, LANE)
-            version = connection.version_for(type(message), at_most)
-            timeout_ms = timeout_ms or self._options.request_timeout_ms
-            return await connection.request(message, version=version, timeout_ms=timeout_ms)
-        except (ConnectionLost, RequestTimedOut):
-            self._coordinator = None
-            raise
-
-    async def _find_coordinator(self) -> int:
-        connection = await self._cluster.any_connection()
-        version = connection.version_for(FindCoordinatorRequest, at_most=3)  # version 4 asks for many keys
-        request = FindCoordinatorRequest(key=self._options.group_id, key_type=0)
-        response = await connection.request(request, version=version)
-        self._check(response.error_code, "coordinator lookup")
-        self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
-        return response.node_id
+        timeout_ms = timeout_ms or self._options.request_timeout_ms
+        return await self._coordinator.ask(message, at_most=at_most, timeout_ms=timeout_ms)
 
     async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
@@ -338,7 +333,7 @@ class Group:
                 )
                 if not moved or loop.time() > deadline:
                     raise
-                self._coordinator = None
+                self._coordinator.forget()
                 await asyncio.sleep(backoff.next_s())
 
     def _check(self, code: int, what: str) -> None:

@@ -1,27 +1,27 @@
-"""The producer: what callers see. Batching order stands in `accumulator`, sending and retrying in
-`sender`.
-"""
+"""The producer: what callers see."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-import time
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Mapping
+from typing import Protocol, Unpack
 
-from ..protocol.errors import ErrorCode, KafkaError
-from .accumulator import PendingRecord, estimated_bytes
-from .batches import compression_named
-from .cluster import Backoff, Cluster
-from .failures import ClientClosed
-from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .sender import RecordMetadata, Sender, SenderOptions
-
-Acks = Literal[0, 1, -1, "all"]
+from .failures import OutOfTurn
+from .fetched import TopicPartition
+from .group import ConsumerGroupMetadata
+from .record_writer import RecordWriter, WriterOptions
+from .transaction import Transaction
+from .transaction_state import TransactionState
+from .transactions import TransactionOptions, Transactions
 
 
-class Producer:
+class GroupMember(Protocol):
+    """A Consumer with a group."""
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who it is now."""
+
+
+class Producer(RecordWriter):
     """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -29,174 +29,111 @@ class Producer:
 
     Order within a partition holds through every retry. `linger_ms`: how long a batch may wait for company;
     `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
-    is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails.
+    is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
+    to wait for a topic to exist, and for the cluster's answers about transactions.
+
+    With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
+    fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
+
+        async with Producer(transactional_id="copier-7") as producer:
+            async with producer.transaction():
+                await producer.send("copies", b"value")
+                await producer.send_offsets_to_transaction({TopicPartition("originals", 0): 42}, consumer)
     """
 
     def __init__(
         self,
         *,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-producer",
-        acks: Acks = "all",
-        enable_idempotence: bool | None = None,
-        compression_type: str | None = None,
-        linger_ms: float = 0,
-        batch_size: int = 64 * 1024,
-        max_request_size: int = 1024 * 1024,
-        buffer_memory: int = 32 * 1024 * 1024,
-        max_in_flight: int = 5,
-        delivery_timeout_ms: int = 120_000,
-        request_timeout_ms: int = 30_000,
-        max_block_ms: int = 60_000,
-        retry_backoff_max_ms: int = 1_000,
-        partitioner: Partitioner = murmur2_partition,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        **options: Unpack[WriterOptions],
     ) -> None:
-        required = -1 if acks == "all" else acks
-        if required not in (0, 1, -1):
-            raise ValueError(f"acks is 0, 1, -1 or 'all', not {acks!r}")
-        if enable_idempotence and required != -1:
-            raise ValueError(f"idempotence needs acks='all', not {acks!r}")
-        if enable_idempotence is not False and not 1 <= max_in_flight <= 5:
-            raise ValueError(f"idempotence allows 1 to 5 requests in flight, not {max_in_flight}")
-        if not 0 < batch_size <= max_request_size:
-            raise ValueError(f"batch_size is 1 to max_request_size ({max_request_size}), not {batch_size}")
-        options = SenderOptions(
-            acks=required,
-            idempotent=required == -1 if enable_idempotence is None else enable_idempotence,
-            compression=compression_named(compression_type),
-            linger_s=linger_ms / 1000,
-            batch_bytes=batch_size,
-            request_bytes=max_request_size,
-            max_in_flight=max_in_flight,
-            delivery_timeout_s=delivery_timeout_ms / 1000,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        self._sender = Sender(self._cluster, options)
-        self._max_request_size = max_request_size
-        self._buffer_memory = buffer_memory
-        self._max_block_s = max_block_ms / 1000
-        self._retry_backoff_max_ms = retry_backoff_max_ms
-        self._partitioner = partitioner
-        self._sticky = StickyChoice(batch_size, random.randrange)
-        self._closed = False
+        if transactional_id == "":
+            raise ValueError("transactional_id is a text that is not empty, or None")
+        if not 0 < transaction_timeout_ms < 1 << 31:
+            raise ValueError(f"transaction_timeout_ms is 1 to {(1 << 31) - 1}, not {transaction_timeout_ms}")
+        state = None if transactional_id is None else TransactionState(transactional_id)
+        super().__init__(transaction=state, **options)
+        self._transactions: Transactions | None = None
+        if state is not None:
+            transaction_options = TransactionOptions(
+                timeout_ms=transaction_timeout_ms,
+                patience_s=self._max_block_s,
+                retry_backoff_max_ms=self._retry_backoff_max_ms,
+            )
+            self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
 
-    async def __aenter__(self) -> Producer:
-        await self.start()
-        return self
+    # transactions
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self.stop()
+    def transaction(self, *, app_version: int | None = None) -> Transaction:
+        """A transaction for an `async with`: committed at the end of the block, aborted when that raises.
 
-    async def start(self) -> None:
-        """Reach the cluster. Raises NoBrokerReachable."""
-        try:
-            await self._cluster.start()
-        except BaseException:
-            await self._cluster.close()
-            raise
-
-    async def stop(self) -> None:
-        """Send what is buffered, then close; idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._sender.flush()
-        finally:
-            self._sender.close()
-            await self._cluster.close()
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> asyncio.Future[RecordMetadata]:
-        """Hand one record over; the future brings its offset or the KafkaError it failed with.
-
-        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
-        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
-        after `stop`.
+        With an `app_version` it counts only if no transaction of this transactional id was committed under this version
+        or a later one; `result.was_committed` tells. That takes a cluster of Ottla.
         """
-        if self._closed:
-            raise ClientClosed("the producer was closed")
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        record: PendingRecord = (key, value, stamp, tuple(headers))
-        size = estimated_bytes(record)
-        if size > self._max_request_size:
-            limit = self._max_request_size
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
-            )
-        info = self._cluster.metadata.topics.get(topic)
-        if info is None or not info.partitions:
-            await self.partitions_for(topic)
-        if partition is None:
-            partition = self._choose(topic, key, size)
-        elif partition not in self._cluster.metadata.topics[topic].partitions:
-            count = len(self._cluster.metadata.topics[topic].partitions)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(
-                code, f"topic {topic!r} has {count} partitions, there is none numbered {partition}"
-            )
-        while self._sender.buffered_bytes + size > self._buffer_memory and self._sender.buffered_bytes:
-            await self._sender.room()
-        delivery, filled = self._sender.add(topic, partition, record, size)
-        if filled:
-            await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
-        return delivery
+        return Transaction(self._need_transactions(), app_version, shared=app_version is not None)
 
-    async def send_and_wait(
+    async def begin(self, app_version: int | None = None) -> Transaction:
+        """Begin a transaction that other processes can join by its `token`. That takes a cluster of Ottla.
+
+        Raises what `begin_transaction` raises, and VersionUnsupported from other clusters.
+        """
+        return await Transaction(self._need_transactions(), app_version, shared=True).begin()
+
+    async def begin_transaction(self) -> None:
+        """Whatever is sent from now on is one transaction. Raises OutOfTurn while another is open, ProducerFenced once
+        the transactional id is somebody else's.
+        """
+        self._need_transactions().begin()
+
+    async def commit_transaction(self) -> None:
+        """Send what is buffered, then commit. When this returns, readers of committed records see all of it.
+
+        Raises TransactionFailed if a record or a group's offsets failed: then only `abort_transaction` is possible;
+        ProducerFenced, and then nothing is; RequestTimedOut after `max_block_ms` without an answer: then only the same
+        call is possible, which asks again.
+        """
+        await self._need_transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Let nothing of the transaction count. Records not yet acknowledged fail with TransactionAborted.
+
+        Raises ProducerFenced, or RequestTimedOut as `commit_transaction` does.
+        """
+        await self._need_transactions().abort()
+
+    async def send_offsets_to_transaction(
         self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> RecordMetadata:
-        """`send`, then wait until the record is acknowledged."""
-        delivery = await self.send(
-            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )
-        return await delivery
+        offsets: Mapping[TopicPartition, int],
+        group: GroupMember | ConsumerGroupMetadata | str,
+    ) -> None:
+        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
 
-    async def flush(self) -> None:
-        """Wait until every record handed over so far is acknowledged or failed."""
-        await self._sender.flush()
+        Given a Consumer, or its `group_metadata()`, the offsets count only if it is still a member of the group; given
+        a group's name alone, that is not checked. Raises TransactionFailed if they are refused.
+        """
+        if isinstance(group, str):
+            group = ConsumerGroupMetadata(group)
+        elif not isinstance(group, ConsumerGroupMetadata):
+            group = group.group_metadata()
+        await self._need_transactions().send_offsets(offsets, group)
 
-    async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_block_s
-        backoff = Backoff(min(self._retry_backoff_max_ms, 100))
-        while True:
-            info = self._cluster.metadata.topics.get(topic)
-            if info is not None and info.partitions:
-                return list(info.partitions)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-            if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
-            if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self._max_block_s:g} s")
-            if info is not None:
-                await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh([topic])
+    @property
+    def last_app_version(self) -> int | None:
+        """The `app_version` of the last commit under this transactional id that had one, also of an earlier producer's;
+        None if there was none.
+        """
+        return self._need_transactions().last_app_version
 
-    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
-        info = self._cluster.metadata.topics[topic]
-        if key is not None:
-            return self._partitioner(key, len(info.partitions))
-        return self._sticky.choose(topic, info.available or list(info.partitions), size)
+    async def _on_start(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.initialise()
+
+    async def _on_stop(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.close()
+
+    def _need_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise OutOfTurn("transactions need a producer that has a transactional_id")
+        return self._transactions

@@ -27,12 +27,22 @@ from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
 from .batches import encode_records
 from .cluster import Backoff, Cluster
 from .connection import Connection
-from .failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
+from .failures import (
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    TransactionAborted,
+    VersionUnsupported,
+)
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
+from .transaction_state import TransactionState
 
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""
+FIRST_THAT_ADDS = 12
+"""The first Produce version that makes a partition part of the transaction by being written to (KIP-890)."""
 MAX_EPOCH = 32_767
 
 SEQUENCE_LOST = frozenset(
@@ -81,11 +91,15 @@ _Sent = list[tuple[_Queue, Batch[Delivery]]]
 class Sender:
     """The sending half of a producer."""
 
-    def __init__(self, cluster: Cluster, options: SenderOptions) -> None:
+    def __init__(
+        self, cluster: Cluster, options: SenderOptions, transaction: TransactionState | None = None
+    ) -> None:
+        """With a `transaction`, everything is written in it, under the identity that `use_identity` is told."""
         self.buffered_bytes = 0
         """Estimated bytes of records not yet acknowledged or failed."""
         self._cluster = cluster
         self._options = options
+        self._transaction = transaction
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
         self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
@@ -136,6 +150,20 @@ class Sender:
         finally:
             self._flushing -= 1
 
+    def use_identity(self, identity: ProducerIdentity) -> None:
+        """Write under this producer id and epoch from now on; nothing is under way under another."""
+        self._identity = identity
+        self.wake()
+
+    def abandon(self, error: KafkaError) -> bool:
+        """Fail whatever is not acknowledged with `error`; whether a leader may have taken some of it all the same."""
+        doubtful = False
+        for queue in self._queues.values():
+            for batch in queue.drain():
+                doubtful |= batch.numbered
+                self._settle(batch, error)
+        return doubtful
+
     def close(self) -> None:
         """Stop now; what is not acknowledged fails with ClientClosed."""
         self._closed = True
@@ -166,7 +194,7 @@ class Sender:
         now = asyncio.get_running_loop().time()
         self._expire(now)
         if self._options.idempotent and self._identity is None:
-            if self._active:
+            if self._active and self._transaction is None:
                 self._seek_identity()
             return
         next_look = now + 1.0
@@ -180,8 +208,11 @@ class Sender:
             if due > now:
                 next_look = min(next_look, due)
                 continue
+            admitted = self._transaction is None or self._transaction.admits(queue.topic, queue.partition)
             connection = self._leaders.connection_for(queue)
-            if connection is None or self._in_flight.count(connection) >= self._options.max_in_flight:
+            if not admitted or connection is None:
+                continue
+            if self._in_flight.count(connection) >= self._options.max_in_flight:
                 continue
             if sizes[connection] >= self._options.request_bytes:
                 next_look = now
@@ -206,20 +237,26 @@ class Sender:
         return max(due, queue.retry_at_s) if self._leaders.failed_last(queue) else due
 
     def _send(self, connection: Connection, sent: _Sent) -> None:
-        options = self._options
+        options, transaction = self._options, self._transaction
+        sent = [(queue, batch) for queue, batch in sent if not batch.abandoned]
+        if not sent:
+            return
         topics: dict[str, list[PartitionProduceData]] = {}
         for queue, batch in sent:
             if batch.encoded is None:
-                batch.encoded = encode_records(batch, options.compression)
+                batch.encoded = encode_records(
+                    batch, options.compression, transactional=transaction is not None
+                )
             data = PartitionProduceData(index=queue.partition, records=batch.encoded)
             topics.setdefault(queue.topic, []).append(data)
         request = ProduceRequest(
+            transactional_id=None if transaction is None else transaction.transactional_id,
             acks=options.acks,
             timeout_ms=options.request_timeout_ms,
             topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
         )
         try:
-            version = connection.version_for(ProduceRequest, at_most=BY_NAME)
+            version = self._produce_version(connection)
             if options.acks == 0:
                 connection.send_unanswered(request, version=version)
                 for queue, batch in sent:
@@ -233,6 +270,20 @@ class Sender:
             return
         self._in_flight.add(connection, sent)
         answer.add_done_callback(lambda done: self._answered(connection, sent, done))
+
+    def _produce_version(self, connection: Connection) -> int:
+        """It says who adds partitions to the transaction. Raises VersionUnsupported."""
+        if self._transaction is None:
+            return connection.version_for(ProduceRequest, at_most=BY_NAME)
+        if not self._transaction.adds_by_writing:
+            return connection.version_for(ProduceRequest, at_most=FIRST_THAT_ADDS - 1)
+        version = connection.version_for(ProduceRequest, at_most=BY_NAME)
+        if version < FIRST_THAT_ADDS:
+            raise VersionUnsupported(
+                f"{connection.address} speaks Produce up to version {version}; transactions of this kind need "
+                f"{FIRST_THAT_ADDS}"
+            )
+        return version
 
     # answers
 
@@ -261,6 +312,8 @@ class Sender:
     def _partition_answered(
         self, queue: _Queue, batch: Batch[Delivery], answer: PartitionProduceResponse | None
     ) -> None:
+        if batch.abandoned:
+            return
         if answer is None:
             self._failed(
                 queue,
@@ -294,11 +347,15 @@ class Sender:
 
     def _failed(self, queue: _Queue, batch: Batch[Delivery], error: KafkaError) -> None:
         """One attempt failed: send again if that can help, give up otherwise."""
+        if batch.abandoned:
+            return
         code = error.code
         sequence_lost = self._options.idempotent and code in SEQUENCE_LOST
         if sequence_lost and not (batch.alone and queue.is_first(batch)):
             retry = True  # an older batch had not arrived yet, or the numbers are being given anew
             batch.doubtful = False
+        elif sequence_lost and self._transaction is not None:
+            retry = False  # what the transaction lacks cannot be numbered anew within it
         elif sequence_lost:
             retry = not batch.doubtful
             self._start_new_sequence(queue)
@@ -314,22 +371,30 @@ class Sender:
             self._leaders.failed(queue, moved=unreachable or code in LEADER_MOVED)
             return
         queue.given_up(batch)
-        if batch.numbered and not sequence_lost:
+        if self._transaction is None and batch.numbered and not sequence_lost:
             self._start_new_sequence(queue)
         self._settle(batch, error)
+        self._fail_transaction(error)
+
+    def _fail_transaction(self, error: KafkaError) -> None:
+        """Without this record it is of no use: nobody need wait for the others."""
+        if self._transaction is not None:
+            self._transaction.record_failed(error)
+            self.abandon(TransactionAborted(f"another record of the transaction failed: {error}"))
 
     def _expire(self, now: float) -> None:
         before = now - self._options.delivery_timeout_s
         for queue in self._active:
             identity = queue.identity
+            error: RequestTimedOut | None = None
             for batch in queue.expired(before):
                 limit = self._options.delivery_timeout_s
                 where = f"{queue.topic}-{queue.partition}"
-                self._settle(
-                    batch,
-                    RequestTimedOut(f"{where} took no record within {limit:g} s of delivery_timeout_ms"),
-                )
-            if queue.identity != identity:
+                error = RequestTimedOut(f"{where} took no record within {limit:g} s of delivery_timeout_ms")
+                self._settle(batch, error)
+            if error is not None:
+                self._fail_transaction(error)
+            if queue.identity != identity and self._transaction is None:
                 self._bump_epoch(identity)
 
     def _settle(self, batch: Batch[Delivery], error: KafkaError) -> None:

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from ...client.producer import Acks, Producer
+from ...client.producer import Producer
+from ...client.record_writer import Acks
 from ...client.sender import RecordMetadata
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError

@@ -56,7 +56,7 @@ class Coordinator:
         return self
 
     async def any_connection(self) -> Any:
-        return SimpleNamespace(version_for=lambda *_, **__: 0, request=self._request)
+        return SimpleNamespace(version_for=lambda *_, **__: 0, request=self._request, features={})
 
     async def connection(self, _broker: int, _lane: str) -> Any:
         return await self.any_connection()

@@ -1,0 +1,108 @@
+"""Questions that must reach the cluster one after the other, each asked until its answer is final."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.schema import Message, Request
+from .cluster import Backoff
+from .coordinator import COORDINATOR_MOVED, Coordinator
+from .failures import ClientClosed, RequestTimedOut, TransactionAborted
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+ResultT = TypeVar("ResultT")
+Failure = Callable[[ResponseT], KafkaError | None]
+"""What an answer says went wrong."""
+
+
+class Questions:
+    """Of one transactional producer, `whose` name stands in what they fail with."""
+
+    def __init__(self, whose: str, patience_s: float, retry_backoff_max_ms: int) -> None:
+        self._whose = whose
+        self._patience_s = patience_s
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._turn = asyncio.Lock()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._closed = False
+
+    async def insist(
+        self,
+        whom: Coordinator,
+        request: Request[ResponseT],
+        failure: Failure[ResponseT],
+        what: str,
+        *,
+        at_most: int | None = None,
+        useful: Callable[[], bool] = lambda: True,
+    ) -> ResponseT:
+        """Ask, in version `at_most` or below, until the answer is final; no more once it is not `useful`.
+
+        Raises KafkaError: RequestTimedOut when patience is over, else what was refused.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        backoff = Backoff(self._retry_backoff_max_ms)
+        while True:
+            try:
+                # In a task of its own: whoever gives up waiting must not let the next question overtake this one.
+                asking = self.spawn(self._ask_in_turn(whom, request, at_most, useful))
+                answer = await asyncio.shield(asking)
+                error = failure(answer)
+                if error is None:
+                    return answer
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise ClientClosed(f"{self._whose}: the producer was closed") from None
+                raise
+            except (ClientClosed, TransactionAborted):
+                raise
+            except KafkaError as lost:
+                error = lost
+            if not error.code.retriable:
+                raise KafkaError(error.code, f"{self._whose}, {what}: {error.message}") from error
+            if error.code in COORDINATOR_MOVED:
+                whom.forget()
+            if loop.time() > deadline:
+                raise RequestTimedOut(
+                    f"{self._whose}, {what}: no final answer within {self._patience_s:g} s of max_block_ms ({error})"
+                ) from error
+            await asyncio.sleep(backoff.next_s())
+
+    def spawn(self, coroutine: Coroutine[None, None, ResultT]) -> asyncio.Task[ResultT]:
+        """Run it as a task that `close` ends."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def close(self) -> None:
+        """Ask no more; who waits is told ClientClosed."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _ask_in_turn(
+        self,
+        whom: Coordinator,
+        request: Request[ResponseT],
+        at_most: int | None,
+        useful: Callable[[], bool],
+    ) -> ResponseT:
+        async with self._turn:
+            if not useful():
+                raise TransactionAborted(f"{self._whose}: the transaction is over")
+            return await whom.ask(request, at_most=at_most)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.exception()  # whoever still waits gets it; nobody else is warned
+
+
+def failure_of(code: int, message: str | None = None) -> KafkaError | None:
+    """What a code from the wire says, None for success."""
+    return KafkaError(ErrorCode.of(code), message) if code else None

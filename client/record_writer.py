@@ -1,0 +1,233 @@
+"""What takes records: the common part of producers and of those who write in another producer's transaction. The order
+of batches stands in `accumulator`, sending and retrying in `sender`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self, TypedDict
+
+from ..protocol.errors import ErrorCode, KafkaError
+from .accumulator import PendingRecord, estimated_bytes
+from .batches import compression_named
+from .cluster import Backoff, Cluster
+from .failures import ClientClosed
+from .partitioner import Partitioner, StickyChoice, murmur2_partition
+from .sender import RecordMetadata, Sender, SenderOptions
+from .transaction_state import Phase, TransactionState
+
+Acks = Literal[0, 1, -1, "all"]
+
+
+class WriterOptions(TypedDict, total=False):
+    """See Producer for the meaning of each, RecordWriter for the defaults."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    acks: Acks
+    enable_idempotence: bool | None
+    compression_type: str | None
+    linger_ms: float
+    batch_size: int
+    max_request_size: int
+    buffer_memory: int
+    max_in_flight: int
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    max_block_ms: int
+    retry_backoff_max_ms: int
+    partitioner: Partitioner
+
+
+class RecordWriter:
+    """Takes records, chooses their partitions and tells how they fared. See Producer for the options."""
+
+    def __init__(
+        self,
+        *,
+        transaction: TransactionState | None = None,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        client_id: str = "ottla-producer",
+        acks: Acks = "all",
+        enable_idempotence: bool | None = None,
+        compression_type: str | None = None,
+        linger_ms: float = 0,
+        batch_size: int = 64 * 1024,
+        max_request_size: int = 1024 * 1024,
+        buffer_memory: int = 32 * 1024 * 1024,
+        max_in_flight: int = 5,
+        delivery_timeout_ms: int = 120_000,
+        request_timeout_ms: int = 30_000,
+        max_block_ms: int = 60_000,
+        retry_backoff_max_ms: int = 1_000,
+        partitioner: Partitioner = murmur2_partition,
+    ) -> None:
+        required = -1 if acks == "all" else acks
+        if required not in (0, 1, -1):
+            raise ValueError(f"acks is 0, 1, -1 or 'all', not {acks!r}")
+        if enable_idempotence and required != -1:
+            raise ValueError(f"idempotence needs acks='all', not {acks!r}")
+        if transaction is not None and (required != -1 or enable_idempotence is False):
+            raise ValueError("transactions need acks='all' and idempotence")
+        if enable_idempotence is not False and not 1 <= max_in_flight <= 5:
+            raise ValueError(f"idempotence allows 1 to 5 requests in flight, not {max_in_flight}")
+        if not 0 < batch_size <= max_request_size:
+            raise ValueError(f"batch_size is 1 to max_request_size ({max_request_size}), not {batch_size}")
+        options = SenderOptions(
+            acks=required,
+            idempotent=required == -1 if enable_idempotence is None else enable_idempotence,
+            compression=compression_named(compression_type),
+            linger_s=linger_ms / 1000,
+            batch_bytes=batch_size,
+            request_bytes=max_request_size,
+            max_in_flight=max_in_flight,
+            delivery_timeout_s=delivery_timeout_ms / 1000,
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._transaction = transaction
+        self._sender = Sender(self._cluster, options, transaction)
+        self._max_request_size = max_request_size
+        self._buffer_memory = buffer_memory
+        self._max_block_s = max_block_ms / 1000
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._partitioner = partitioner
+        self._sticky = StickyChoice(batch_size, random.randrange)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions."""
+        try:
+            await self._cluster.start()
+            await self._on_start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+
+    async def stop(self) -> None:
+        """Send what is buffered, then close; idempotent. A transaction that is open is aborted."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._on_stop()
+            await self._sender.flush()
+        finally:
+            self._sender.close()
+            await self._cluster.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand one record over; the future brings its offset or the KafkaError it failed with.
+
+        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
+        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
+        after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
+        """
+        self._check_open()
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        record: PendingRecord = (key, value, stamp, tuple(headers))
+        size = estimated_bytes(record)
+        if size > self._max_request_size:
+            limit = self._max_request_size
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
+            )
+        info = self._cluster.metadata.topics.get(topic)
+        if info is None or not info.partitions:
+            await self.partitions_for(topic)
+        if partition is None:
+            partition = self._choose(topic, key, size)
+        elif partition not in self._cluster.metadata.topics[topic].partitions:
+            count = len(self._cluster.metadata.topics[topic].partitions)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(
+                code, f"topic {topic!r} has {count} partitions, there is none numbered {partition}"
+            )
+        while self._sender.buffered_bytes + size > self._buffer_memory and self._sender.buffered_bytes:
+            await self._sender.room()
+        self._check_open()
+        delivery, filled = self._sender.add(topic, partition, record, size)
+        if filled:
+            await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
+        return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> RecordMetadata:
+        """`send`, then wait until the record is acknowledged."""
+        delivery = await self.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        return await delivery
+
+    async def flush(self) -> None:
+        """Wait until every record handed over so far is acknowledged or failed."""
+        await self._sender.flush()
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._max_block_s
+        backoff = Backoff(min(self._retry_backoff_max_ms, 100))
+        while True:
+            info = self._cluster.metadata.topics.get(topic)
+            if info is not None and info.partitions:
+                return list(info.partitions)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+            if info is not None and not error.retriable and error != ErrorCode.NONE:
+                raise KafkaError(error, f"topic {topic!r}: {error.message}")
+            if loop.time() > deadline:
+                raise KafkaError(error, f"topic {topic!r} did not appear in {self._max_block_s:g} s")
+            if info is not None:
+                await asyncio.sleep(backoff.next_s())
+            await self._cluster.refresh([topic])
+
+    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
+        info = self._cluster.metadata.topics[topic]
+        if key is not None:
+            return self._partitioner(key, len(info.partitions))
+        return self._sticky.choose(topic, info.available or list(info.partitions), size)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the producer was closed")
+        if self._transaction is not None:
+            self._transaction.require(Phase.OPEN)
+
+    async def _on_start(self) -> None:
+        """The cluster has been reached; what else is needed to begin."""
+
+    async def _on_stop(self) -> None:
+        """What is to be done before the rest is sent."""

@@ -1,0 +1,131 @@
+"""One transaction, as its owner sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ..protocol.errors import KafkaError
+from .failures import OutOfTurn, TransactionFailed
+from .transaction_state import Phase
+from .transactions import CommitResult, Shared, Transactions
+
+_RECEIPT = "w1"
+
+
+class WriterReceipt(NamedTuple):
+    """What a writer has to show its owner for its records to count. `str` gives a short text that `parse` reads."""
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{_RECEIPT}.{self.producer_id}.{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> WriterReceipt:
+        """The receipt that `text` stands for. Raises ValueError."""
+        kind, *numbers = text.split(".")
+        if kind != _RECEIPT or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
+            raise ValueError(f"{text!r} is no writer's receipt; those look like {_RECEIPT}.4711.0")
+        return cls(int(numbers[0]), int(numbers[1]))
+
+
+Receipt = WriterReceipt | str | tuple[int, int]
+
+
+class Transaction:
+    """From `Producer.transaction` or `Producer.begin`. As a block it begins, if it has not begun, and is committed at
+    the end of the block, or aborted when that raises:
+
+        async with producer.transaction():
+            await producer.send("payments", b"...")
+            await producer.send("ledger", b"...")
+
+    What the block raises goes on; if the abort fails as well, that is noted in it.
+    """
+
+    def __init__(self, transactions: Transactions, app_version: int | None, *, shared: bool) -> None:
+        self.app_version = app_version
+        self.result: CommitResult | None = None
+        """How the commit went, once it has."""
+        self._transactions = transactions
+        self._wants_sharing = shared
+        self._shared: Shared | None = None
+        self._number = 0  # which of the producer's transactions it is, once it has begun
+        self._writers: list[WriterReceipt] = []
+
+    @property
+    def token(self) -> str:
+        """For `TransactionWriter.join` in any process. A short text; whoever has it may write in the transaction."""
+        if self._shared is None:
+            raise OutOfTurn("nobody can join this transaction: begin it with `begin`")
+        return self._shared.token
+
+    async def begin(self) -> Self:
+        """Begin it. Raises what Transactions raises."""
+        if self._number:
+            raise OutOfTurn("the transaction was begun before: each needs an object of its own")
+        if self._wants_sharing:
+            self._shared = await self._transactions.begin_shared(self.app_version)
+        else:
+            self._transactions.begin()
+        self._number = self._transactions.begun
+        return self
+
+    def include(self, *receipts: Receipt) -> None:
+        """Let the commit count what these writers have written."""
+        self._writers += [_receipt(one) for one in receipts]
+
+    async def commit(self, writers: Iterable[Receipt] = ()) -> CommitResult:
+        """Commit what the owner and exactly these writers have written, those that were included among them; whatever
+        others wrote is aborted. When this returns, readers of committed records see all of it.
+
+        Where the application version was committed before, all is aborted, and the result says so. Raises
+        TransactionFailed where only an abort is left, as for a writer who never joined.
+        """
+        self._check()
+        self.include(*writers)
+        self.result = await self._transactions.commit(self._writers)
+        return self.result
+
+    async def abort(self) -> None:
+        """Let nothing of it count, whoever wrote it."""
+        self._check()
+        await self._transactions.abort()
+
+    async def __aenter__(self) -> Self:
+        return self if self._number else await self.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._number != self._transactions.begun or self._transactions.phase is Phase.READY:
+            return  # ended inside the block
+        if error is not None:
+            await self._abort_after(error)
+            return
+        try:
+            await self.commit()
+        except TransactionFailed as failure:
+            await self._abort_after(failure)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        if self._transactions.phase not in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
+            return
+        try:
+            await self._transactions.abort()
+        except KafkaError as second:
+            error.add_note(f"The transaction could not be aborted: {second}")
+
+    def _check(self) -> None:
+        if not self._number:
+            raise OutOfTurn("the transaction has not begun")
+        if self._number != self._transactions.begun:
+            raise OutOfTurn("the transaction is over: another one has begun")
+
+
+def _receipt(one: Receipt) -> WriterReceipt:
+    return WriterReceipt.parse(one) if isinstance(one, str) else WriterReceipt(*one)

@@ -1,0 +1,219 @@
+"""Where a transactional producer stands. Pure: what is asked of the cluster, and when, is `transactions`' business.
+
+    phase        becomes      when
+    NEW          READY        a producer id was given for the transactional id
+    READY        OPEN         begin
+    OPEN         COMMITTING   commit: no more records are taken; those there are sent, then the end is asked for
+    OPEN         ABORTING     abort: what was not acknowledged is given up
+    OPEN         FAILED       a record or a group's offsets could not be written
+    COMMITTING   FAILED       likewise, or the cluster refuses the commit
+    COMMITTING   READY        the cluster has committed
+    FAILED       ABORTING     abort, which is all that can be done
+    ABORTING     READY        the cluster has aborted
+    any          DEAD         the producer is fenced, or may not go on for another reason
+
+Whoever gets no answer stays COMMITTING or ABORTING: the same end may be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from ..protocol.errors import ErrorCode, KafkaError
+from .failures import OutOfTurn, ProducerFenced, TransactionFailed
+
+
+class Phase(Enum):
+    """See the table above."""
+
+    NEW = "not started"
+    READY = "in no transaction"
+    OPEN = "open"
+    COMMITTING = "being committed"
+    ABORTING = "being aborted"
+    FAILED = "failed"
+    DEAD = "dead"
+
+
+TRANSITIONS: Final = frozenset(
+    {
+        (Phase.NEW, Phase.READY),
+        (Phase.READY, Phase.OPEN),
+        (Phase.OPEN, Phase.COMMITTING),
+        (Phase.OPEN, Phase.ABORTING),
+        (Phase.OPEN, Phase.FAILED),
+        (Phase.COMMITTING, Phase.FAILED),
+        (Phase.COMMITTING, Phase.READY),
+        (Phase.FAILED, Phase.ABORTING),
+        (Phase.ABORTING, Phase.READY),
+        *((phase, Phase.DEAD) for phase in Phase),
+    }
+)
+
+HINTS: Final = {
+    Phase.NEW: "start the producer first",
+    Phase.READY: "begin a transaction first",
+    Phase.OPEN: "commit or abort it first",
+    Phase.COMMITTING: "how that ends is not known yet; if the commit has failed, commit again to ask",
+    Phase.ABORTING: "if the abort has failed, abort again",
+}
+"""What helps against being in a phase."""
+
+FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""What a leader may answer to a batch that aborting the transaction does not repair. INVALID_PRODUCER_EPOCH is not
+among them: only the coordinator knows whether the producer is fenced (KIP-588)."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def _nothing() -> None:
+    return None
+
+
+class TransactionState:
+    """What the sender sees of the transaction that it writes in."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.phase = Phase.NEW
+        self.adds_by_writing = False
+        """Whether a partition becomes part of the transaction by being written to (KIP-890)."""
+        self.error: KafkaError | None = None
+        """Why it is FAILED or DEAD."""
+        self.wanted: dict[Place, None] = {}
+        """Partitions that something waits for, and that the coordinator has yet to add."""
+        self.on_wanted: Callable[[], None] = _nothing
+        """Called when `wanted` has grown."""
+        self.reached_cluster = False
+        """Whether the cluster may know of this transaction."""
+        self.in_doubt = False
+        """Whether a leader may have taken what the producer has given up, so that sequences have to begin anew."""
+        self.begun = 0
+        """How many transactions have."""
+        self._added: set[Place] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something may still become part of it."""
+        return self.phase in (Phase.OPEN, Phase.COMMITTING)
+
+    def while_it_lasts(self) -> Callable[[], bool]:
+        """Whether the transaction that is open now still is, to be asked later."""
+        begun = self.begun
+        return lambda: self.begun == begun and self.phase in (Phase.OPEN, Phase.COMMITTING, Phase.FAILED)
+
+    def begin(self, *, adds_by_writing: bool) -> None:
+        """The producer is to write in a transaction. Raises OutOfTurn, or why it cannot."""
+        self.require(Phase.READY)
+        self._become(Phase.OPEN)
+        self.begun += 1
+        self.adds_by_writing = adds_by_writing
+        self.reached_cluster = self.in_doubt = False
+        self.wanted.clear()
+        self._added.clear()
+
+    def require(self, *phases: Phase) -> None:
+        """Raises what stands in the way of a call that fits `phases` alone."""
+        if self.phase not in phases:
+            raise self.in_the_way(*phases) from self.error
+
+    def in_the_way(self, *phases: Phase) -> KafkaError:
+        """Why a call that fits `phases` alone cannot be made now. A new exception each time: one that is raised twice
+        collects tracebacks."""
+        if self.phase is Phase.DEAD:
+            assert self.error is not None
+            if isinstance(self.error, ProducerFenced):
+                return ProducerFenced(self.error.message)
+            return KafkaError(self.error.code, self.error.message)
+        if self.phase is Phase.FAILED:
+            return TransactionFailed(
+                f"the transaction of {self.transactional_id!r} can only be aborted: {self.error}"
+            )
+        return OutOfTurn(
+            f"the producer {self.transactional_id!r} is {self.phase.value}, not "
+            f"{' or '.join(phase.value for phase in phases)}: {HINTS[self.phase]}"
+        )
+
+    def initialised(self) -> None:
+        """The producer has a producer id."""
+        self._become(Phase.READY)
+
+    def committing(self) -> None:
+        """No more records are taken."""
+        self._become(Phase.COMMITTING)
+
+    def aborting(self) -> None:
+        """Nor are any sent."""
+        self._become(Phase.ABORTING)
+
+    def over(self) -> None:
+        """It has ended."""
+        self._become(Phase.READY)
+
+    def fail(self, error: KafkaError) -> None:
+        """It cannot be committed any more."""
+        self.in_doubt = True
+        if self.is_open:
+            self._become(Phase.FAILED)
+            self.error = error
+
+    def die(self, error: KafkaError) -> None:
+        """The producer cannot go on."""
+        if self.phase is not Phase.DEAD:
+            self._become(Phase.DEAD)
+            fenced = error.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+            self.error = self._fenced(error) if fenced else error
+
+    # for the sender
+
+    def admits(self, topic: str, partition: int) -> bool:
+        """Whether a batch may leave for this partition; if not, it will be told when it may."""
+        if not self.is_open:
+            return False
+        place = (topic, partition)
+        if self.adds_by_writing:
+            self.reached_cluster = True
+            return True
+        if place in self._added:
+            return True
+        if place not in self.wanted:
+            self.wanted[place] = None
+            self.on_wanted()
+        return False
+
+    def record_failed(self, error: KafkaError) -> None:
+        """A leader refused a batch for good, or none took it in time."""
+        if error.code in FATAL:
+            self.die(error)
+        else:
+            self.fail(error)
+
+    # for who adds partitions
+
+    def added(self, places: list[Place]) -> None:
+        """The coordinator has them."""
+        for place in places:
+            self.wanted.pop(place, None)
+        self._added.update(places)
+
+    def _become(self, phase: Phase) -> None:
+        assert (self.phase, phase) in TRANSITIONS, (self.phase, phase)
+        self.phase = phase
+        if phase not in (Phase.FAILED, Phase.DEAD):
+            self.error = None
+
+    def _fenced(self, error: KafkaError) -> ProducerFenced:
+        return ProducerFenced(
+            f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
+            f"longer than its timeout ({error.message})"
+        )

@@ -1,0 +1,100 @@
+"""Writing in a transaction that another process has begun."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self, Unpack
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
+from .accumulator import ProducerIdentity
+from .cluster import Backoff
+from .failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from .record_writer import RecordWriter, WriterOptions
+from .transaction import WriterReceipt
+from .transaction_state import Phase, TransactionState
+
+
+class TransactionWriter(RecordWriter):
+    """Sends records that count if the transaction's owner says so:
+
+        async with TransactionWriter.join(token, bootstrap_servers="localhost:9092") as writer:
+            await writer.send("results", b"...")
+            receipt = await writer.finish()
+
+    The owner hands the token out (`Producer.begin`) and gets receipts back. What a writer has written counts if its
+    receipt is among those committed, or else is aborted, as if it had never joined: it may crash, and another may join
+    to do the same work. The options are those of Producer.
+    """
+
+    def __init__(self, token: str, **options: Unpack[WriterOptions]) -> None:
+        """See `join`."""
+        self._state = TransactionState("")
+        super().__init__(transaction=self._state, **options)
+        self._token = token
+        self._receipt: WriterReceipt | None = None
+
+    @classmethod
+    def join(cls, token: str, **options: Unpack[WriterOptions]) -> Self:
+        """A writer in the transaction with this token; it joins when it is started, which the block does.
+
+        Starting raises KafkaError: INVALID_REQUEST for what is no token of this cluster, INVALID_TXN_STATE once the
+        transaction is over, VersionUnsupported where the cluster has no such transactions.
+        """
+        return cls(token, **options)
+
+    async def finish(self) -> WriterReceipt:
+        """Wait until everything is acknowledged; no more can be sent. The receipt is for the owner.
+
+        Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
+        """
+        if self._state.phase is Phase.OPEN:
+            self._state.committing()
+        await self._sender.flush()
+        if self._state.phase is Phase.FAILED:
+            raise TransactionFailed(
+                f"this writer's records cannot count: {self._state.error}"
+            ) from self._state.error
+        self._state.require(Phase.COMMITTING)
+        assert self._receipt is not None
+        return self._receipt
+
+    async def _on_start(self) -> None:
+        joined = await self._join()
+        self._receipt = WriterReceipt(joined.producer_id, joined.producer_epoch)
+        self._state.transactional_id = joined.transactional_id
+        self._sender.use_identity(ProducerIdentity(*self._receipt))
+        self._state.initialised()
+        self._state.begin(adds_by_writing=True)
+
+    async def _on_stop(self) -> None:
+        self._sender.abandon(TransactionAborted("the writer was stopped before it had finished"))
+
+    async def _join(self) -> JoinTransactionResponse:
+        """Asking again makes another writer, and of the first nothing is heard any more: that does no harm."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._max_block_s
+        backoff = Backoff(self._retry_backoff_max_ms)
+        request = JoinTransactionRequest(token=self._token)
+        while True:
+            try:
+                connection = await self._cluster.any_connection()
+                answer = await connection.request(request, timeout_ms=self._cluster.request_timeout_ms)
+                code = ErrorCode.of(answer.error_code)
+                if code is ErrorCode.NONE:
+                    return answer
+                error = KafkaError(code, f"joining a transaction: {answer.error_message or code.message}")
+            except KafkaError as lost:
+                error = lost
+            if not error.code.retriable:
+                raise error
+            if loop.time() > deadline:
+                raise RequestTimedOut(
+                    f"joining a transaction took longer than {self._max_block_s:g} s of max_block_ms ({error})"
+                ) from error
+            await asyncio.sleep(backoff.next_s())
+
+    def _check_open(self) -> None:
+        if self._state.phase is Phase.COMMITTING:
+            raise OutOfTurn("the writer has finished: what is sent now would not be part of its receipt")
+        super()._check_open()

@@ -1,0 +1,450 @@
+"""The transactions of one producer: what is asked of the cluster so that records, and offsets of groups, count as one.
+
+A producer speaks transaction version 2 (KIP-890) where the cluster has it: a partition is added by being written to,
+and each transaction has an epoch of its own, so that nothing late can enter the next one. Elsewhere it adds partitions
+first, and begins a new epoch after an abort that may have left something under way. Questions are asked one after the
+other over one connection: the cluster must never see them in another order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ..protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    CommittedWriter,
+    CommitTransactionRequest,
+)
+from ..protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from ..protocol.schema import Message, Request
+from .accumulator import ProducerIdentity
+from .cluster import Cluster
+from .coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
+from .failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from .fetched import TopicPartition
+from .group import ConsumerGroupMetadata
+from .questions import Failure, Questions, failure_of
+from .sender import Sender
+from .transaction_state import Phase, Place, TransactionState
+
+LANE: Final = "transactions"
+VERSION_FEATURE: Final = "transaction.version"
+CLOSE_S: Final = 5.0
+"""So long a producer that is closed waits for the abort of what it left open. The cluster aborts it sooner or later."""
+
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_FATAL: Final = _FENCED | {
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
+"""What a coordinator answers that aborting does not repair."""
+_LAST_FOR_ONE_PRODUCER: Final = 3
+_FIRST_OFFSETS_THAT_ADD: Final = 5
+_FIRST_THAT_BUMPS: Final = 5
+_WITHOUT_TWO_PHASES: Final = 5
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class CommitResult(NamedTuple):
+    """How a commit went. `was_committed`: a transaction with the same application version, or a later one, had been
+    committed before, so this one was aborted instead. `commit_index`: its place in the order of all decisions of the
+    cluster, -1 where it does not tell.
+    """
+
+    was_committed: bool = False
+    commit_index: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOptions:
+    """See Producer for the meaning of each."""
+
+    timeout_ms: int
+    patience_s: float
+    retry_backoff_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the cluster was told of a transaction that others may join."""
+
+    number: int
+    token: str
+    app_version: int | None
+
+
+class Transactions:
+    """Of one transactional id. Every call raises KafkaError: OutOfTurn where it does not fit, TransactionFailed where
+    only an abort is left, ProducerFenced where nothing is, RequestTimedOut where the same call may be repeated.
+    """
+
+    def __init__(
+        self, cluster: Cluster, options: TransactionOptions, state: TransactionState, sender: Sender
+    ) -> None:
+        self.last_app_version: int | None = None
+        """Of the last commit under the transactional id that named one."""
+        self.shared: Shared | None = None
+        """Of the transaction that is open, if others may join it."""
+        self._cluster = cluster
+        self._options = options
+        self._state = state
+        self._sender = sender
+        self._coordinator = Coordinator(cluster, state.transactional_id, OF_TRANSACTION, LANE)
+        self._identity = ProducerIdentity(-1, -1)
+        self._groups: dict[str, Coordinator] = {}
+        self._questions = Questions(
+            f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
+        )
+        self._adding = False
+        self._ending = False
+        self._end_answered = False
+        state.on_wanted = self._begin_adding
+
+    @property
+    def phase(self) -> Phase:
+        """Where the producer stands."""
+        return self._state.phase
+
+    @property
+    def begun(self) -> int:
+        """How many transactions have begun."""
+        return self._state.begun
+
+    async def initialise(self) -> None:
+        """Get a producer id; whoever had the transactional id before is fenced, what it left open is aborted."""
+        self._took_identity(await self._init(ProducerIdentity(-1, -1)))
+        self._state.initialised()
+
+    def begin(self) -> None:
+        """Whatever is sent from now on is part of one transaction."""
+        self._state.begin(adds_by_writing=self._coordinator.features.get(VERSION_FEATURE, 0) >= 2)
+        self.shared = None
+        self._end_answered = False
+
+    async def begin_shared(self, app_version: int | None) -> Shared:
+        """`begin`, so that others can join. Raises VersionUnsupported where the cluster has no such transactions."""
+        self._state.require(Phase.READY)
+        if app_version is not None and app_version < 0:
+            raise ValueError(f"an application version is 0 or more, not {app_version}")
+        (await self._coordinator.connection()).version_for(BeginTransactionRequest)
+        self.begin()
+        self._state.adds_by_writing = self._state.reached_cluster = True
+        request = BeginTransactionRequest(
+            transactional_id=self._state.transactional_id,
+            producer_id=self._identity.id,
+            producer_epoch=self._identity.epoch,
+        )
+        answer = await self._in_transaction(
+            self._coordinator, request, lambda one: failure_of(one.error_code, one.error_message), "begin"
+        )
+        self.shared = Shared(answer.number, answer.token, app_version)
+        return self.shared
+
+    async def commit(self, writers: Iterable[tuple[int, int]] = ()) -> CommitResult:
+        """Send what is there, then let all of it count, and what the `writers` (producer id, epoch) have written. When
+        this returns, readers of committed records see it.
+        """
+        self._state.require(Phase.OPEN, Phase.COMMITTING)
+        chosen = list(writers)
+        if chosen and self.shared is None:
+            raise OutOfTurn("nobody can have joined this transaction: it was not begun with `begin`")
+        with self._one_end():
+            if self._state.phase is Phase.OPEN:
+                self._state.committing()
+            await self._sender.flush()
+            self._state.require(Phase.COMMITTING)
+            return await self._end(True, chosen)
+
+    async def abort(self) -> None:
+        """Let nothing of it count. Records that are not acknowledged fail with TransactionAborted."""
+        self._state.require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
+        with self._one_end():
+            if self._state.phase is not Phase.ABORTING:
+                self._state.aborting()
+            if self._sender.abandon(TransactionAborted("the transaction was aborted")):
+                self._state.in_doubt = True
+            await self._end(False, [])
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata) -> None:
+        """Let the group's `offsets` (next to read) count with the transaction."""
+        self._state.require(Phase.OPEN)
+        if not offsets:
+            return
+        self._state.reached_cluster = True
+        if not self._state.adds_by_writing:
+            add = AddOffsetsToTxnRequest(
+                transactional_id=self._state.transactional_id,
+                producer_id=self._identity.id,
+                producer_epoch=self._identity.epoch,
+                group_id=group.group_id,
+            )
+            await self._in_transaction(
+                self._coordinator, add, lambda one: failure_of(one.error_code), "adding a group"
+            )
+        await self._in_transaction(
+            self._group_coordinator(group.group_id),
+            self._offset_commit(offsets, group),
+            _offsets_failure,
+            f"offsets of group {group.group_id!r}",
+            _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
+        )
+
+    async def close(self) -> None:
+        """Abort what is open, if that can be done soon."""
+        if self._state.phase in (Phase.OPEN, Phase.FAILED) and not self._ending:
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self.abort()
+        self._questions.close()
+
+    # ------------------------------------------------------------ the end
+
+    @contextmanager
+    def _one_end(self) -> Iterator[None]:
+        if self._ending:
+            raise OutOfTurn("the transaction is being ended by another task")
+        self._ending = True
+        try:
+            yield
+        finally:
+            self._ending = False
+
+    async def _end(self, committed: bool, writers: list[tuple[int, int]]) -> CommitResult:
+        result = CommitResult()
+        try:
+            if self._state.reached_cluster and not self._end_answered:
+                if self.shared is not None:
+                    result = await self._end_shared(self.shared, committed, writers)
+                else:
+                    await self._end_plain(committed)
+                self._end_answered = True
+            if self._state.in_doubt and not self._state.adds_by_writing:
+                self._took_identity(await self._init(self._identity))
+        except (ClientClosed, RequestTimedOut):
+            raise  # how it ended is not known: the caller may ask again
+        except KafkaError as error:
+            fatal = not committed or error.code != ErrorCode.TRANSACTION_ABORTABLE
+            raise self._failed(error, fatal=fatal) from error
+        self._state.over()
+        return result
+
+    async def _end_plain(self, committed: bool) -> None:
+        bumps = self._state.adds_by_writing
+        request = EndTxnRequest(
+            transactional_id=self._state.transactional_id,
+            producer_id=self._identity.id,
+            producer_epoch=self._identity.epoch,
+            committed=committed,
+        )
+        try:
+            answer = await self._questions.insist(
+                self._coordinator,
+                request,
+                lambda one: failure_of(one.error_code),
+                "commit" if committed else "abort",
+                at_most=_FIRST_THAT_BUMPS if bumps else _FIRST_THAT_BUMPS - 1,
+            )
+        except KafkaError as error:
+            # Perhaps no partition was added before that failed. The next epoch settles it in any case.
+            if error.code != ErrorCode.INVALID_TXN_STATE or committed or bumps:
+                raise
+            self._state.in_doubt = True
+            return
+        if bumps and answer.producer_id >= 0:
+            self._took_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+
+    async def _end_shared(
+        self, shared: Shared, committed: bool, writers: list[tuple[int, int]]
+    ) -> CommitResult:
+        request = CommitTransactionRequest(
+            transactional_id=self._state.transactional_id,
+            producer_id=self._identity.id,
+            producer_epoch=self._identity.epoch,
+            committed=committed,
+            number=shared.number,
+            writers=[CommittedWriter(producer_id=number, producer_epoch=epoch) for number, epoch in writers],
+            app_version=-1 if shared.app_version is None else shared.app_version,
+        )
+        answer = await self._questions.insist(
+            self._coordinator,
+            request,
+            lambda one: failure_of(one.error_code, one.error_message),
+            "commit" if committed else "abort",
+        )
+        self._took_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+        if committed and shared.app_version is not None and not answer.was_committed:
+            self.last_app_version = shared.app_version
+        return CommitResult(answer.was_committed, answer.commit_index)
+
+    # ------------------------------------------------------------ identity
+
+    async def _init(self, former: ProducerIdentity) -> ProducerIdentity:
+        """A producer id, or the next epoch of the `former` one."""
+        request = InitProducerIdRequest(
+            transactional_id=self._state.transactional_id,
+            transaction_timeout_ms=self._options.timeout_ms,
+            producer_id=former.id,
+            producer_epoch=former.epoch,
+        )
+        answer: InitProducerIdResponse = await self._questions.insist(
+            self._coordinator,
+            request,
+            lambda one: failure_of(one.error_code),
+            "producer id",
+            at_most=_WITHOUT_TWO_PHASES,
+        )
+        self.last_app_version = answer.app_version if answer.app_version >= 0 else None
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def _took_identity(self, identity: ProducerIdentity) -> None:
+        self._identity = identity
+        self._sender.use_identity(identity)
+
+    # ------------------------------------------------------------ partitions, where they are to be added first
+
+    def _begin_adding(self) -> None:
+        if not self._adding:
+            self._adding = True
+            self._questions.spawn(self._add_wanted())
+
+    async def _add_wanted(self) -> None:
+        """Until nothing is wanted any more. What fails fails the transaction."""
+        try:
+            await asyncio.sleep(0)  # those wanted in the same turn of the loop go together
+            while self._state.wanted and self._state.is_open:
+                places = list(self._state.wanted)
+                self._state.reached_cluster = True
+                request = self._addition(places)
+                with suppress(TransactionAborted, TransactionFailed):
+                    await self._in_transaction(
+                        self._coordinator,
+                        request,
+                        _addition_failure,
+                        "adding partitions",
+                        _LAST_FOR_ONE_PRODUCER,
+                    )
+                    self._state.added(places)
+                    self._sender.wake()
+        finally:
+            self._adding = False
+
+    def _addition(self, places: list[Place]) -> AddPartitionsToTxnRequest:
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, partition in places:
+            topics[topic].append(partition)
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._state.transactional_id,
+            v3_and_below_producer_id=self._identity.id,
+            v3_and_below_producer_epoch=self._identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+    def _group_coordinator(self, group_id: str) -> Coordinator:
+        if group_id not in self._groups:
+            self._groups[group_id] = Coordinator(self._cluster, group_id, OF_GROUP, LANE)
+        return self._groups[group_id]
+
+    def _offset_commit(
+        self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata
+    ) -> TxnOffsetCommitRequest:
+        topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
+        for (topic, partition), offset in offsets.items():
+            topics[topic].append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=""
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._state.transactional_id,
+            group_id=group.group_id,
+            producer_id=self._identity.id,
+            producer_epoch=self._identity.epoch,
+            generation_id_or_member_epoch=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=some) for name, some in topics.items()],
+        )
+
+    # ------------------------------------------------------------ asking
+
+    async def _in_transaction(
+        self,
+        whom: Coordinator,
+        request: Request[ResponseT],
+        failure: Failure[ResponseT],
+        what: str,
+        at_most: int | None = None,
+    ) -> ResponseT:
+        """The answer, or the transaction has failed; or it is over, and what is asked no more of its concern."""
+        useful = self._state.while_it_lasts()
+        try:
+            return await self._questions.insist(whom, request, failure, what, at_most=at_most, useful=useful)
+        except (ClientClosed, TransactionAborted):
+            raise
+        except KafkaError as error:
+            if not useful():
+                raise TransactionAborted(f"the transaction is over ({error})") from error
+            raise self._failed(error, fatal=error.code in _FATAL) from error
+
+    def _failed(self, error: KafkaError, *, fatal: bool) -> KafkaError:
+        """The transaction, or the producer, cannot go on. What the caller is to be told."""
+        if fatal:
+            self._state.die(error)
+        else:
+            self._state.fail(error)
+        self._sender.abandon(TransactionAborted(f"the transaction failed: {error}"))
+        return self._state.in_the_way()
+
+
+def _worst(codes: Iterable[tuple[int, Place]]) -> KafkaError | None:
+    """Of many answers the one that decides: what is final comes before what helps itself."""
+    failures = [
+        KafkaError(ErrorCode.of(code), f"{place[0]}-{place[1]}: {ErrorCode.of(code).message}")
+        for code, place in codes
+        if code
+    ]
+    return min(failures, key=_weight, default=None)
+
+
+def _weight(error: KafkaError) -> tuple[bool, bool, bool]:
+    return error.code is ErrorCode.OPERATION_NOT_ATTEMPTED, error.code.retriable, error.code not in _FATAL
+
+
+def _addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
+    return _worst(
+        (one.partition_error_code, (topic.name, one.partition_index))
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+    )
+
+
+def _offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
+    return _worst(
+        (one.error_code, (topic.name, one.partition_index))
+        for topic in answer.topics
+        for one in topic.partitions
+    )
