@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -28,6 +28,8 @@ ANSWER_BYTES_MAX = 256 * 1024
 LOOKED_AT_MAX = 5_000
 """Transactional ids for one page, or partitions for one description: a few milliseconds' work."""
 LISTED_MAX = 1_000
+_EASIER_TO_LOOK_AT = 10
+"""So many entries of partitions take the time of one transaction with its writers."""
 _FIXED_BYTES = 128
 """More than a transaction takes beside its name and writers."""
 _WRITER_BYTES = 16
@@ -44,15 +46,20 @@ def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
     at worst, which is a cut as well, only an older one.
     """
     wanted = frozenset(places)
+    decided = [table.transactions[name] for name in table.decided]
+    here = [table.at(place) for place in wanted]
     least = table.next_commit_index
-    for name in table.decided:
-        transaction = table.transactions[name]
-        if transaction.commit_index < least and (
-            not wanted
-            or any(not writer.outstanding.isdisjoint(wanted) for writer in transaction.writers.values())
-        ):
-            least = transaction.commit_index
+    if wanted and sum(map(len, here)) <= len(decided) * _EASIER_TO_LOOK_AT:
+        indexes = (one.commit_index for some in here for one in some.values() if one.phase.is_decided)
+        return min(indexes, default=least) - 1
+    for one in decided:
+        if one.commit_index < least and (not wanted or _is_outstanding(one, wanted)):
+            least = one.commit_index
     return least - 1
+
+
+def _is_outstanding(transaction: Transaction, places: Set[Place]) -> bool:
+    return any(not writer.outstanding.isdisjoint(places) for writer in transaction.writers.values())
 
 
 @dataclass(slots=True)

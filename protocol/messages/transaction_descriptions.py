@@ -27,6 +27,12 @@ class DescribedTransaction(Message):
     topics: list[DescribedTransactionTopic] = array(
         DescribedTransactionTopic, about="Partitions of the transaction that have no marker yet, by topic."
     )
+    app_version: int = int64(
+        "0+",
+        tag=10000,
+        default=-1,
+        about="Ottla's own: application version of the last commit that named one; -1 for none.",
+    )
 
 
 @response(65, "0", flexible="0+")

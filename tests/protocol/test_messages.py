@@ -47,7 +47,7 @@ MODULES = (
     "transaction_descriptions",
     "transactions",
 )
-OUR_OWN = ("cuts", "shared_transactions")
+OUR_OWN = ("aborts", "cuts", "shared_transactions")
 EXAMPLES = settings(max_examples=8, deadline=None, database=None)
 
 

@@ -9,6 +9,7 @@ from kafka.protocol.producer import InitProducerIdResponse as KafkaPythonInitPro
 from kio.schema.api_versions.v4.response import ApiVersionsResponse as KioApiVersionsResponse
 
 from ottla.protocol.codec import MalformedMessage, decode, decode_from, encode
+from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.cuts import (
     CutOffset,
@@ -67,6 +68,8 @@ MESSAGES = [
             )
         ]
     ),
+    AbortTransactionRequest(transactional_id="copy"),
+    AbortTransactionResponse(error_code=105, error_message="nobody uses it"),
 ]
 
 
@@ -111,7 +114,7 @@ def test_bytes_do_not_change() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_headers_are_flexible(message: Message) -> None:
-    assert 20000 <= message.api_key <= 20004
+    assert 20000 <= message.api_key <= 20005
     assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
     if named(message).endswith("Request"):
         frame = memoryview(encode_request(message, 0, 7, "client"))[4:]
@@ -136,7 +139,7 @@ def test_the_application_version_is_a_tag_that_others_pass_over() -> None:
 
 def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
     message = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20005))]
+        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20006))]
     )
     told = kio_decode(KioApiVersionsResponse, encode(message, 4))
-    assert [one.api_key for one in told.api_keys][-1] == 20004
+    assert [one.api_key for one in told.api_keys][-1] == 20005

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...patterns import compile_pattern
 from ..limits import ConsumerLimits
 from .assignors import ASSIGNORS, Subscriber
 from .member import (
@@ -41,7 +42,7 @@ from .member import (
     TopicPartition,
 )
 from .reconciliation import Step, reconcile
-from .subscriptions import TopicCatalog, compile_pattern
+from .subscriptions import PATTERN_NAME, TopicCatalog
 
 UNKNOWN_HASH = 0
 
@@ -156,7 +157,7 @@ class ConsumerGroup:
         if beat.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(beat, now_ms)
         if beat.regex:
-            compile_pattern(beat.regex)
+            compile_pattern(beat.regex, PATTERN_NAME)
         member, changed = self._admit(beat)
         before = member.assigned
         if member.classic is not None:

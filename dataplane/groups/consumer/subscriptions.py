@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Protocol
-
-import re2
 
 from ....protocol.cluster_image import ClusterImage
-from ....protocol.errors import ErrorCode, KafkaError
+from ...patterns import compile_pattern
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_PATTERN_BYTES_MAX = 16 * 1024
+PATTERN_NAME = "SubscribedTopicRegex"
+"""What a pattern of topics is called in errors."""
 _MATCHES_MAX = 1_000_000
 """How many topics, and characters of patterns, are kept as found: some 60 MB at most."""
-
-
-class Pattern(Protocol):
-    """A compiled pattern."""
-
-    def fullmatch(self, text: str) -> object | None:
-        """Something if all of the text matches."""
 
 
 class TopicCatalog:
@@ -73,7 +62,7 @@ class TopicCatalog:
     def _matching(self, regex: str) -> frozenset[bytes]:
         found = self._matches.get(regex)
         if found is None:
-            pattern = compile_pattern(regex)
+            pattern = compile_pattern(regex, PATTERN_NAME)
             found = frozenset(topic_id for name, topic_id in self.ids.items() if pattern.fullmatch(name))
             self._keep(regex, found)
         return found
@@ -101,19 +90,3 @@ class TopicCatalog:
 
 def _weight(regex: str, found: frozenset[bytes]) -> int:
     return len(regex) + len(found) + 1
-
-
-def compile_pattern(regex: str) -> Pattern:
-    """An RE2 pattern. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
-    try:
-        if len(regex) > _PATTERN_BYTES_MAX:
-            raise re2.error(f"it is longer than {_PATTERN_BYTES_MAX} characters")
-        compiled: Pattern = re2.compile(regex, _OPTIONS)
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unknown"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex[:200]}` is not a valid regular expression: {text}.",
-        ) from None
-    return compiled

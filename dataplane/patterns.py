@@ -1,0 +1,36 @@
+"""Regular expressions of clients: RE2's, whose matching takes time linear in the text whatever the pattern."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import re2
+
+from ..protocol.errors import ErrorCode, KafkaError
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_PATTERN_BYTES_MAX = 16 * 1024
+
+
+class Pattern(Protocol):
+    """A compiled pattern."""
+
+    def fullmatch(self, text: str) -> object | None:
+        """Something if all of the text matches."""
+
+
+def compile_pattern(regex: str, what: str) -> Pattern:
+    """An RE2 pattern; `what` it is, for people. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    try:
+        if len(regex) > _PATTERN_BYTES_MAX:
+            raise re2.error(f"it is longer than {_PATTERN_BYTES_MAX} characters")
+        compiled: Pattern = re2.compile(regex, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown"
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"{what} `{regex[:200]}` is not a valid regular expression: {text}.",
+        ) from None
+    return compiled

@@ -1,0 +1,230 @@
+"""A broker asks for what does not concern it: against answers made at hand, and of real quorum nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.dataplane.quorum import QuorumSession
+from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
+from ottla.metadata_quorum.broker_sessions import BrokerSessions
+from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.messages.quorum_session import (
+    LeaderChanged,
+    decode_session_message,
+    encode_session_message,
+)
+from ottla.protocol.messages.topic_commands import CreateTopics, CreateTopicsResult, NewTopic
+from ottla.protocol.messages.transaction_commands import (
+    AddToTransaction,
+    AddToTransactionResult,
+    ClientOrigin,
+    EndTransaction,
+    EndTransactionResult,
+    InitTransactionalId,
+    InitTransactionalIdResult,
+)
+from ottla.protocol.messages.transaction_questions import TransactionAnswer, TransactionQuestion
+from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
+from ottla.protocol.transaction_table import Phase, Place, TransactionTable, by_topic
+
+from .cluster import Cluster, until
+from .test_quorum_session import allocate, run
+
+TIMEOUT_S = 10.0
+TOPIC = b"t" * 16
+
+
+class AtHand:
+    """A leader whose answers take one turn of the loop; another one takes over before as many of them as `changes`."""
+
+    def __init__(self, table: TransactionTable, changes: float = 0.0, seed: int = 0) -> None:
+        self.table = table
+        self.asked = 0
+        self.silent = False
+        self._answers = TransactionAnswers()
+        self._changes = changes
+        self._rng = Random(seed)
+
+    async def ask(
+        self, make: Callable[[int], TransactionQuestion], timeout_s: float
+    ) -> TransactionAnswer | None:
+        self.asked += 1
+        question = decode_session_message(encode_session_message(make(self.asked)))
+        await asyncio.sleep(0)
+        if self.silent:
+            return None
+        if self._rng.random() < self._changes:
+            self._answers = TransactionAnswers()
+        told = self._answers.answer(1, question, self.table)  # type: ignore[arg-type]
+        return decode_session_message(encode_session_message(told))  # type: ignore[return-value]
+
+
+def table_of(count: int, writers: int = 0, places: int = 50) -> TransactionTable:
+    table = TransactionTable()
+    for number in range(count):
+        name = f"id-{number}"
+        table.apply(
+            TransactionRecord(transactional_id=name, producer_id=number, phase=Phase.ONGOING, number=1)
+        )
+        for writer in range(writers):
+            topics = by_topic((TOPIC, index) for index in range(writer, writer + places))
+            table.apply(
+                TransactionWriterRecord(
+                    transactional_id=name,
+                    producer_id=1_000_000 * (writer + 1) + number,
+                    producer_epoch=0,
+                    topics=topics,
+                )
+            )
+    return table
+
+
+async def test_all_pages_make_one_list() -> None:
+    leader = AtHand(table_of(12_000))
+    found = await TransactionQuestions(leader.ask).ids(TIMEOUT_S)
+    assert found is not None
+    assert [one.transactional_id for one in found] == [f"id-{number}" for number in range(12_000)]
+    assert leader.asked == 12
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_listing_begins_again_with_another_leader(seed: int) -> None:
+    leader = AtHand(table_of(5_000), changes=0.2, seed=seed)
+    found = await TransactionQuestions(leader.ask).ids(TIMEOUT_S)
+    assert found is not None
+    assert sorted(one.producer_id for one in found) == list(range(5_000))
+
+
+async def test_listings_at_the_same_time_do_not_disturb_each_other() -> None:
+    questions = TransactionQuestions(AtHand(table_of(3_000)).ask)
+    every, some = await asyncio.gather(
+        questions.ids(TIMEOUT_S), questions.ids(TIMEOUT_S, producer_ids=(7, 2_999))
+    )
+    assert every is not None
+    assert some is not None
+    assert len(every) == 3_000
+    assert [one.producer_id for one in some] == [7, 2_999]
+
+
+async def test_parts_of_descriptions_are_put_together() -> None:
+    table = table_of(25, writers=40)
+    leader = AtHand(table)
+    names = [*table.transactions, "unknown", "id-3"]
+    found = await TransactionQuestions(leader.ask).describe(names, TIMEOUT_S)
+    assert found is not None
+    assert found.keys() == table.transactions.keys()
+    assert leader.asked > 10
+    for name, told in found.items():
+        known = {one.producer_id: one.places for one in table.transactions[name].writers.values()}
+        assert {one.producer_id: one.topics for one in told.writers} == {
+            producer_id: by_topic(places) for producer_id, places in known.items()
+        }
+        assert len(told.writers) == 40
+        assert not told.first_writer
+
+
+async def test_a_writer_with_very_many_partitions_is_told_at_once() -> None:
+    table = table_of(2, writers=2, places=30_000)
+    found = await TransactionQuestions(AtHand(table).ask).describe(["id-1", "id-0"], TIMEOUT_S)
+    assert found is not None
+    assert [len(one.topics[0].partitions) for one in found["id-0"].writers] == [30_000, 30_000]
+
+
+async def test_a_cut_of_very_many_places_is_the_least_of_its_parts() -> None:
+    table = table_of(1, writers=1, places=25_000)
+    table.apply(
+        TransactionRecord(transactional_id="id-0", phase=Phase.PREPARE_COMMIT, commit_index=6, number=1)
+    )
+    leader = AtHand(table)
+    questions = TransactionQuestions(leader.ask)
+    places: list[Place] = [(b"u" * 16, index) for index in range(25_000)]
+    assert await questions.cut(places, TIMEOUT_S) == 6
+    assert leader.asked == 3
+    assert await questions.cut([*places, (TOPIC, 17)], TIMEOUT_S) == 5
+    assert await questions.cut((), TIMEOUT_S) == 5
+
+
+async def test_without_an_answer_there_is_none() -> None:
+    leader = AtHand(table_of(10))
+    leader.silent = True
+    questions = TransactionQuestions(leader.ask)
+    assert await questions.cut((), TIMEOUT_S) is None
+    assert await questions.ids(TIMEOUT_S) is None
+    assert await questions.describe(["id-1"], TIMEOUT_S) is None
+
+
+async def decide(session: QuorumSession, name: str) -> EndTransactionResult:
+    """A transaction in all partitions of topic t, whose leader writes no markers."""
+    places = [(session.image.topics["t"].id, index) for index in session.image.topics["t"].partitions]
+    origin = ClientOrigin(
+        broker_id=1, broker_epoch=session.broker_epoch, connection=1, birth=session.image.offset, now_ms=5
+    )
+    begun = await session.submit(InitTransactionalId(transactional_id=name, timeout_ms=60_000, origin=origin))
+    assert isinstance(begun, InitTransactionalIdResult)
+    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch, "origin": origin}
+    added = await session.submit(
+        AddToTransaction(transactional_id=name, topics=by_topic(places), **who)  # type: ignore[arg-type]
+    )
+    assert isinstance(added, AddToTransactionResult)
+    assert not added.error_code, added
+    ended = await session.submit(EndTransaction(transactional_id=name, commits=True, **who))  # type: ignore[arg-type]
+    assert isinstance(ended, EndTransactionResult)
+    assert not ended.error_code, ended
+    return ended
+
+
+def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, nodes=3) as cluster:
+            session, other = await cluster.broker(1), await cluster.broker(2)
+            await asyncio.gather(session.unfenced(), other.unfenced())
+            assert await other.cut((), TIMEOUT_S) == -1
+            made = await session.submit(
+                CreateTopics(topics=[NewTopic(name="t", num_partitions=2, replication_factor=1)], seed=1)
+            )
+            assert isinstance(made, CreateTopicsResult)
+            assert not made.topics[0].error_code, made
+            await decide(session, "x")
+            for _ in range(2):
+                place = (session.image.topics["t"].id, 1)
+                assert await other.cut([place], TIMEOUT_S) == -1
+                assert await other.cut([(b"n" * 16, 0)], TIMEOUT_S) == 0
+                told = await other.transactions.describe(["x", "y"], TIMEOUT_S)
+                assert told is not None
+                assert told["x"].phase == Phase.PREPARE_COMMIT
+                assert told.keys() == {"x"}
+                listed = await other.transactions.ids(TIMEOUT_S, phases=[Phase.PREPARE_COMMIT])
+                assert [one.transactional_id for one in listed or ()] == ["x"]
+                assert await other.transactions.ids(TIMEOUT_S, phases=[Phase.EMPTY]) == []
+                if len(cluster.nodes) == 3:
+                    assert other.leader_id is not None
+                    await cluster.stop_node(other.leader_id)
+
+    run(scenario())
+
+
+def test_a_leader_of_an_earlier_version_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = BrokerSessions.announce
+
+    def announce(sessions: BrokerSessions, term: int, leader_id: int) -> None:
+        said(sessions, term, leader_id)
+        sessions._leader = LeaderChanged(term=term, leader_id=leader_id)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(BrokerSessions, "announce", announce)
+        async with Cluster(tmp_path) as cluster:
+            await cluster.leading()
+            session = await cluster.broker(1)
+            await session.unfenced()
+            assert await session.cut((), 0.05) is None
+            assert await allocate(session) >= 0
+            status = await session.quorum_status(TIMEOUT_S)
+            assert status is not None
+            await until(lambda: session.leader_id == 101)
+
+    run(scenario())

@@ -1,0 +1,249 @@
+"""What DescribeTransactions, ListTransactions and AbortTransaction answer, of the controller's real state machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
+from ottla.dataplane.server.handlers.transaction_descriptions import TransactionDescriptionHandlers
+from ottla.dataplane.transactions.coordinator import coordinator_of
+from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from ottla.protocol.messages.transaction_questions import TransactionAnswer, TransactionQuestion
+from ottla.protocol.schema import Message
+from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.transactional import Identity, Transactions
+
+NOW_MS = 10_000
+M = TypeVar("M", bound=Message)
+
+
+class Asked:
+    """Three brokers that ask one controller."""
+
+    def __init__(self) -> None:
+        self.quorum = Transactions()
+        self.answers = True
+        self._told = TransactionAnswers()
+        self._questions = 0
+        self._brokers = {
+            broker_id: TransactionDescriptionHandlers(
+                broker_id,
+                lambda: self.quorum.machine.image,
+                TransactionQuestions(self.ask),
+                TransactionCommands(self),
+                lambda: NOW_MS,
+            )
+            for broker_id in (1, 2, 3)
+        }
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.quorum.epoch(1)
+
+    async def submit(self, command: q.Command, timeout_ms: int | None = None) -> Message:
+        return q.decode_result(command, self.quorum.apply(command).result)
+
+    async def ask(
+        self, make: Callable[[int], TransactionQuestion], timeout_s: float
+    ) -> TransactionAnswer | None:
+        self._questions += 1
+        table = self.quorum.machine.image.transactions
+        return self._told.answer(1, make(self._questions), table) if self.answers else None
+
+    def speaker(self, name: str) -> int:
+        return coordinator_of(name, self.quorum.machine.image)
+
+    def handle(self, method: str, message: Message, expected: type[M], broker_id: int, version: int = 0) -> M:
+        request: Any = SimpleNamespace(api_version=version)
+        answer = asyncio.run(getattr(self._brokers[broker_id], method)(request, message))
+        assert isinstance(answer, expected)
+        return answer
+
+    def describe(self, *names: str, at: int | None = None) -> list[DescribedTransaction]:
+        return self.handle(
+            "describe",
+            DescribeTransactionsRequest(transactional_ids=list(names)),
+            DescribeTransactionsResponse,
+            self.speaker(names[0]) if at is None else at,
+        ).transaction_states
+
+    def list(self, broker_id: int, **filters: Any) -> ListTransactionsResponse:
+        message = ListTransactionsRequest(**filters)
+        return self.handle("list_ids", message, ListTransactionsResponse, broker_id, 2)
+
+    def everywhere(self, **filters: Any) -> dict[str, str]:
+        """State by id, as a client puts it together."""
+        states: dict[str, str] = {}
+        for broker_id in (1, 2, 3):
+            for one in self.list(broker_id, **filters).transaction_states:
+                assert one.transactional_id not in states
+                states[one.transactional_id] = one.transaction_state
+        return states
+
+    def opened(self, name: str, *indexes: int) -> Identity:
+        who = self.quorum.begin(name)
+        self.quorum.add(who, self.quorum.places(*indexes), name=name)
+        return who
+
+
+def code_of(one: DescribedTransaction) -> ErrorCode:
+    return ErrorCode(one.error_code)
+
+
+def test_a_transaction_is_described_from_its_beginning_to_its_end() -> None:
+    asked = Asked()
+    quorum = asked.quorum
+    who = quorum.begin("x")
+    (empty,) = asked.describe("x")
+    assert (empty.transaction_state, empty.transaction_start_time_ms, empty.topics) == ("Empty", -1, [])
+    assert (empty.producer_id, empty.producer_epoch, empty.transaction_timeout_ms) == (*who, 1000)
+    quorum.add(who, quorum.places(2, 0))
+    (begun,) = asked.describe("x")
+    assert begun.transaction_state == "Ongoing"
+    assert begun.transaction_start_time_ms == quorum.state().started_ms > 0
+    assert begun.topics == [DescribedTransactionTopic(topic="t", partitions=[0, 2])]
+    assert begun.app_version == -1
+    joined = quorum.join(who)
+    writer = joined.producer_id, joined.producer_epoch
+    quorum.add(writer, quorum.places(0, 3))
+    quorum.end(who, writers=[writer], version=12)
+    quorum.write_markers(quorum.places(2))
+    (decided,) = asked.describe("x")
+    assert decided.transaction_state == "PrepareCommit"
+    assert decided.topics == [DescribedTransactionTopic(topic="t", partitions=[0, 3])]
+    assert decided.app_version == 12
+    quorum.write_markers()
+    (over,) = asked.describe("x")
+    assert (over.transaction_state, over.topics, over.app_version) == ("CompleteCommit", [], 12)
+
+
+def test_each_id_that_is_asked_for_has_an_answer() -> None:
+    asked = Asked()
+    names = [f"id-{number}" for number in range(12)]
+    for name in names[:10]:
+        asked.quorum.begin(name)
+    for broker_id in (1, 2, 3):
+        states = asked.describe(*names, "", names[0], at=broker_id)
+        assert [one.transactional_id for one in states] == [*names, "", names[0]]
+        for one in states:
+            name = one.transactional_id
+            if not name:
+                assert code_of(one) is ErrorCode.INVALID_REQUEST
+            elif asked.speaker(name) != broker_id:
+                assert code_of(one) is ErrorCode.NOT_COORDINATOR
+            elif name in names[:10]:
+                assert code_of(one) is ErrorCode.NONE
+            else:
+                assert code_of(one) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_clients_try_again_while_the_quorum_does_not_answer() -> None:
+    asked = Asked()
+    asked.quorum.begin("x")
+    asked.answers = False
+    assert code_of(asked.describe("x")[0]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(KafkaError) as refused:
+        asked.list(1)
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def some_of_each() -> Asked:
+    """empty never began; open began at 5 s or later; over is complete."""
+    asked = Asked()
+    asked.quorum.begin("empty")
+    over = asked.opened("over", 0)
+    asked.quorum.end(over, name="over")
+    asked.quorum.write_markers()
+    asked.opened("open-1", 0)
+    asked.opened("open-2", 1)
+    decided = asked.opened("aborted", 1)
+    asked.quorum.end(decided, commits=False, name="aborted")
+    for transaction in asked.quorum.machine.image.transactions.transactions.values():
+        if transaction.started_ms >= 0:
+            transaction.started_ms = 1_000 if transaction.transactional_id == "over" else 9_000
+    return asked
+
+
+EVERY = {
+    "empty": "Empty",
+    "over": "CompleteCommit",
+    "open-1": "Ongoing",
+    "open-2": "Ongoing",
+    "aborted": "PrepareAbort",
+}
+
+
+@pytest.mark.parametrize(
+    ("filters", "passing"),
+    [
+        ({}, EVERY.keys()),
+        ({"state_filters": ["Ongoing", "Empty"]}, {"empty", "open-1", "open-2"}),
+        ({"state_filters": ["PrepareAbort", "Dead", "nonsense"]}, {"aborted"}),
+        ({"state_filters": ["Dead"]}, set()),
+        ({"state_filters": ["ongoing"]}, set()),
+        ({"duration_filter": 999}, EVERY.keys()),
+        ({"duration_filter": 1_000}, {"empty", "over"}),
+        ({"duration_filter": 0, "state_filters": ["Ongoing"]}, {"open-1", "open-2"}),
+        ({"duration_filter": -5}, EVERY.keys()),
+        ({"transactional_id_pattern": ""}, EVERY.keys()),
+        ({"transactional_id_pattern": "open-[0-9]"}, {"open-1", "open-2"}),
+        ({"transactional_id_pattern": "open"}, set()),
+        ({"transactional_id_pattern": "o.*", "duration_filter": 5_000}, {"over"}),
+        ({"producer_id_filters": [10**12]}, set()),
+    ],
+)
+def test_filters_are_those_of_kafka(filters: dict[str, Any], passing: set[str]) -> None:
+    assert some_of_each().everywhere(**filters) == {name: EVERY[name] for name in passing}
+
+
+@pytest.mark.parametrize("others", [0, 5_000])
+def test_producer_ids_are_picked_however_many_there_are(others: int) -> None:
+    asked = some_of_each()
+    wanted = [asked.quorum.state("over").producer_id, *range(10**9, 10**9 + others)]
+    assert asked.everywhere(producer_id_filters=wanted) == {"over": "CompleteCommit"}
+
+
+def test_unknown_states_are_told() -> None:
+    asked = some_of_each()
+    assert asked.list(1, state_filters=["Ongoing", "b", "Dead", "a"]).unknown_state_filters == ["a", "b"]
+    only = asked.list(1, state_filters=["a"])
+    assert (only.unknown_state_filters, only.transaction_states) == (["a"], [])
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(KafkaError) as refused:
+        Asked().list(1, transactional_id_pattern="a(")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "Transaction ID pattern `a(`" in refused.value.message
+
+
+def test_an_open_transaction_is_aborted_and_its_producer_fenced() -> None:
+    asked = Asked()
+    who = asked.opened("x", 0)
+    for _ in range(2):
+        answer = asked.handle(
+            "abort", AbortTransactionRequest(transactional_id="x"), AbortTransactionResponse, 2
+        )
+        assert answer.error_code == ErrorCode.NONE
+        assert asked.quorum.state().phase is Phase.PREPARE_ABORT
+    assert asked.quorum.end(who).error_code == ErrorCode.PRODUCER_FENCED
+    with pytest.raises(KafkaError) as refused:
+        asked.handle("abort", AbortTransactionRequest(transactional_id="y"), AbortTransactionResponse, 2)
+    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

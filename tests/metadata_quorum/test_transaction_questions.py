@@ -1,0 +1,255 @@
+"""What a leader tells brokers about transactions."""
+
+from __future__ import annotations
+
+from random import Random
+from time import perf_counter
+
+import pytest
+
+from ottla.metadata_quorum.transaction_questions import ANSWER_BYTES_MAX, TransactionAnswers, largest_cut
+from ottla.protocol.messages.quorum_session import encode_session_message
+from ottla.protocol.messages.transaction_questions import (
+    AskCut,
+    AskTransactionIds,
+    AskTransactions,
+    CutTold,
+    TransactionAnswer,
+    TransactionIdsTold,
+    TransactionQuestion,
+    TransactionsTold,
+)
+from ottla.protocol.messages.transaction_records import (
+    TransactionalIdRemovedRecord,
+    TransactionRecord,
+    TransactionWriterRecord,
+)
+from ottla.protocol.transaction_table import Phase, Place, TransactionTable, by_topic
+from tests.metadata_quorum.state.transactional import Transactions
+
+TOPIC = b"t" * 16
+
+
+def table_of(names: list[str], *, phase: Phase = Phase.ONGOING, writers: int = 0) -> TransactionTable:
+    """Transactions with producer ids 0, 1, ..., that began at 0, 1, ... ms."""
+    table = TransactionTable()
+    for number, name in enumerate(names):
+        table.apply(
+            TransactionRecord(transactional_id=name, producer_id=number, phase=phase, started_ms=number)
+        )
+        for writer in range(writers):
+            table.apply(
+                TransactionWriterRecord(
+                    transactional_id=name,
+                    producer_id=1_000_000 * (writer + 1) + number,
+                    producer_epoch=0,
+                    topics=by_topic((TOPIC, index) for index in range(50)),
+                )
+            )
+    return table
+
+
+class Leader:
+    """Answers, each of which is small and quickly made."""
+
+    def __init__(self, table: TransactionTable) -> None:
+        self.table = table
+        self.answers = TransactionAnswers()
+        self.largest = 0
+        self.slowest_s = 0.0
+
+    def tell(self, question: TransactionQuestion, broker_id: int = 1) -> TransactionAnswer:
+        began = perf_counter()
+        told = self.answers.answer(broker_id, question, self.table)
+        self.slowest_s = max(self.slowest_s, perf_counter() - began)
+        self.largest = max(self.largest, len(encode_session_message(told)))
+        assert told.question == question.question
+        return told
+
+    def page(self, question: int, listing: int, position: int = 0, **filters: object) -> TransactionIdsTold:
+        ask = AskTransactionIds(question=question, listing=listing, position=position, **filters)  # type: ignore[arg-type]
+        told = self.tell(ask)
+        assert isinstance(told, TransactionIdsTold)
+        return told
+
+    def ids(self, **filters: object) -> list[str]:
+        """All pages."""
+        found: list[str] = []
+        question, position = 100, 0
+        while position >= 0:
+            told = self.page(question, 100, position, **filters)
+            assert not told.began_elsewhere
+            found += [one.transactional_id for one in told.transactions]
+            question, position = question + 1, told.position
+        return found
+
+
+def brute_cut(table: TransactionTable, places: set[Place]) -> int:
+    owed = [
+        one.commit_index
+        for one in table.transactions.values()
+        if one.phase.is_decided and any(not places or place in places for _, place in one.outstanding)
+    ]
+    return min(owed, default=table.next_commit_index) - 1
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_cut_is_the_largest_that_holds_and_it_never_falls_back(seed: int) -> None:
+    rng = Random(seed)
+    quorum = Transactions()
+    names = ["a", "b", "c", "d"]
+    who = {name: quorum.begin(name) for name in names}
+    table = quorum.machine.image.transactions
+    all_places = sorted(quorum.places(0, 1, 2, 3))
+    subsets = [set(rng.sample(all_places, rng.randint(1, 3))) for _ in range(3)] + [set()]
+    before = [-1] * len(subsets)
+    for _ in range(60):
+        name = rng.choice(names)
+        phase = quorum.state(name).phase
+        if phase.is_over:
+            quorum.add(who[name], rng.sample(all_places, rng.randint(1, 3)), name=name)
+        elif phase is Phase.ONGOING:
+            ended = quorum.end(who[name], commits=rng.random() < 0.7, name=name)
+            who[name] = ended.producer_id, ended.producer_epoch
+        else:
+            quorum.write_markers(rng.sample(all_places, 2))
+        cuts = [largest_cut(table, places) for places in subsets]
+        assert cuts == [brute_cut(table, places) for places in subsets]
+        assert all(now >= then for now, then in zip(cuts, before, strict=True))
+        before = cuts
+
+
+def test_a_cut_is_told_of_the_places_that_were_named() -> None:
+    quorum = Transactions()
+    for name, index in (("a", 0), ("b", 1)):
+        who = quorum.begin(name)
+        quorum.add(who, quorum.places(index), name=name)
+        quorum.end(who, name=name)
+    leader = Leader(quorum.machine.image.transactions)
+
+    def cut(*indexes: int) -> int:
+        told = leader.tell(AskCut(question=3, topics=by_topic(quorum.places(*indexes))))
+        assert isinstance(told, CutTold)
+        return told.commit_index
+
+    assert [cut(0), cut(1), cut(2), cut(1, 2), cut()] == [-1, 0, 1, 0, -1]
+    quorum.write_markers()
+    assert [cut(0), cut(1), cut()] == [1, 1, 1]
+
+
+def test_many_ids_are_listed_in_pages_of_bounded_size() -> None:
+    names = [f"a-transactional-id-of-usual-length-{number}" for number in range(12_345)]
+    leader = Leader(table_of(names))
+    assert leader.ids() == names
+    assert leader.largest <= ANSWER_BYTES_MAX
+    assert leader.slowest_s < 0.1  # usually some 2 ms
+
+
+def test_long_ids_fill_a_page_sooner() -> None:
+    names = [f"{number:04}" + "\N{GRINNING FACE}" * 8_000 for number in range(20)]
+    leader = Leader(table_of(names))
+    assert leader.ids() == names
+    assert leader.largest <= ANSWER_BYTES_MAX
+
+
+def test_a_filter_that_nothing_passes_takes_few_turns() -> None:
+    leader = Leader(table_of([f"id-{number}" for number in range(12_000)]))
+    assert leader.page(1, 1, producer_ids=[11_999]).transactions == []
+    assert leader.ids(producer_ids=[11_999, 0, 77_000]) == ["id-0", "id-11999"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "passing"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"phases": [Phase.ONGOING, Phase.EMPTY]}, ["a", "b", "c"]),
+        ({"phases": [Phase.EMPTY]}, []),
+        ({"producer_ids": [2, 9]}, ["c"]),
+        ({"started_before_ms": 1}, ["a"]),
+        ({"started_before_ms": 2, "producer_ids": [1, 2]}, ["b"]),
+    ],
+)
+def test_filters(filters: dict[str, object], passing: list[str]) -> None:
+    assert Leader(table_of(["a", "b", "c"])).ids(**filters) == passing
+
+
+def test_ids_that_come_and_go_meanwhile_hide_no_others() -> None:
+    names = [f"id-{number}" for number in range(3000)]
+    leader = Leader(table_of(names))
+    first = leader.page(1, 1)
+    assert 0 < first.position < 3000
+    for name in names[::2]:
+        leader.table.apply(TransactionalIdRemovedRecord(transactional_id=name))
+    leader.table.apply(TransactionRecord(transactional_id="late", producer_id=9000))
+    found = [one.transactional_id for one in first.transactions]
+    position = first.position
+    while position >= 0:
+        told = leader.page(2, 1, position)
+        found += [one.transactional_id for one in told.transactions]
+        position = told.position
+    assert set(names[1::2]) <= set(found) <= set(names)
+    assert len(found) == len(set(found))
+
+
+def test_a_listing_goes_on_only_where_it_began() -> None:
+    leader = Leader(table_of([f"id-{number}" for number in range(3000)]))
+    assert leader.page(5, 4, 1000).began_elsewhere
+    position = leader.page(6, 6).position
+    leader.page(7, 7)
+    assert leader.page(8, 6, position).began_elsewhere
+    leader.answers.forget(1)
+    assert leader.page(9, 7, position).began_elsewhere
+
+
+def test_descriptions_are_told_in_parts_of_bounded_size() -> None:
+    names = [f"id-{number}" for number in range(40)]
+    leader = Leader(table_of(names, writers=30))
+    told: dict[str, int] = {}
+    position, number, known = 0, -1, 0
+    while position < len(names):
+        answer = leader.tell(
+            AskTransactions(
+                question=1,
+                transactional_ids=[*names[position:], "unknown"],
+                number=number,
+                writers_known=known,
+            )
+        )
+        assert isinstance(answer, TransactionsTold)
+        for one in answer.transactions:
+            assert one.first_writer == told.get(one.transactional_id, 0)
+            told[one.transactional_id] = one.first_writer + len(one.writers)
+        last = answer.transactions[-1]
+        number, known = (last.number, told[last.transactional_id]) if last.more_writers else (-1, 0)
+        assert answer.answered or answer.transactions[-1].writers
+        position += answer.answered
+    assert told == dict.fromkeys(names, 30)
+    assert leader.largest <= ANSWER_BYTES_MAX
+    assert leader.slowest_s < 0.1
+
+
+def test_all_is_told_of_a_transaction() -> None:
+    quorum = Transactions()
+    who = quorum.begin("x")
+    quorum.add(who, quorum.places(0, 1))
+    joined = quorum.join(who)
+    writer = joined.producer_id, joined.producer_epoch
+    quorum.add(writer, quorum.places(1, 2))
+    quorum.end(who, writers=[writer], version=7)
+    quorum.write_markers(quorum.places(2))
+    told = Leader(quorum.machine.image.transactions).tell(
+        AskTransactions(question=9, transactional_ids=["y", "x"])
+    )
+    assert isinstance(told, TransactionsTold)
+    (one,) = told.transactions
+    state = quorum.state()
+    assert told.answered == 2
+    assert (one.transactional_id, one.phase, one.app_version) == ("x", Phase.PREPARE_COMMIT, 7)
+    assert (one.producer_id, one.producer_epoch) == (state.producer_id, state.producer_epoch)
+    assert (one.number, one.commit_index, one.timeout_ms) == (1, 0, 1000)
+    assert one.started_ms == state.started_ms > 0
+    assert {(writer.producer_id, tuple(writer.topics[0].partitions)) for writer in one.writers} == {
+        (who[0], (0, 1)),
+        (joined.producer_id, (1,)),
+    }
+    assert not one.more_writers
