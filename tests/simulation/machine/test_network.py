@@ -4,63 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
-import asyncio_dgram
 import pytest
 
-from tests.simulation.machine import sockets
-from tests.simulation.machine.host import Host
-from tests.simulation.machine.machine import Machine
-from tests.simulation.machine.network import Network
+from tests.simulation.machine.network_rooms import PORT, Asker, Listener, Room, ask, installed
 from tests.simulation.machine.process import Process
-from tests.simulation.machine.trace import Trace
-
-PORT = 9092
-_KEPT: list[Room] = []
-"""Rooms are never collected: nothing of a process that still stands in one may run afterwards."""
-
-
-class _NoDisk:
-    """The hosts here keep nothing."""
-
-    def lose_power(self, *, keeps_some: bool = True) -> None:
-        """Nothing is lost."""
-
-
-class Room:
-    """Three hosts on a good network, and processes to run on them."""
-
-    def __init__(self, seed: int = 1) -> None:
-        _KEPT.append(self)
-        self.lines: list[str] = []
-        self.machine = Machine(seed, Trace(self.lines.append))
-        self.machine.network = self.network = Network(self.machine)
-        self.hosts = [Host(self.machine, f"h{n}", f"10.0.0.{n}", _NoDisk()) for n in (1, 2, 3)]  # type: ignore[arg-type]
-
-    def start(self, host: int, main: Any) -> Process:
-        return Process(self.hosts[host - 1], f"p{host}", main)
-
-    def run(self, seconds: float) -> None:
-        self.machine.run(self.machine.now + seconds)
-
-    def digest(self) -> str:
-        return self.machine.trace.digest()
-
-
-@contextmanager
-def installed(room: Room) -> Iterator[Room]:
-    """Sockets and the clock are those of the room."""
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name, value in sockets.replacements(room.machine):
-            patch.setattr(owner, name, value)
-        patch.setattr(time, "monotonic", lambda: room.machine.now)
-        yield room
 
 
 @pytest.fixture
@@ -422,107 +373,6 @@ def test_one_side_may_end_while_the_other_goes_on(room: Room) -> None:
     room.start(2, None).spawn_thread(asking, "asking")
     room.run(5)
     assert answer == b"400000"
-
-
-class Listener:
-    """Keeps the datagrams that reach it."""
-
-    def __init__(self) -> None:
-        self.seen: list[bytes] = []
-
-    async def __call__(self) -> None:
-        stream = await asyncio_dgram.bind(("10.0.0.1", PORT))
-        while True:
-            data, sender = await stream.recv()
-            self.seen.append(data)
-            await stream.send(b"got " + data, sender)
-
-
-class Asker:
-    """Sends datagrams; keeps the answers and refusals."""
-
-    def __init__(self, address: str = "10.0.0.1", count: int = 1) -> None:
-        self.address = address
-        self.count = count
-        self.answers: list[bytes] = []
-        self.errors: list[OSError] = []
-
-    def __call__(self) -> None:
-        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        asking.connect((self.address, PORT))
-        asking.setblocking(False)
-        waiting = asking.fileno()
-        assert waiting > select.POLLIN
-        for number in range(self.count):
-            asking.send(b"%d" % number)
-        while True:
-            asking.settimeout(1.0)
-            try:
-                self.answers.append(asking.recv(100))
-            except TimeoutError:
-                return
-            except OSError as error:
-                self.errors.append(error)
-                return
-
-
-def ask(room: Room, asker: Asker, host: int = 2) -> Asker:
-    room.start(host, None).spawn_thread(asker, "asker")
-    return asker
-
-
-def test_datagrams_arrive_late_twice_or_never(room: Room) -> None:
-    listener = Listener()
-    room.start(1, listener)
-    room.run(0.01)
-    asker = ask(room, Asker(count=5))
-    room.run(2)
-    assert sorted(listener.seen) == [b"0", b"1", b"2", b"3", b"4"]
-    assert sorted(asker.answers) == [b"got %d" % number for number in range(5)]
-    listener.seen.clear()
-    room.network.disturb_datagrams("h1", "h2", loss=0.2, duplicate=0.2, reorder=0.2)
-    ask(room, Asker(count=300))
-    room.run(2)
-    numbers = [int(data) for data in listener.seen]
-    assert 200 < len(set(numbers)) < 300
-    assert len(numbers) > len(set(numbers))
-    assert numbers != sorted(numbers)
-    room.network.heal()
-    room.network.cut("h1", "h2")
-    listener.seen.clear()
-    ask(room, Asker(count=10))
-    room.run(2)
-    assert listener.seen == []
-    counts = room.network.counts
-    assert min(counts[f"datagrams {fault}"] for fault in ("lost", "duplicated", "reordered", "cut")) > 0
-
-
-def test_a_connected_datagram_socket_hears_that_nobody_is_there(room: Room) -> None:
-    asker = ask(room, Asker())
-    room.run(0.5)
-    assert isinstance(asker.errors[0], ConnectionRefusedError)
-    room.hosts[0].lose_power()
-    asker = ask(room, Asker())
-    room.run(2)
-    assert asker.errors == []
-
-
-def test_on_the_own_host_a_refusal_is_there_at_once(room: Room) -> None:
-    heard: list[object] = []
-
-    def probe() -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asking.setblocking(False)
-            asking.connect(("10.0.0.2", PORT))
-            asking.send(b"?")
-            try:
-                heard.append(asking.recv(10))
-            except OSError as error:
-                heard.append(type(error))
-
-    room.start(2, None).spawn_thread(probe, "probe")
-    room.run(0.1)
-    assert heard == [ConnectionRefusedError]
 
 
 def played(seed: int) -> str:
