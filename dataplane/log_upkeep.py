@@ -88,7 +88,7 @@ class LogUpkeep:
         """Apply retention to every log once."""
         slice_ends = time.monotonic() + _SLICE_S
         for replica in list(self._replicas()):
-            while self._retain(replica):
+            while self._retain(replica) or await self._flushed_for(replica.log):
                 await asyncio.sleep(0)
                 slice_ends = time.monotonic() + _SLICE_S
             if time.monotonic() >= slice_ends:
@@ -107,6 +107,18 @@ class LogUpkeep:
         if dropped:
             log.info("%r: retention dropped %d segments", partition_log, dropped)
         return dropped
+
+    async def _flushed_for(self, partition_log: PartitionLog) -> bool:
+        """Whether more may go, now that the log was flushed."""
+        if not partition_log.awaits_flush or partition_log.failure is not None:
+            return False
+        partition_log.awaits_flush = False
+        try:
+            await off_loop(partition_log.flush)
+        except KafkaError as error:
+            log.error("%r keeps what it might drop: %s", partition_log, error)
+            return False
+        return True
 
     async def sweep(self) -> None:
         """Note the files that were renamed for deletion since, and unlink those that are due; have log starts

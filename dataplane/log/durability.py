@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import KafkaError
 from .checkpoints import PARTITION_METADATA, sync_directory, sync_file, write_leader_epochs
 from .leader_epochs import LeaderEpochs
+from .producer_snapshot import snapshot_path
 from .segment import Segment
 from .segment_list import SegmentList
 
@@ -80,10 +82,12 @@ class Durability:
             return self.recovery_point
 
     def sync_segments(self, segments: Sequence[Segment]) -> None:
-        """Flush the active segment and those that were not yet. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        for segment in segments[:-1]:
+        """Flush the active segment, and those that were not yet with what the log knew of producers at their end.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for segment, following in pairwise(segments):
             if not segment.synced:
-                for path in segment.files:
+                for path in (*segment.files, snapshot_path(self._directory, following.base_offset)):
                     sync_file(path)
         sync_file(segments[-1].path)
 

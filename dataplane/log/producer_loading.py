@@ -50,6 +50,20 @@ def load_producers(
     return producers
 
 
+def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
+    """The offset from which on batches tell the last of every producer; 0 where that takes a snapshot."""
+    if not producers.transactions.is_pristine:
+        return 0
+    entries = producers.entries()
+    return min(
+        (
+            0 if entry.is_transactional or not entry.batches else entry.batches[-1].first_offset
+            for entry in entries
+        ),
+        default=log_end_offset,
+    )
+
+
 def load_transactions(directory: Path, segments: Sequence[Segment], high_watermark: int) -> OpenTransactions:
     """The transactions of the log, with those that ended at ``high_watermark`` or above.
 

@@ -67,7 +67,9 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.since_index_entry = 0
         self.synced = False
-        """Whether log and indexes were flushed after the segment stopped growing."""
+        """Whether log and indexes were flushed after the segment stopped growing, and the snapshot of producers at its
+        end, if there is one.
+        """
         self._files = files
         self._descriptor: SharedDescriptor | None = None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .producer_loading import load_producers
+from .producer_loading import load_producers, told_by_batches_from
 from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
 from .retention import segments_to_drop
 from .segment import Segment
@@ -20,6 +21,9 @@ _DROPPED_AT_ONCE = 16
 
 class TrimmableLog(StoredLog):
     """Decides nothing: who cuts has found out what may go."""
+
+    awaits_flush = False
+    """Whether segments that might go are kept until the log was flushed."""
 
     # Rolling
 
@@ -165,16 +169,40 @@ class TrimmableLog(StoredLog):
         if going == len(segments):
             self.roll(now_ms)
             segments.append(self._segments.active)
-        return self.delete_old_segments(segments[going].base_offset, _DROPPED_AT_ONCE)
+        dropped = self.delete_old_segments(segments[going].base_offset, _DROPPED_AT_ONCE)
+        if not dropped:
+            self._note_producers(segments[going].base_offset, now_ms)
+        return dropped
+
+    def _note_producers(self, offset: int, now_ms: int) -> None:
+        """See to it that there is a snapshot, at ``offset`` or above, that the next flush makes durable."""
+        segments = self._segments.copy()
+        if any(
+            segment.base_offset >= offset and snapshot_path(self.directory, segment.base_offset).exists()
+            for segment in segments[1:]
+        ):
+            return
+        if self._segments.active.size:
+            self.roll(now_ms)
+        else:
+            write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
+            segments[-2].synced = False
+            self._segments.changed = True
 
     def delete_old_segments(self, upto_offset: int, at_most: int) -> int:
         """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many.
 
-        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360).
+        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360). That
+        is so when power fails, too: what only a snapshot will tell then is kept until that is flushed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        second = self._segments.first(2)[1:]
+        if second and second[0].base_offset <= upto_offset:
+            known = self._producers_durable_without()
+            self.awaits_flush = second[0].base_offset > known
+            upto_offset = min(upto_offset, known)
         bases = [segment.base_offset for segment in self._segments.first(at_most)]
         dropped = self._segments.drop_first(upto_offset, at_most)
         if dropped:
@@ -183,6 +211,16 @@ class TrimmableLog(StoredLog):
             for base in bases[:dropped]:
                 snapshot_path(self.directory, base).unlink(missing_ok=True)
         return dropped
+
+    def _producers_durable_without(self) -> int:
+        """The offset below which segments tell nothing of producers that is not durable elsewhere."""
+        told = told_by_batches_from(self.producers, self.log_end_offset)
+        for following, segment in pairwise(reversed(self._segments.copy())):
+            if following.base_offset <= told:
+                break
+            if segment.synced and snapshot_path(self.directory, following.base_offset).exists():
+                return following.base_offset
+        return told
 
     def replace_segments(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
         """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).

@@ -172,6 +172,28 @@ def test_jitter_rolls_segments_earlier_but_never_late(tmp_path: Path) -> None:
     assert len(ages) > 3
 
 
+def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> None:
+    @dataclass
+    class Replica:
+        log: PartitionLog
+        high_watermark: int
+
+    log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
+    for sequence in range(5):
+        _append(log, 1, NOW, producer=(7, 0, sequence))
+    assert log.retain(5, NOW + 2000) == 2
+    assert not log.awaits_flush, "the batch that stays tells its next sequence"
+    assert log.retain(5, NOW + 2000) == 0
+    assert log.awaits_flush
+
+    async def keep() -> None:
+        pass
+
+    asyncio.run(LogUpkeep(lambda: [Replica(log, 5)], keep, 1000, lambda: NOW + 2000).check())
+    assert ([segment.base_offset for segment in log.segments], log.awaits_flush) == ([5], False)
+    log.close(clean=False)
+
+
 def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> None:
     @dataclass
     class Replica:

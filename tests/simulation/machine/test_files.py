@@ -6,90 +6,22 @@ import errno
 import fcntl
 import os
 import shutil
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from ottla.dataplane.log import LogConfig, LogDirectory
-from ottla.dataplane.log import directory as directory_module
 from ottla.dataplane.log.inspection import verify_partition
 from ottla.metadata_quorum.raft import failstop
 from ottla.metadata_quorum.raft.disk import Directory
 from ottla.metadata_quorum.raft.journal import open_journal
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
-from tests.simulation.machine.files import VirtualDisk, replacements
-from tests.simulation.machine.host import Host
-from tests.simulation.machine.machine import Machine
-from tests.simulation.machine.process import Process
-from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRLock
-from tests.simulation.machine.trace import Trace
+from tests.simulation.machine.rooms import ENOUGH_S, Room
 
 DATA = Path("/simulated/alpha/data")
-ENOUGH_S = 60.0
-
-
-class Room:
-    """One host, and work for processes on it."""
-
-    def __init__(self, seed: int) -> None:
-        self.events: list[str] = []
-        self.machine = Machine(seed, Trace(self.events.append))
-        self.host = Host(self.machine, "alpha", "10.0.0.1", VirtualDisk(self.machine, "alpha"))
-        self.disk = self.host.disk
-
-    def begin(self, work: Callable[[], Any], process: Process | None = None) -> tuple[Process, Future[Any]]:
-        done: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(work())
-            except Exception as error:
-                done.set_exception(error)
-
-        process = process or Process(self.host, "worker", None)
-        process.spawn_thread(run, "work")
-        return process, done
-
-    def do(self, work: Callable[[], Any]) -> Any:
-        """What a new process has to say that then is killed."""
-        process, done = self.begin(work)
-        assert self.machine.run(self.machine.now + ENOUGH_S, done.done)
-        process.kill()
-        return done.result()
-
-    def lose_power(self) -> None:
-        self.host.lose_power()
-        self.host.power_on()
-
-
-@pytest.fixture
-def make_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
-    """One per test: the files of its machine are in place until the test ends."""
-
-    def make(seed: int) -> Room:
-        room = Room(seed)
-        monkeypatch.undo()
-        for owner, name, value in replacements(room.machine):
-            monkeypatch.setattr(owner, name, value)
-        monkeypatch.setattr(threading, "Lock", partial(VirtualLock, room.machine))
-        monkeypatch.setattr(threading, "_allocate_lock", partial(VirtualLock, room.machine))
-        monkeypatch.setattr(threading, "RLock", partial(VirtualRLock, room.machine))
-        monkeypatch.setattr(directory_module, "ThreadPoolExecutor", partial(VirtualPool, room.machine))
-        return room
-
-    return make
-
-
-@pytest.fixture
-def room(make_room: Callable[[int], Room]) -> Room:
-    return make_room(1)
 
 
 def _sync_folder(path: Path) -> None:

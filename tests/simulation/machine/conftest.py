@@ -1,0 +1,37 @@
+"""A machine whose files, locks and threads are in the place of the real ones until the test ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from ottla.dataplane.log import directory as directory_module
+from tests.simulation.machine.files import replacements
+from tests.simulation.machine.rooms import Room
+from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRLock
+
+
+@pytest.fixture
+def make_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
+    """One per test: the files of its machine are in place until the test ends."""
+
+    def make(seed: int) -> Room:
+        room = Room(seed)
+        monkeypatch.undo()
+        for owner, name, value in replacements(room.machine):
+            monkeypatch.setattr(owner, name, value)
+        monkeypatch.setattr(threading, "Lock", partial(VirtualLock, room.machine))
+        monkeypatch.setattr(threading, "_allocate_lock", partial(VirtualLock, room.machine))
+        monkeypatch.setattr(threading, "RLock", partial(VirtualRLock, room.machine))
+        monkeypatch.setattr(directory_module, "ThreadPoolExecutor", partial(VirtualPool, room.machine))
+        return room
+
+    return make
+
+
+@pytest.fixture
+def room(make_room: Callable[[int], Room]) -> Room:
+    return make_room(1)
