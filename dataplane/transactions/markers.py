@@ -204,14 +204,17 @@ class Markers:
         known = self._image().transactions.at(self._place(partition))
         for producer_id in [one for one in partition.log.open_transactions if one not in known]:
             try:
-                self._abort(partition, producer_id)
+                self.abort_unknown(partition, producer_id)
             except KafkaError as error:
                 log.warning("a transaction of %r cannot be aborted: %s", partition, error)
                 self._later(partial(self._abort_what_nobody_knows, partition))
                 return
 
-    def _abort(self, partition: Partition, producer_id: int) -> int:
-        """End what is open in the log, and for the quorum is not; the offset behind the marker."""
+    def abort_unknown(self, partition: Partition, producer_id: int) -> int:
+        """End what is open in the log, and for the quorum is not; the offset behind the marker.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
         entry = partition.log.producers.get(producer_id)
         assert entry is not None
         end = partition.append_marker(

@@ -329,8 +329,16 @@ def expire(work: Workspace, command: ExpireTransactions) -> CommandResult:
 
 
 def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
-    """Whoever its producer is; nothing to do if it is over."""
+    """Whoever its producer is; nothing to do if it is over. One that is named by its number must be open, or the newest
+    to be aborted."""
     transaction = _known(work, command.transactional_id)
+    aborts = transaction.phase in (Phase.ONGOING, Phase.PREPARE_ABORT, Phase.COMPLETE_ABORT)
+    if command.number >= 0 and not (aborts and command.number == transaction.number):
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"transaction {command.number} of {transaction.transactional_id!r} is over: {transaction.number} is the "
+            f"newest, in {transaction.phase.name}",
+        )
     if transaction.phase is Phase.ONGOING:
         abort_and_fence(work, transaction)
     return CommandResult()

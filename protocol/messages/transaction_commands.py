@@ -187,6 +187,7 @@ class AbortTransaction(Message):
     """An operator: end this transaction, whoever its producer is; that one is fenced."""
 
     transactional_id: str = string(about="Which.")
+    number: int = int32(default=-1, about="Which of its transactions, -1: the newest.")
 
 
 @data()

@@ -260,6 +260,24 @@ def test_an_operator_aborts_an_open_transaction() -> None:
     assert cluster.state().phase is Phase.PREPARE_ABORT
 
 
+def test_an_operator_aborts_the_transaction_that_was_looked_at() -> None:
+    """Not the one that its producer has begun since."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.end(who, bumps=False)
+    command = t.AbortTransaction(transactional_id="x", number=cluster.state().number)
+    assert cluster.do(command, q.CommandResult).error_code == ErrorCode.INVALID_TXN_STATE, "it is committed"
+    cluster.write_markers()
+    cluster.add(who, cluster.places(0))
+    assert cluster.do(command, q.CommandResult).error_code == ErrorCode.INVALID_TXN_STATE
+    assert cluster.state().phase is Phase.ONGOING
+    command.number = cluster.state().number
+    for _ in range(2):
+        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.NONE
+        assert cluster.state().phase is Phase.PREPARE_ABORT
+
+
 def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
     cluster = Transactions()
     who = cluster.begin()

@@ -1,0 +1,169 @@
+"""WriteTxnMarkers, as `kafka-transactions.sh abort` sends it: what it ends, and what only the quorum does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handlers import transaction_markers
+from ottla.dataplane.server.handlers.transaction_markers import TransactionMarkerHandlers
+from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.protocol.record import encode_batch
+from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.transactional import Identity
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+
+HANGING = (77, 3)
+"""A producer that the quorum has never heard of."""
+
+
+async def open_in_solo(one: Beside) -> Identity:
+    who = one.quorum.begin()
+    one.quorum.add(who, one.solo(0, 1))
+    one.catch_up()
+    await one.produce(who, 0)
+    return who
+
+
+def hang(one: Beside) -> None:
+    """What no leader accepts (rule T2): so it is put into the log by hand."""
+    batch = encode_batch(
+        [(None, b"", 0)],
+        producer_id=HANGING[0],
+        producer_epoch=HANGING[1],
+        base_sequence=0,
+        transactional=True,
+    )
+    one.partition().append(memoryview(bytearray(batch)), required_acks=-1)
+
+
+async def abort(
+    one: Beside,
+    who: Identity,
+    *,
+    topic: str = "solo",
+    index: int = 0,
+    commits: bool = False,
+    coordinator_epoch: int = 0,
+) -> int:
+    """The error code."""
+    commands = TransactionCommands(one)
+    handlers = TransactionMarkerHandlers(one.replicas, lambda: one.image, commands, one.markers, one.endings)
+    marker = WritableTxnMarker(
+        producer_id=who[0],
+        producer_epoch=who[1],
+        transaction_result=commits,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    request = cast(Request, SimpleNamespace(api_version=1))
+    answer = await handlers.write(request, WriteTxnMarkersRequest(markers=[marker]))
+    (result,) = answer.markers
+    assert (result.producer_id, result.topics[0].name) == (who[0], topic)
+    return result.topics[0].partitions[0].error_code
+
+
+async def test_what_the_quorum_has_open_it_aborts_everywhere(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await open_in_solo(one)
+        assert await abort(one, who) == ErrorCode.NONE
+        assert one.quorum.state().phase is Phase.COMPLETE_ABORT
+        assert [one.partition(index=index).log.log_end_offset for index in (0, 1)] == [2, 1]
+        assert not one.partition().log.open_transactions
+        assert one.quorum.end(who).error_code == ErrorCode.PRODUCER_FENCED
+
+
+async def test_what_hangs_is_ended_where_it_does(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        hang(one)
+        assert one.partition().log.open_transactions
+        assert await abort(one, HANGING) == ErrorCode.NONE
+        log = one.partition().log
+        assert (log.log_end_offset, dict(log.open_transactions)) == (2, {})
+        assert log.aborted_transactions(0, 2)
+        assert await abort(one, HANGING) == ErrorCode.NONE, "asked again, as its answer was lost"
+        assert log.log_end_offset == 2
+
+
+async def test_what_is_being_committed_stays_so(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await open_in_solo(one)
+        one.quorum.answers = False
+        one.quorum.end(who)
+        one.catch_up()
+        assert await abort(one, who) == ErrorCode.INVALID_TXN_STATE
+        assert one.quorum.state().phase is Phase.PREPARE_COMMIT
+
+
+async def test_what_was_committed_before_the_quorum_heard_of_the_abort_stays_so(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await open_in_solo(one)
+        aborting = asyncio.create_task(abort(one, who))
+        await asyncio.sleep(0)
+        one.quorum.end(who)
+        assert await aborting == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_what_is_being_aborted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_markers, "END_TIMEOUT_S", 0.05)
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        one.quorum.end(who, commits=False)
+        one.catch_up()
+        pair = one.partition("pair")
+        assert await abort(one, who, topic="pair") == ErrorCode.REQUEST_TIMED_OUT
+        pair.fetched_by(2, one.quorum.epoch(2), pair.log.log_end_offset)
+        assert await abort(one, who, topic="pair") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_the_epoch_must_be_that_of_the_transaction(tmp_path: Path, *, hangs: bool) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        if hangs:
+            hang(one)
+        producer_id, epoch = HANGING if hangs else await open_in_solo(one)
+        for other in (epoch - 1, epoch + 1):
+            assert await abort(one, (producer_id, other)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert one.partition().log.open_transactions
+
+
+async def test_whoever_looked_at_the_transaction_before_aborts_nothing(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await open_in_solo(one)
+        number = one.quorum.end(who, bumps=False).number
+        one.catch_up()
+        while not one.quorum.state().phase.is_over:
+            await asyncio.sleep(0.001)
+        one.quorum.add(who, one.solo(0))
+        one.catch_up()
+        await one.produce(who, 1)
+        assert await abort(one, who, coordinator_epoch=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert one.quorum.state().phase is Phase.ONGOING
+        assert await abort(one, who, coordinator_epoch=number) == ErrorCode.NONE
+        assert one.quorum.state().phase is Phase.COMPLETE_ABORT
+
+
+async def test_what_is_refused_at_once(tmp_path: Path) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = await open_in_solo(one)
+        assert await abort(one, who, commits=True) == ErrorCode.INVALID_REQUEST
+        assert await abort(one, HANGING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await abort(one, who, topic="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        one.quorum.fence(1)
+        one.catch_up()
+        assert await abort(one, who) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert one.quorum.state().phase is Phase.ONGOING
