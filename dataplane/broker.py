@@ -63,12 +63,16 @@ from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_fro
 from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.quotas import QuotaHandlers
 from .server.handlers.reassignments import ReassignmentHandlers
+from .server.handlers.shared_transactions import SharedTransactionHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topic_partitions import TopicPartitionsHandlers
 from .server.handlers.topics import TopicHandlers
+from .server.handlers.transaction_clients import TransactionClients
+from .server.handlers.transactional_offsets import TransactionalOffsetHandlers
 from .server.handlers.transactions import TransactionHandlers
 from .server.request_times import FOLLOWER_FETCH
 from .topic_settings import TopicSettingsView
+from .transactions.tokens import TransactionTokens
 from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
@@ -306,13 +310,12 @@ class Broker:
         )
         transactions = self.transactions
         self._produces = ProduceHandlers(replicas, purgatory, transactions.gate, quotas)
+        clients = TransactionClients(config.node_id, transactions.commands, transactions.endings, wall_ms)
         transactional = TransactionHandlers(
-            config.node_id,
             lambda: session.image,
-            transactions.commands,
-            transactions.endings,
-            timeout_max_ms=lambda: self.own_settings.number("transaction.max.timeout.ms"),
-            wall_ms=wall_ms,
+            clients,
+            lambda: self.own_settings.number("transaction.max.timeout.ms"),
+            lambda: creator.create([OFFSETS_TOPIC]),
         )
         view = ConfigView(session, self.own_settings)
         for handlers in (
@@ -330,6 +333,15 @@ class Broker:
             DescribeProducersHandlers(replicas),
             ProducerHandlers(ProducerIds(blocks_from(session, config.node_id)), transactional),
             transactional,
+            SharedTransactionHandlers(clients, TransactionTokens(config.quorum.secret, config.cluster_id)),
+            TransactionalOffsetHandlers(
+                self.groups,
+                replicas,
+                transactions.gate,
+                lambda: session.image,
+                wall_ms,
+                config.offset_metadata_max_bytes,
+            ),
             GroupHandlers(self.groups),
             GroupOffsetHandlers(
                 self.groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes

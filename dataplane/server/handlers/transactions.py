@@ -6,7 +6,7 @@ This broker decides nothing: it turns requests into commands of the quorum, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from ....protocol.cluster_image import ClusterImage
@@ -32,8 +32,6 @@ from ....protocol.messages.transactions import (
 )
 from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
-from ...transactions.endings import Endings
-from ...transactions.quorum import TransactionCommands
 from ..handler import Request, handles
 from .cluster_access import OFFSETS_TOPIC
 from .transaction_clients import TransactionClients
@@ -72,17 +70,16 @@ class TransactionHandlers:
 
     def __init__(
         self,
-        broker_id: int,
         image: Callable[[], ClusterImage],
-        commands: TransactionCommands,
-        endings: Endings,
-        *,
+        clients: TransactionClients,
         timeout_max_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        make_offsets_topic: Callable[[], Awaitable[object]],
     ) -> None:
+        """`make_offsets_topic` is called if there is none yet."""
         self._image = image
-        self._clients = TransactionClients(broker_id, commands, endings, wall_ms)
+        self._clients = clients
         self._timeout_max_ms = timeout_max_ms
+        self._make_offsets_topic = make_offsets_topic
 
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
         """A producer id and epoch for a transactional id. KafkaError."""
@@ -178,9 +175,11 @@ class TransactionHandlers:
     @handles(AddOffsetsToTxnRequest, 0, 4)
     async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """The partition that holds the group's offsets is part of the transaction."""
+        if OFFSETS_TOPIC not in self._image().topics:
+            await self._make_offsets_topic()
         topic = self._image().topics.get(OFFSETS_TOPIC)
         if topic is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no group has committed anything yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be created yet")
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
         who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
         await self._add(request, who, [place])

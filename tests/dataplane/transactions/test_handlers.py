@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.client.connection import BrokerAddress, Connection, ConnectionLost, connect
+from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.dataplane.server.handler import HandlerTable, Request, handles
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.server.handlers.shared_transactions import SharedTransactionHandlers
@@ -22,12 +23,14 @@ from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
 )
 from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
@@ -58,15 +61,13 @@ class Served(NamedTuple):
 @contextlib.asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[Served]:
     async with beside_a_quorum(directory) as one:
-        handlers = TransactionHandlers(
-            1,
-            lambda: one.image,
-            TransactionCommands(one),
-            one.endings,
-            timeout_max_ms=lambda: TIMEOUT_MAX_MS,
-            wall_ms=lambda: 5,
-        )
         clients = TransactionClients(1, TransactionCommands(one), one.endings, lambda: 5)
+
+        async def make_offsets_topic() -> None:
+            one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
+            one.catch_up()
+
+        handlers = TransactionHandlers(lambda: one.image, clients, lambda: TIMEOUT_MAX_MS, make_offsets_topic)
         table = HandlerTable(handlers, Init(handlers), SharedTransactionHandlers(clients, TOKENS))
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)
@@ -205,6 +206,22 @@ async def test_without_a_quorum_clients_look_for_another_coordinator(tmp_path: P
         one.quorum.answers = False
         answer = await client.request(ending(who), version=3)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        client.close()
+
+
+async def test_the_first_offsets_of_all_make_the_topic_for_them(tmp_path: Path) -> None:
+    async with served(tmp_path) as (one, address):
+        client = await connect(address)
+        producer_id, epoch = await begun(client)
+        answer = await client.request(
+            AddOffsetsToTxnRequest(
+                transactional_id="x", producer_id=producer_id, producer_epoch=epoch, group_id="g"
+            )
+        )
+        assert answer.error_code == ErrorCode.NONE
+        topic = one.image.topics[OFFSETS_TOPIC]
+        place = (topic.id, partition_for("g", len(topic.partitions)))
+        assert one.image.transactions.transactions["x"].writers[producer_id].outstanding == {place}
         client.close()
 
 
