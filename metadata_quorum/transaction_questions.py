@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -94,65 +94,73 @@ class TransactionAnswers:
     def _page(
         self, broker_id: int, question: AskTransactionIds, table: TransactionTable
     ) -> TransactionIdsTold:
+        if question.producer_ids:
+            return _by_producer(question, table)
         if question.listing == question.question:
             self._listings[broker_id] = _Listing(question.listing, list(table.transactions))
         listing = self._listings.get(broker_id)
         if listing is None or listing.number != question.listing:
             return TransactionIdsTold(question=question.question, began_elsewhere=True)
-        passes = _filter(question)
-        page = _Page()
-        position = max(question.position, 0)
-        for name in islice(listing.names, position, position + LOOKED_AT_MAX):
+        page = _Page(question)
+        for name in islice(listing.names, page.position, page.position + LOOKED_AT_MAX):
             transaction = table.transactions.get(name)
-            if transaction is not None and passes(transaction) and not page.take(transaction):
+            if not page.take(transaction, -1 if transaction is None else transaction.producer_id):
                 break
-            position += 1
-        if position >= len(listing.names):
+        told = page.told(len(listing.names))
+        if told.position < 0:
             del self._listings[broker_id]
-            position = -1
-        return TransactionIdsTold(
-            question=question.question, position=position, transactions=page.transactions
-        )
+        return told
+
+
+def _by_producer(question: AskTransactionIds, table: TransactionTable) -> TransactionIdsTold:
+    page = _Page(question)
+    for producer_id in islice(question.producer_ids, page.position, page.position + LOOKED_AT_MAX):
+        if not page.take(table.by_producer.get(producer_id), producer_id):
+            break
+    return page.told(len(question.producer_ids))
 
 
 class _Page:
-    """What is listed, as far as there is room."""
+    """What passes the filters, as far as there is room."""
 
-    def __init__(self) -> None:
-        self.transactions: list[TransactionIdTold] = []
+    def __init__(self, question: AskTransactionIds) -> None:
+        self.position = max(question.position, 0)
+        self._question = question.question
+        self._phases = frozenset(question.phases)
+        self._started_before_ms = question.started_before_ms
+        self._transactions: list[TransactionIdTold] = []
         self._room = ANSWER_BYTES_MAX
 
-    def take(self, transaction: Transaction) -> bool:
-        """False if it is full."""
-        self._room -= _room_for(transaction)
-        if self.transactions and (self._room < 0 or len(self.transactions) == LISTED_MAX):
-            return False
-        self.transactions.append(
-            TransactionIdTold(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                phase=transaction.phase,
+    def take(self, transaction: Transaction | None, producer_id: int) -> bool:
+        """Goes on to the next position; False if there is no room to."""
+        if transaction is not None and self._passes(transaction):
+            self._room -= _room_for(transaction)
+            if self._transactions and (self._room < 0 or len(self._transactions) == LISTED_MAX):
+                return False
+            self._transactions.append(
+                TransactionIdTold(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=producer_id,
+                    phase=transaction.phase,
+                )
             )
-        )
+        self.position += 1
         return True
+
+    def _passes(self, transaction: Transaction) -> bool:
+        return (
+            not self._phases or transaction.phase in self._phases
+        ) and transaction.started_ms < self._started_before_ms
+
+    def told(self, end: int) -> TransactionIdsTold:
+        """To go on with here, unless this is the end."""
+        position = -1 if self.position >= end else self.position
+        return TransactionIdsTold(question=self._question, position=position, transactions=self._transactions)
 
 
 def _room_for(transaction: Transaction) -> int:
     """Bytes that it takes at most, without its writers."""
     return _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(transaction.transactional_id)
-
-
-def _filter(question: AskTransactionIds) -> Callable[[Transaction], bool]:
-    phases, producer_ids = frozenset(question.phases), frozenset(question.producer_ids)
-
-    def passes(transaction: Transaction) -> bool:
-        return (
-            (not phases or transaction.phase in phases)
-            and (not producer_ids or transaction.producer_id in producer_ids)
-            and transaction.started_ms < question.started_before_ms
-        )
-
-    return passes
 
 
 # ------------------------------------------------------------ descriptions

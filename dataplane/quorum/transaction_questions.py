@@ -87,16 +87,27 @@ class TransactionQuestions:
         producer_ids: Collection[int] = (),
         started_before_ms: int = FOREVER_MS,
     ) -> list[TransactionIdTold] | None:
-        """The transactional ids that pass, in no order. One listing at a time: others wait."""
+        """The transactional ids that pass, in no order; by `producer_ids`, that of each whose owner's or other writer's
+        it is, once for each. One listing at a time: others wait.
+        """
         clock = _Clock(timeout_s)
-        filters = AskTransactionIds(
-            phases=sorted(phases), producer_ids=sorted(producer_ids), started_before_ms=started_before_ms
-        )
+        wanted = sorted(producer_ids)
+        found: list[TransactionIdTold] = []
         try:
             async with asyncio.timeout(timeout_s), self._one_listing:
-                return await self._list(filters, clock)
+                for first in range(0, max(len(wanted), 1), _IDS_PER_QUESTION):
+                    filters = AskTransactionIds(
+                        phases=sorted(phases),
+                        producer_ids=wanted[first : first + _IDS_PER_QUESTION],
+                        started_before_ms=started_before_ms,
+                    )
+                    part = await self._list(filters, clock)
+                    if part is None:
+                        return None
+                    found += part
         except TimeoutError:
             return None
+        return found
 
     async def _list(self, filters: AskTransactionIds, clock: _Clock) -> list[TransactionIdTold] | None:
         found: list[TransactionIdTold] = []

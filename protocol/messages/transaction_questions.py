@@ -93,7 +93,9 @@ class AskTransactionIds(Message):
     listing: int = int64(about="Number of the question that began this listing: of this one, at first.")
     position: int = int32(about="Where the last page ended; 0 at first.")
     phases: list[int] = array(int8, about="Only those in one of these; none: all.")
-    producer_ids: list[int] = array(int64, about="Only those that have one of these; none: all.")
+    producer_ids: list[int] = array(
+        int64, about="Only those that these belong to, as owners' or other writers'; none: all."
+    )
     started_before_ms: int = int64(
         default=FOREVER_MS,
         about="Only those whose newest transaction began earlier, or that never began one.",
@@ -105,7 +107,7 @@ class TransactionIdTold(Message):
     """One transactional id."""
 
     transactional_id: str = string(about="As its client named it.")
-    producer_id: int = int64(default=-1, about="That it has now.")
+    producer_id: int = int64(default=-1, about="That it has now; the one asked for, if some were.")
     phase: int = int8(about="A Phase.")
 
 

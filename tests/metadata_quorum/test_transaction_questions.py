@@ -152,10 +152,31 @@ def test_long_ids_fill_a_page_sooner() -> None:
     assert leader.largest <= ANSWER_BYTES_MAX
 
 
-def test_a_filter_that_nothing_passes_takes_few_turns() -> None:
+def test_a_filter_that_nothing_passes_is_looked_at_in_many_turns() -> None:
     leader = Leader(table_of([f"id-{number}" for number in range(12_000)]))
-    assert leader.page(1, 1, producer_ids=[11_999]).transactions == []
-    assert leader.ids(producer_ids=[11_999, 0, 77_000]) == ["id-0", "id-11999"]
+    first = leader.page(100, 100, started_before_ms=0)
+    assert (first.transactions, first.position < 12_000) == ([], True)
+    assert leader.ids(started_before_ms=0) == []
+
+
+def test_many_producer_ids_are_looked_up_in_pages() -> None:
+    leader = Leader(table_of([f"id-{number}" for number in range(3_000)]))
+    assert leader.ids(producer_ids=[2_999, 0, 77_000]) == ["id-2999", "id-0"]
+    assert len(leader.ids(producer_ids=list(range(1_000, 9_000)))) == 2_000
+
+
+def test_a_transaction_is_found_by_whoever_writes_in_it() -> None:
+    quorum = Transactions()
+    who = quorum.begin("x")
+    quorum.begin("y")
+    quorum.add(who, quorum.places(0))
+    joined = quorum.join(who).producer_id
+    leader = Leader(quorum.machine.image.transactions)
+    told = leader.page(1, 1, producer_ids=[joined, who[0]])
+    assert [(one.transactional_id, one.producer_id) for one in told.transactions] == [
+        ("x", joined),
+        ("x", who[0]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,6 @@ STATES = {
 _NEVER_OURS = frozenset(("Dead", "PrepareEpochFence"))
 """States that Kafka knows, and no transaction is in here."""
 _PHASES = {name: phase for phase, name in STATES.items()}
-_PRODUCER_IDS_ASKED_MAX = 1_000
-"""More than these are not passed on: the quorum's leader tells all, and they are picked here."""
 
 
 class TransactionQuestions(Protocol):
@@ -136,8 +134,11 @@ class TransactionDescriptionHandlers:
 
     @handles(ListTransactionsRequest, 0, 2)
     async def list_ids(self, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
-        """Those that pass all filters, among the ids that this broker is named for. As in Kafka, an id that never began
-        a transaction passes any duration. COORDINATOR_LOAD_IN_PROGRESS while the quorum does not answer.
+        """Those that pass all filters, among the ids that this broker is named for.
+
+        As in Kafka, an id that never began a transaction passes any duration. By the producer id of one who joined a
+        transaction it is found as well, under that: so Kafka's search for hanging transactions knows whose it is.
+        COORDINATOR_LOAD_IN_PROGRESS while the quorum does not answer.
         """
         regex = message.transactional_id_pattern
         pattern = compile_pattern(regex, "Transaction ID pattern") if regex else None
@@ -148,23 +149,18 @@ class TransactionDescriptionHandlers:
         phases = [_PHASES[name] for name in states if name in _PHASES]
         if states and not phases:
             return response
-        wanted = frozenset(message.producer_id_filters)
         duration_ms = message.duration_filter
         found = await self._questions.ids(
             ANSWER_TIMEOUT_S,
             phases=phases,
-            producer_ids=wanted if len(wanted) <= _PRODUCER_IDS_ASKED_MAX else (),
+            producer_ids=frozenset(message.producer_id_filters),
             started_before_ms=FOREVER_MS if duration_ms < 0 else self._wall_ms() - duration_ms,
         )
         if found is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         async for one in in_turns(found):
             name = one.transactional_id
-            if (
-                (not wanted or one.producer_id in wanted)
-                and (pattern is None or pattern.fullmatch(name))
-                and self._tells_of(name)
-            ):
+            if (pattern is None or pattern.fullmatch(name)) and self._tells_of(name):
                 response.transaction_states.append(
                     ListedTransaction(
                         transactional_id=name,
