@@ -13,6 +13,7 @@ from .quotas import QuotaAdmin
 from .records import RecordAdmin
 from .throttles import ThrottleAdmin
 from .topics import TopicAdmin
+from .transactions import TransactionAdmin
 from .values import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -25,9 +26,13 @@ from .values import (
     GroupDescription,
     GroupListing,
     GroupMember,
+    HangingTransaction,
     LogDirDescription,
     NewTopic,
+    ProducerDescription,
     QuorumDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 
 __all__ = [
@@ -43,15 +48,27 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "HangingTransaction",
     "LogDirDescription",
     "NewTopic",
     "OngoingReassignment",
+    "ProducerDescription",
     "QuorumDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 
 class Admin(
-    TopicAdmin, ThrottleAdmin, ClusterAdmin, GroupAdmin, PlacementAdmin, RecordAdmin, LogDirAdmin, QuotaAdmin
+    TopicAdmin,
+    ThrottleAdmin,
+    ClusterAdmin,
+    GroupAdmin,
+    PlacementAdmin,
+    RecordAdmin,
+    LogDirAdmin,
+    QuotaAdmin,
+    TransactionAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

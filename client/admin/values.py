@@ -120,3 +120,55 @@ class LogDirDescription:
     total_bytes: int
     usable_bytes: int
     replicas: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id as a list shows it; `coordinator` is the broker that tells of it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id and its newest transaction; times in ms since 1970.
+
+    `started_ms` is -1 if there never was one; `partitions` are those without a marker yet; `app_version` is that of the
+    last commit that named one, -1 without (Ottla's own).
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+    app_version: int
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """A producer that a partition remembers; -1 where nothing is known.
+
+    `last_ms` is the time of its last batch; `transaction_start` the first offset of its open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_ms: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """An open transaction in a partition that no transactional id has open there: readers wait for it in vain."""
+
+    partition: TopicPartition
+    producer: ProducerDescription

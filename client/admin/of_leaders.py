@@ -1,0 +1,81 @@
+"""Questions about partitions that their leaders answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..cluster import Backoff
+from ..failures import ConnectionLost, RequestTimedOut
+from ..fetched import TopicPartition
+from .session import AdminSession
+
+PATIENCE_S = 3.0
+"""How long a partition may be without a leader before that is the answer."""
+T = TypeVar("T")
+
+
+class LeaderSession(AdminSession):
+    """Asks the leader of each partition."""
+
+    async def _of_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
+    ) -> dict[TopicPartition, T | KafkaError]:
+        """Ask each leader for its partitions; again, for a while, where leaders are moving."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        backoff = Backoff(200)
+        found: dict[TopicPartition, T | KafkaError] = {}
+        left = list(partitions)
+        while left:
+            by_leader = await self._by_leader(left, found)
+            answers = await asyncio.gather(
+                *(self._asked(leader, some, ask) for leader, some in by_leader.items())
+            )
+            for answer in answers:
+                found.update(answer)
+            left = [one for one in left if _may_change(found.get(one))]
+            if loop.time() > deadline:
+                break
+            if left:
+                await asyncio.sleep(backoff.next_s())
+        return found
+
+    async def _asked(
+        self,
+        leader: int,
+        some: list[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
+    ) -> dict[TopicPartition, T | KafkaError]:
+        try:
+            return await ask(leader, some)
+        except (ConnectionLost, RequestTimedOut) as error:
+            return dict.fromkeys(some, error)
+
+    async def _by_leader(
+        self, partitions: list[TopicPartition], found: dict[TopicPartition, T | KafkaError]
+    ) -> dict[int, list[TopicPartition]]:
+        metadata = await self._metadata()
+        self._cluster.metadata.brokers.update(metadata.brokers)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for one in partitions:
+            info = metadata.partition(*one)
+            if info is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                found[one] = KafkaError(code, f"there is no {one.topic}-{one.partition}")
+            elif info.leader < 0:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+                found[one] = KafkaError(code, f"{one.topic}-{one.partition} has no leader now")
+            else:
+                by_leader.setdefault(info.leader, []).append(one)
+        return by_leader
+
+
+def _may_change(answer: object) -> bool:
+    if not isinstance(answer, KafkaError):
+        return answer is None
+    return answer.code.retriable and answer.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

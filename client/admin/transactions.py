@@ -1,0 +1,229 @@
+"""Transactions: listed, described, ended, and those found that nobody will ever end (KIP-664, KIP-994, KIP-1152)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ...protocol.errors import KafkaError
+from ...protocol.messages.aborts import AbortTransactionRequest
+from ...protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from ..fetched import TopicPartition
+from ..metadata import BrokerAddress
+from .of_leaders import LeaderSession
+from .session import check, error_of
+from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
+
+MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+"""transaction.max.timeout.ms, unless it was set: what is open for longer should have been aborted."""
+_TRANSACTION = 1
+_ANY_DURATION = -1
+_IDS_PER_REQUEST = 500
+_PARTITIONS_PER_REQUEST = 500
+Described = dict[str, TransactionDescription | KafkaError]
+Producers = dict[TopicPartition, Sequence[ProducerDescription] | KafkaError]
+Progress = Callable[[int, int], None]
+
+
+class TransactionAdmin(LeaderSession):
+    """Shows and ends transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Transactional ids that pass all filters, in their order, asked of every broker.
+
+        `pattern` is a regular expression (RE2) for whole ids. As in Kafka an id that never began a transaction passes
+        `open_longer_than_ms`. Raises ValueError for a state that is none.
+        """
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=_ANY_DURATION if open_longer_than_ms is None else open_longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+        await self._cluster.refresh()
+        found: dict[tuple[str, int], TransactionListing] = {}
+        for broker_id in list(self._cluster.metadata.brokers):
+            for one in await self._with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
+                found[one.transactional_id, one.producer_id] = one
+        return [found[key] for key in sorted(found)]
+
+    async def _listed(self, broker_id: int, request: ListTransactionsRequest) -> list[TransactionListing]:
+        response = await self._cluster.ask(broker_id, request)
+        check(response.error_code, f"transactions of broker {broker_id}", None)
+        if response.unknown_state_filters:
+            raise ValueError(f"no transaction is ever {' or '.join(response.unknown_state_filters)}")
+        return [
+            TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, broker_id)
+            for one in response.transaction_states
+        ]
+
+    async def describe_transactions(self, names: Iterable[str]) -> Described:
+        """Each transactional id's newest transaction, asked of its coordinator; or why it could not be described:
+        TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        waiting = list(dict.fromkeys(names))
+        found: Described = {}
+        for first in range(0, len(waiting), _IDS_PER_REQUEST):
+            left = set(waiting[first : first + _IDS_PER_REQUEST])
+
+            await self._with_retries(lambda left=left: self._describe(left, found))  # type: ignore[misc]
+        return {name: found[name] for name in waiting}
+
+    async def _describe(self, left: set[str], found: Described) -> None:
+        """Moves what is known then from `left` to `found`. Raises KafkaError while time may help the others."""
+        problem: KafkaError | None = None
+        for coordinator, some in (await self._speakers(sorted(left))).items():
+            request = DescribeTransactionsRequest(transactional_ids=some)
+            for one in (await self._cluster.ask(coordinator, request)).transaction_states:
+                error = error_of(one.error_code, None)
+                if error is not None and error.code.retriable:
+                    problem = error
+                    continue
+                found[one.transactional_id] = error or _described(one, coordinator)
+                left.discard(one.transactional_id)
+        if problem is not None:
+            raise problem
+
+    async def abort_transaction(self, transactional_id: str) -> None:
+        """End the open transaction of a transactional id; its producer is fenced. Nothing happens if none is open.
+
+        Ottla's own: Kafka's brokers have no such request. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND,
+        VersionUnsupported.
+        """
+        # Of one broker only: a second abort, sent because the first was slow, might meet the next transaction.
+        connection = await self._cluster.any_connection()
+        request = AbortTransactionRequest(transactional_id=transactional_id)
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, progress: Progress = lambda done, total: None
+    ) -> Producers:
+        """The producers that the leader of each partition remembers; or why it could not be asked."""
+
+        async def ask(leader: int, some: list[TopicPartition]) -> Producers:
+            topics: dict[str, list[int]] = {}
+            for topic, index in some:
+                topics.setdefault(topic, []).append(index)
+            request = DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+                ]
+            )
+            response = await self._cluster.ask(leader, request)
+            return {
+                TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
+                or [_producer(state) for state in one.active_producers]
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        waiting = list(dict.fromkeys(partitions))
+        found: Producers = {}
+        for first in range(0, len(waiting), _PARTITIONS_PER_REQUEST):
+            some = waiting[first : first + _PARTITIONS_PER_REQUEST]
+            found.update(await self._of_leaders(some, ask))
+            progress(first + len(some), len(waiting))
+        return found
+
+    async def find_hanging(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        progress: Progress = lambda done, total: None,
+    ) -> list[HangingTransaction]:
+        """Open transactions in these partitions in which nothing was written for longer than any may be open, and that
+        no transactional id has open there: nobody will end them.
+
+        Raises KafkaError for a partition that could not be asked.
+        """
+        longest_ago = time.time() * 1000 - max_transaction_timeout_ms
+        suspects = {
+            one for one in await self._open_in(partitions, progress) if one.producer.last_ms < longest_ago
+        }
+        if not suspects:
+            return []
+        without_owner = await self._without_owner(suspects)
+        # What was ended meanwhile is in nobody's list any more, and not open, either.
+        still_open = await self._open_in({one.partition for one in without_owner})
+        return sorted(
+            without_owner & set(still_open), key=lambda one: (one.partition, one.producer.producer_id)
+        )
+
+    async def _open_in(
+        self, partitions: Iterable[TopicPartition], progress: Progress = lambda done, total: None
+    ) -> list[HangingTransaction]:
+        found: list[HangingTransaction] = []
+        for partition, producers in (await self.describe_producers(partitions, progress=progress)).items():
+            if isinstance(producers, KafkaError):
+                where = f"{partition.topic}-{partition.partition}"
+                raise KafkaError(producers.code, f"{where}: {producers.message}")
+            found += [HangingTransaction(partition, one) for one in producers if one.transaction_start >= 0]
+        return found
+
+    async def _without_owner(self, suspects: set[HangingTransaction]) -> set[HangingTransaction]:
+        producer_ids = sorted({one.producer.producer_id for one in suspects})
+        names = {
+            one.producer_id: one.transactional_id
+            for one in await self.list_transactions(producer_ids=producer_ids)
+        }
+        described = await self.describe_transactions(names.values())
+        return {
+            one
+            for one in suspects
+            if not _has_open(described.get(names.get(one.producer.producer_id, "")), one.partition)
+        }
+
+    async def _speakers(self, names: Collection[str]) -> dict[int, list[str]]:
+        """Those to ask for transactional ids."""
+        request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(names))
+        response = await self._cluster.ask_any(request)
+        found: dict[int, list[str]] = {}
+        for one in response.coordinators:
+            check(one.error_code, f"transactional id {one.key!r}", one.error_message)
+            self._cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
+            found.setdefault(one.node_id, []).append(one.key)
+        return found
+
+
+def _has_open(description: TransactionDescription | KafkaError | None, partition: TopicPartition) -> bool:
+    return isinstance(description, TransactionDescription) and partition in description.partitions
+
+
+def _described(one: DescribedTransaction, coordinator: int) -> TransactionDescription:
+    return TransactionDescription(
+        one.transactional_id,
+        one.transaction_state,
+        one.producer_id,
+        one.producer_epoch,
+        one.transaction_timeout_ms,
+        one.transaction_start_time_ms,
+        tuple(TopicPartition(topic.topic, index) for topic in one.topics for index in topic.partitions),
+        one.app_version,
+        coordinator,
+    )
+
+
+def _producer(state: ProducerState) -> ProducerDescription:
+    return ProducerDescription(
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
+    )
