@@ -16,7 +16,12 @@ from enum import Enum, auto
 
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from ottla.protocol.messages.headers import decode_request_header, response_header
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -105,6 +110,13 @@ class FakeCluster:
         self._servers: list[asyncio.Server] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._next_producer_id = 1000
+        self.served: list[type[Request[Message]]] = [
+            ApiVersionsRequest,
+            MetadataRequest,
+            ProduceRequest,
+            InitProducerIdRequest,
+        ]
+        self.features: dict[str, int] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -151,10 +163,7 @@ class FakeCluster:
 
     def _answer(self, broker: int, frame: memoryview) -> bytes | None:
         header, position = decode_request_header(frame)
-        served: dict[int, type[Request[Message]]] = {
-            request.api_key: request
-            for request in (ApiVersionsRequest, MetadataRequest, ProduceRequest, InitProducerIdRequest)
-        }
+        served = {request.api_key: request for request in self.served}
         request = decode(served[header.api_key], frame, header.api_version, position)
         response: Message | None
         match request:
@@ -163,22 +172,41 @@ class FakeCluster:
                     api_keys=[
                         ApiVersion(api_key=key, min_version=one.min_version, max_version=one.max_version)
                         for key, one in served.items()
-                    ]
+                    ],
+                    finalized_features_epoch=0,
+                    finalized_features=[
+                        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                        for name, level in self.features.items()
+                    ],
                 )
             case MetadataRequest():
                 response = self._metadata()
-            case InitProducerIdRequest():
-                self._next_producer_id += 1
-                response = InitProducerIdResponse(producer_id=self._next_producer_id, producer_epoch=0)
+            case InitProducerIdRequest(transactional_id=None):
+                response = InitProducerIdResponse(producer_id=self.next_producer_id(), producer_epoch=0)
             case ProduceRequest():
-                response = self._produce(broker, request)
+                response = self._produce(broker, request, header.api_version)
             case _:
-                raise AssertionError(header)
+                response = self.answer_other(broker, request, header.api_version)
         if response is None:
             return None
         return response_header(header.api_key, header.api_version, header.correlation_id) + encode(
             response, header.api_version
         )
+
+    def next_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id
+
+    def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
+        """What more a test's cluster can do; None breaks the connection."""
+        raise AssertionError(request)
+
+    def admits(self, request: ProduceRequest, version: int, index: int, header: BatchHeader) -> ErrorCode:
+        """Whether a batch may be appended to a partition."""
+        return ErrorCode.NONE
+
+    def appended(self, index: int, header: BatchHeader, values: list[bytes]) -> None:
+        """A batch was appended, and not for the second time."""
 
     def _metadata(self) -> MetadataResponse:
         partitions = [
@@ -200,7 +228,7 @@ class FakeCluster:
             topics=[MetadataResponseTopic(name=self.topic, topic_id=b"t" * 16, partitions=partitions)],
         )
 
-    def _produce(self, broker: int, request: ProduceRequest) -> ProduceResponse | None:
+    def _produce(self, broker: int, request: ProduceRequest, version: int) -> ProduceResponse | None:
         self.produce_requests += 1
         fault = self.fault()
         if fault is Fault.DROP_BEFORE:
@@ -223,7 +251,13 @@ class FakeCluster:
                     assert data.records is not None
                     for position, header in walk_batches(data.records):
                         batch = memoryview(data.records)[position:]
-                        code, offset = log.append(header, [one.value or b"" for one in decode_records(batch)])
+                        values = [one.value or b"" for one in decode_records(batch)]
+                        code, offset = self.admits(request, version, data.index, header), -1
+                        if code == ErrorCode.NONE:
+                            before = len(log.values)
+                            code, offset = log.append(header, values)
+                            if len(log.values) > before:
+                                self.appended(data.index, header, values)
                     if fault is Fault.TIMED_OUT_AFTER and code == ErrorCode.NONE:
                         code = ErrorCode.REQUEST_TIMED_OUT
                 answers.append(
