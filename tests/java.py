@@ -40,7 +40,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 </dependency></dependencies></project>
 """
 
-_SERVER_SOURCE = Path(__file__).parent / "integration" / "java" / "ToolServer.java"
+INTEGRATION_SOURCES = Path(__file__).parent / "integration" / "java"
+_SERVER_SOURCE = INTEGRATION_SOURCES / "ToolServer.java"
 _FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -73,6 +74,11 @@ def command(main_class: str, *arguments: str) -> list[str]:
     return ["java", *_FLAGS, "-cp", f"{jars()}/*", main_class, *arguments]
 
 
+def compiled_command(source: Path) -> list[str]:
+    """argv that runs a program of ours beside Kafka's jars; needs `javac`, once."""
+    return ["java", *_FLAGS, "-cp", f"{_compiled(source)}:{jars()}/*", source.stem]
+
+
 def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
     """Run a tool to its end; its standard output. Fails the test on another exit status than 0."""
     done = subprocess.run(
@@ -94,7 +100,7 @@ class Tools:
     def __enter__(self) -> Self:
         if shutil.which("javac") is not None:
             self._server = subprocess.Popen(
-                ["java", *_FLAGS, "-cp", f"{_compiled(_SERVER_SOURCE)}:{jars()}/*", _SERVER_SOURCE.stem],
+                compiled_command(_SERVER_SOURCE),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -1,0 +1,523 @@
+"""Producers and readers of transactions of four stock clients, all used in the same way, each call synchronous.
+
+    client = open_client("aiokafka", bootstrap)
+    producer = client.producer("mover-1")
+    producer.begin()
+    producer.send("orders", 0, b"v")
+    producer.commit()
+    assert client.read("orders", committed=True) == [Read(Place(0, 0), b"v")]
+    client.close()
+
+`Fenced`: another instance has taken over, this one is of no more use. `Failed`: anything else that the client raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import aiokafka
+import aiokafka.errors
+import aiokafka.structs
+import confluent_kafka
+import kafka
+import kafka.errors
+import kafka.structs
+
+from tests import java
+from tests.integration.history import Place, Read
+
+TIMEOUT_MS = 60_000
+"""Of a transaction, where a test says nothing else."""
+DEADLINE_S = 90.0
+
+T = TypeVar("T")
+
+
+class Failed(Exception):
+    """A client refused or failed; its own words."""
+
+
+class Fenced(Failed):
+    """Another instance has taken over."""
+
+
+class Producer(ABC):
+    """One instance of a producer, initialized: an earlier one with the same transactional id is fenced."""
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        """Without waiting."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait for the outcome of what was sent; what failed may be told here, and is by commit()."""
+
+    @abstractmethod
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Where a group goes on, by partition, if the transaction is committed."""
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Without ending what is open; its client calls it."""
+
+
+class Client(ABC):
+    """One of the clients."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._opened: list[Producer] = []
+
+    def producer(self, transactional_id: str | None, timeout_ms: int = TIMEOUT_MS) -> Producer:
+        """Without an id it is an idempotent one; begin, commit and abort are not for it."""
+        opened = self._open_producer(transactional_id, timeout_ms)
+        self._opened.append(opened)
+        return opened
+
+    @abstractmethod
+    def read(self, topic: str, *, committed: bool) -> list[Read]:
+        """Everything up to the end as readers with this isolation level know it when they start."""
+
+    def close(self) -> None:
+        """Close its producers, too, without ending what they have open."""
+        for one in self._opened:
+            one.close()
+
+    @abstractmethod
+    def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer: ...
+
+
+# ---------------------------------------------------------------- confluent-kafka
+
+
+class _ConfluentProducer(Producer):
+    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+            "retry.backoff.ms": 20,
+            "log_level": 0,
+        }
+        if transactional_id is not None:
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
+            settings |= {"message.timeout.ms": 0}
+        self._bootstrap = bootstrap
+        self._producer = confluent_kafka.Producer(settings)
+        if transactional_id is not None:
+            with _confluent_errors():
+                self._producer.init_transactions(DEADLINE_S)
+
+    def begin(self) -> None:
+        with _confluent_errors():
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        with _confluent_errors():
+            self._producer.produce(topic, value, partition=partition)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        with _confluent_errors():
+            assert self._producer.flush(DEADLINE_S) == 0
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        asking = confluent_kafka.Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        where = [confluent_kafka.TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+        try:
+            with _confluent_errors():
+                self._producer.send_offsets_to_transaction(
+                    where, asking.consumer_group_metadata(), DEADLINE_S
+                )
+        finally:
+            asking.close()
+
+    def commit(self) -> None:
+        with _confluent_errors():
+            self._producer.commit_transaction(DEADLINE_S)
+
+    def abort(self) -> None:
+        with _confluent_errors():
+            self._producer.abort_transaction(DEADLINE_S)
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.poll(0)
+
+
+@contextmanager
+def _confluent_errors() -> Iterator[None]:
+    fencing = {confluent_kafka.KafkaError._FENCED, confluent_kafka.KafkaError.INVALID_PRODUCER_EPOCH}
+    fencing.add(confluent_kafka.KafkaError.PRODUCER_FENCED)
+    try:
+        yield
+    except confluent_kafka.KafkaException as error:
+        code = error.args[0].code()
+        raise (Fenced if code in fencing else Failed)(str(error)) from error
+
+
+class Confluent(Client):
+    """librdkafka, as Python has it."""
+
+    def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+        return _ConfluentProducer(self.bootstrap, transactional_id, timeout_ms)
+
+    def read(self, topic: str, *, committed: bool) -> list[Read]:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": uuid.uuid4().hex,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+            }
+        )
+        found: list[Read] = []
+        try:
+            left = set(consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions)
+            consumer.assign(
+                [confluent_kafka.TopicPartition(topic, p, confluent_kafka.OFFSET_BEGINNING) for p in left]
+            )
+            while left:
+                for message in consumer.consume(1_000, 0.1):
+                    if (error := message.error()) is None:
+                        place = Place(message.partition() or 0, message.offset() or 0)
+                        found.append(Read(place, message.value() or b""))
+                    elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                        left.discard(message.partition())
+                    elif not error.retriable():
+                        raise Failed(str(error))
+        finally:
+            consumer.close()
+        return found
+
+
+# ---------------------------------------------------------------- kafka-python
+
+
+class _KafkaPythonProducer(Producer):
+    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int) -> None:
+        settings: dict[str, Any] = {"enable_idempotence": True}
+        if transactional_id is not None:
+            settings = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+        self._producer = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap, linger_ms=5, retry_backoff_ms=20, **settings
+        )
+        if transactional_id is not None:
+            with _kafka_python_errors():
+                self._producer.init_transactions()
+
+    def begin(self) -> None:
+        with _kafka_python_errors():
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        with _kafka_python_errors():
+            self._producer.send(topic, value, partition=partition)
+
+    def flush(self) -> None:
+        self._producer.flush(DEADLINE_S)
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        where = {
+            kafka.structs.TopicPartition(topic, p): kafka.structs.OffsetAndMetadata(offset, "", -1)
+            for p, offset in offsets.items()
+        }
+        with _kafka_python_errors():
+            self._producer.send_offsets_to_transaction(where, group)
+
+    def commit(self) -> None:
+        with _kafka_python_errors():
+            self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        with _kafka_python_errors():
+            self._producer.abort_transaction()
+
+    def close(self) -> None:
+        self._producer.close(timeout=0)
+
+
+@contextmanager
+def _kafka_python_errors() -> Iterator[None]:
+    fencing = (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError)
+    try:
+        yield
+    except fencing as error:
+        raise Fenced(repr(error)) from error
+    except kafka.errors.KafkaError as error:
+        raise (Fenced if "Fenced" in repr(error) else Failed)(repr(error)) from error
+
+
+class KafkaPython(Client):
+    """kafka-python."""
+
+    def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+        return _KafkaPythonProducer(self.bootstrap, transactional_id, timeout_ms)
+
+    def read(self, topic: str, *, committed: bool) -> list[Read]:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            isolation_level="read_committed" if committed else "read_uncommitted",
+        )
+        found: list[Read] = []
+        try:
+            every = [kafka.TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
+            ends = consumer.end_offsets(every)
+            consumer.assign(every)
+            for one in every:
+                consumer.seek(one, 0)
+            while any(consumer.position(one) < ends[one] for one in every):
+                for records in consumer.poll(100).values():
+                    found += [Read(Place(one.partition, one.offset), one.value) for one in records]
+        finally:
+            consumer.close()
+        return found
+
+
+# ---------------------------------------------------------------- aiokafka
+
+
+class _AiokafkaProducer(Producer):
+    def __init__(self, client: Aiokafka, transactional_id: str | None, timeout_ms: int) -> None:
+        self._client = client
+        self._sent: list[Awaitable[Any]] = []
+        settings: dict[str, Any] = {"enable_idempotence": True}
+        if transactional_id is not None:
+            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+
+        async def started() -> aiokafka.AIOKafkaProducer:
+            producer = aiokafka.AIOKafkaProducer(
+                bootstrap_servers=client.bootstrap, linger_ms=5, retry_backoff_ms=20, **settings
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            return producer
+
+        self._producer = client.run(started())
+
+    def begin(self) -> None:
+        self._client.run(self._producer.begin_transaction())
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        self._sent.append(self._client.run(self._producer.send(topic, value, partition=partition)))
+
+    def flush(self) -> None:
+        self._client.run(self._settled())
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        where = {
+            aiokafka.structs.TopicPartition(topic, p): aiokafka.structs.OffsetAndMetadata(offset, "")
+            for p, offset in offsets.items()
+        }
+        self._client.run(self._producer.send_offsets_to_transaction(where, group))
+
+    def commit(self) -> None:
+        self._client.run(self._settled())
+        self._client.run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._client.run(self._producer.flush())
+        self._client.run(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        self._client.close_producer(self._producer)
+
+    async def _settled(self) -> None:
+        await self._producer.flush()
+        sent, self._sent = self._sent, []
+        for outcome in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+class Aiokafka(Client):
+    """aiokafka, on a loop in a thread of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
+        self._thread.start()
+
+    def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+        return _AiokafkaProducer(self, transactional_id, timeout_ms)
+
+    def read(self, topic: str, *, committed: bool) -> list[Read]:
+        return self.run(self._read(topic, "read_committed" if committed else "read_uncommitted"))
+
+    async def _read(self, topic: str, isolation: str) -> list[Read]:
+        found: list[Read] = []
+        async with aiokafka.AIOKafkaConsumer(
+            topic, bootstrap_servers=self.bootstrap, isolation_level=isolation, auto_offset_reset="earliest"
+        ) as consumer:
+            every = consumer.assignment()
+            ends = await consumer.end_offsets(every)
+            while any([await consumer.position(one) < ends[one] for one in every]):
+                for records in (await consumer.getmany(timeout_ms=100)).values():
+                    found += [Read(Place(one.partition, one.offset), one.value) for one in records]
+        return found
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it on the loop; errors as `Failed`."""
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
+        except (aiokafka.errors.ProducerFenced, aiokafka.errors.InvalidProducerEpoch) as error:
+            raise Fenced(repr(error)) from error
+        except aiokafka.errors.KafkaError as error:
+            raise Failed(repr(error)) from error
+        except AssertionError as error:
+            # How it says that it can do nothing any more.
+            raise (Fenced if "FATAL_ERROR" in str(error) else Failed)(repr(error)) from error
+
+    def close_producer(self, producer: aiokafka.AIOKafkaProducer) -> None:
+        """Its batches and what is open are left as they are."""
+
+        async def end() -> None:
+            await producer._sender.close()
+            await producer.client.close()
+            producer._closed = True
+
+        self.run(end())
+
+    def close(self) -> None:
+        super().close()
+        self.run(self._cancelled())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _cancelled(self) -> None:
+        """What the closed producers left running."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+# ---------------------------------------------------------------- Java
+
+
+class _JavaProducer(Producer):
+    def __init__(self, client: Java, transactional_id: str | None, timeout_ms: int) -> None:
+        self._client, self._name = client, uuid.uuid4().hex
+        settings = {"bootstrap.servers": client.bootstrap, "retry.backoff.ms": "20"}
+        if transactional_id is not None:
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
+        self._tell("open", settings=settings)
+
+    def begin(self) -> None:
+        self._tell("begin")
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        self._tell("send", topic=topic, partition=partition, value=value.decode())
+
+    def flush(self) -> None:
+        self._tell("flush")
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        self._tell("offsets", group=group, topic=topic, offsets={str(p): o for p, o in offsets.items()})
+
+    def commit(self) -> None:
+        self._tell("commit")
+
+    def abort(self) -> None:
+        self._tell("abort")
+
+    def close(self) -> None:
+        self._tell("close")
+
+    def _tell(self, what: str, **more: object) -> None:
+        self._client.tell({"do": what, "name": self._name, **more})
+
+
+class Java(Client):
+    """Kafka's own clients, in a JVM that ends with this process."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        source = java.INTEGRATION_SOURCES / "TransactionalClients.java"
+        self._jvm = subprocess.Popen(
+            java.compiled_command(source),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=_die_at_once_with_parent,
+        )
+
+    def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+        return _JavaProducer(self, transactional_id, timeout_ms)
+
+    def read(self, topic: str, *, committed: bool) -> list[Read]:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+        found = self.tell({"do": "read", "topic": topic, "settings": settings})
+        return [Read(Place(partition, offset), value.encode()) for partition, offset, value in found]
+
+    def tell(self, what: dict[str, object]) -> list[Any]:
+        """One command; errors as `Failed`."""
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        self._jvm.stdin.write(json.dumps(what) + "\n")
+        self._jvm.stdin.flush()
+        line = self._jvm.stdout.readline()
+        assert line, f"the JVM ended in {what}"
+        answer = json.loads(line)
+        if "error" in answer:
+            _raise_java(answer["error"], answer["message"])
+        return list(answer["values"])
+
+    def close(self) -> None:
+        self._jvm.kill()
+        self._jvm.communicate()
+
+
+def _raise_java(name: str, message: str) -> NoReturn:
+    fencing = {"ProducerFencedException", "InvalidProducerEpochException"}
+    raise (Fenced if name in fencing or "ProducerFenced" in message else Failed)(message)
+
+
+def _die_at_once_with_parent() -> None:
+    """Run in a child before exec: the kernel kills it when the thread that started it ends."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+CLIENTS: dict[str, type[Client]] = {
+    "confluent-kafka": Confluent,
+    "aiokafka": Aiokafka,
+    "kafka-python": KafkaPython,
+    "java": Java,
+}
+
+
+def open_client(name: str, bootstrap: str) -> Client:
+    """One of `CLIENTS`, to be closed."""
+    return CLIENTS[name](bootstrap)
