@@ -103,7 +103,8 @@ def test_quotas_are_set_removed_and_part_of_a_snapshot() -> None:
 @pytest.mark.parametrize(
     ("feature", "level", "upgrade_type", "said"),
     [
-        ("transaction.version", 2, 1, "Brokers do not support this feature"),
+        ("kraft.version", 1, 1, "Brokers do not support this feature"),
+        ("transaction.version", 3, 1, "only support versions 0-2"),
         ("group.version", 2, 1, "only support versions 0-1"),
         ("group.version", -1, 3, "only support versions 0-1"),
         ("group.version", 0, 1, "Can't downgrade"),
