@@ -26,6 +26,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   group      list, describe, seek and delete consumer groups
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
+  txn        list, describe and abort transactions; find those that hang
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
 
 tools
@@ -54,6 +55,7 @@ COMMANDS = {
     "group": "commands.group",
     "config": "commands.config",
     "quota": "commands.quota",
+    "txn": "commands.txn",
     "cluster": "commands.cluster",
     "log": "commands.log",
     "bench": "commands.bench",

@@ -128,6 +128,15 @@ def bytes_of(text: str, flag: str) -> int:
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
 
 
+def milliseconds_of(text: str, flag: str) -> int:
+    """``90s``, ``15m``, ``500ms`` or a number of milliseconds. Raises UsageError."""
+    if text.isdecimal():
+        return int(text)
+    if (age := _AGE.fullmatch(text)) is None:
+        raise UsageError(f"{flag} takes a time such as 90s, 15m or 2h, not {text!r}")
+    return int(age[1]) * _AGE_MS[age[2]]
+
+
 def iso_time(milliseconds: int) -> str:
     """A time as people read it, in UTC; empty for none."""
     if milliseconds < 0:

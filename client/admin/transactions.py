@@ -79,10 +79,10 @@ class TransactionAdmin(LeaderSession):
         for first in range(0, len(waiting), _IDS_PER_REQUEST):
             left = set(waiting[first : first + _IDS_PER_REQUEST])
 
-            await self._with_retries(lambda left=left: self._describe(left, found))  # type: ignore[misc]
+            await self._with_retries(lambda left=left: self._describe_some(left, found))  # type: ignore[misc]
         return {name: found[name] for name in waiting}
 
-    async def _describe(self, left: set[str], found: Described) -> None:
+    async def _describe_some(self, left: set[str], found: Described) -> None:
         """Moves what is known then from `left` to `found`. Raises KafkaError while time may help the others."""
         problem: KafkaError | None = None
         for coordinator, some in (await self._speakers(sorted(left))).items():

@@ -144,6 +144,16 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("config", "set", "topic", "t", "x"), "config set takes key=value, not 'x'"),
         (("quota", "set", "producer_byte_rate=1"), "whose limit? Name a --user, --client-id or --ip"),
         (("quota", "set", "--user", "u", "producer_byte_rate=fast"), "quota set takes numbers"),
+        (("txn", "list", "--state", "ongoing"), "no 'ongoing'; did you mean 'Ongoing'?"),
+        (
+            ("txn", "list", "--open-longer-than", "long"),
+            "--open-longer-than takes a time such as 90s, 15m or 2h",
+        ),
+        (
+            ("txn", "find-hanging", "--max-timeout", "1w"),
+            "--max-timeout takes a time such as 90s, 15m or 2h",
+        ),
+        (("txn", "abort"), "the following arguments are required: ID"),
         (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),
         (("cluster", "health", "--timeout", "3"), "--timeout goes with --exit-when-healthy"),
         (("cluster", "health", "--interval", "0"), "--interval takes seconds above 0, not 0"),

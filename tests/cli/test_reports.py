@@ -14,10 +14,11 @@ from ottla.cli.commands.group.lag import put_together
 from ottla.cli.commands.group.seek import Target, parse_offsets, parse_target, within
 from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
+from ottla.cli.commands.txn import age
 from ottla.cli.confirmation import confirm
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.output import bytes_text
-from ottla.client.admin import GroupDescription, GroupListing, GroupMember
+from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
 from ottla.client.fetched import TopicPartition
 from ottla.client.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -177,3 +178,19 @@ def test_sizes_as_people_read_them() -> None:
     assert [bytes_text(number) for number in (0, 999, 1000, 1_500_000, 10**15)] == [
         "0 B", "999 B", "1.0 kB", "1.5 MB", "1000.0 TB",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "started_ms", "text"),
+    [
+        ("Ongoing", 100_000, "0s"),
+        ("Ongoing", 40_000, "1m0s"),
+        ("PrepareCommit", 96_600, "3s"),
+        ("Ongoing", 100_000 - 7_262_000, "2h1m2s"),
+        ("Ongoing", 200_000, "0s"),
+        ("CompleteCommit", 40_000, "-"),
+        ("Empty", -1, "-"),
+    ],
+)
+def test_how_long_a_transaction_has_been_open(state: str, started_ms: int, text: str) -> None:
+    assert age(TransactionDescription("x", state, 1, 0, 60_000, started_ms, (), -1, 1), 100_000) == text

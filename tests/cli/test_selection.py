@@ -9,6 +9,7 @@ from ottla.cli.selection import (
     broker_ids,
     bytes_of,
     iso_time,
+    milliseconds_of,
     named_partitions,
     numbers_in,
     select,
@@ -89,3 +90,17 @@ def test_sizes() -> None:
 
 def test_ranges_of_numbers() -> None:
     assert numbers_in("0,2-4", "x") == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("90", 90), ("250ms", 250), ("90s", 90_000), ("15m", 900_000), ("2h", 7_200_000)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert milliseconds_of(text, "--max-timeout") == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "-1m", "1 m", "m", "1.5h", "1w"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-timeout takes a time such as 90s, 15m or 2h"):
+        milliseconds_of(text, "--max-timeout")

@@ -1,0 +1,396 @@
+"""`ottla txn`: transactions of all producers: shown, ended, and searched for those that nobody will end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..failures import CommandFailed, UsageError
+from ..options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    add_regex,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+from ..output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin, HangingTransaction, TransactionDescription, TransactionListing
+    from ...client.admin.transactions import Described
+    from ...client.fetched import TopicPartition
+    from ...protocol.errors import KafkaError
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla txn ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "List, describe and abort transactions, and find those that hang.",
+        "  ottla txn list --state Ongoing\n"
+        "  ottla txn describe copy-orders\n"
+        "  ottla txn abort copy-orders\n"
+        "  ottla txn find-hanging",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __package__ or "")
+    _show(actions)
+    _abort(actions)
+    _find_hanging(actions)
+    return options
+
+
+run = carry_out
+
+
+def _show(actions: Actions) -> None:
+    listing = actions.add(
+        "list",
+        "txn:list_transactions",
+        "List transactional ids.",
+        "  ottla txn list\n"
+        "  ottla txn list --state Ongoing --open-longer-than 5m\n"
+        "  ottla txn list -r 'copy-.*' -o json\n"
+        "  ottla txn list --producer-id 4711",
+    )
+    listing.add_argument("names", nargs="*", metavar="ID", help="all, if none is named")
+    listing.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        choices=STATES,
+        metavar="STATE",
+        help=f"only such as are {', '.join(STATES)}",
+    )
+    listing.add_argument(
+        "--producer-id", action="append", default=[], type=int, metavar="N", help="only of this producer id"
+    )
+    listing.add_argument(
+        "--open-longer-than",
+        metavar="AGE",
+        help="only those whose newest transaction began longer ago, as 90s or 5m",
+    )
+    add_regex(listing, "transactional ids")
+    add_common(listing)
+
+    describe = actions.add(
+        "describe",
+        "txn:describe",
+        "Describe transactional ids: state, producer, age, partitions without a marker.",
+        "  ottla txn describe copy-orders\n  ottla txn describe -r 'copy-.*' --summary -o json",
+    )
+    describe.add_argument("names", nargs="*", metavar="ID", help="all, if none is named")
+    describe.add_argument("-s", "--summary", action="store_true", help="a line for each, without partitions")
+    add_regex(describe, "transactional ids")
+    add_common(describe)
+
+
+def _abort(actions: Actions) -> None:
+    abort = actions.add(
+        "abort",
+        "txn:abort",
+        "Abort open transactions. Their producers are fenced: they fail, and have to begin anew.",
+        "  ottla txn abort copy-orders\n  ottla txn abort -r 'copy-.*' --yes",
+    )
+    abort.add_argument("names", nargs="+", metavar="ID")
+    add_regex(abort, "transactional ids")
+    add_yes(abort)
+    add_common(abort)
+
+
+def _find_hanging(actions: Actions) -> None:
+    find = actions.add(
+        "find-hanging",
+        "txn:find_hanging",
+        "Find open transactions in partitions that no transactional id has open there.",
+        "  ottla txn find-hanging\n"
+        "  ottla txn find-hanging --topic orders:0,1 --max-timeout 30m\n"
+        "  ottla txn find-hanging --broker 2 -o json",
+    )
+    find.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="only in these; in all, if none is named",
+    )
+    find.add_argument("--broker", type=int, metavar="ID", help="only in partitions with a replica there")
+    find.add_argument(
+        "--max-timeout",
+        default="15m",
+        metavar="AGE",
+        help="the longest that producers may leave a transaction open (15m)",
+    )
+    add_common(find)
+
+
+# ------------------------------------------------------------ what is shown
+
+
+def list_transactions(arguments: argparse.Namespace) -> None:
+    """Print transactional ids."""
+    from ..asking import run_client
+
+    listed = run_client(_list(arguments))
+    if arguments.output == "json":
+        print_json(
+            [
+                {
+                    "transactional_id": one.transactional_id,
+                    "state": one.state,
+                    "producer_id": one.producer_id,
+                    "coordinator": one.coordinator,
+                }
+                for one in listed
+            ]
+        )
+        return
+    rows = [(one.transactional_id, one.state, one.producer_id, one.coordinator) for one in listed]
+    print_table(("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"), rows)
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    """Print what is known of transactional ids."""
+    from ..asking import raise_refusals, run_client
+
+    found, failures = _split(run_client(_describe(arguments)))
+    if arguments.output == "json":
+        print_json([_as_json(one, summary=arguments.summary) for one in found])
+    elif arguments.summary:
+        print_table([label for label, _ in _LABELS], [_summary(one) for one in found])
+    else:
+        for number, one in enumerate(found):
+            if number:
+                print()
+            _print(one)
+    raise_refusals(failures)
+
+
+def abort(arguments: argparse.Namespace) -> None:
+    """Abort after a question on a terminal, and show what became of each."""
+    from ..asking import raise_refusals, run_client
+    from ..confirmation import confirm
+
+    described, failures = _split(run_client(_describe(arguments)))
+    opened = [one for one in described if one.state == "Ongoing"]
+    if opened:
+        listed = ", ".join(f"{one.transactional_id} (open for {age(one)})" for one in opened)
+        confirm(f"Abort {listed} and fence the producer?", yes=arguments.yes)
+        failures |= run_client(_abort_all(arguments, opened))
+    results = [
+        (one.transactional_id, "aborted" if one.state == "Ongoing" else f"not open: {one.state}")
+        for one in described
+        if one.transactional_id not in failures
+    ]
+    if arguments.output == "json":
+        print_json([{"transactional_id": name, "result": result} for name, result in results])
+    elif results:
+        print_table(("TRANSACTIONAL-ID", "RESULT"), results)
+    raise_refusals(failures)
+
+
+def find_hanging(arguments: argparse.Namespace) -> int:
+    """Print them; 1 if there are any."""
+    from ..asking import run_client
+    from ..selection import iso_time, milliseconds_of
+
+    longest_ms = milliseconds_of(arguments.max_timeout, "--max-timeout")
+    found = run_client(_hanging(arguments, longest_ms))
+    if arguments.output == "json":
+        print_json(
+            [
+                {
+                    "topic": one.partition.topic,
+                    "partition": one.partition.partition,
+                    "producer_id": one.producer.producer_id,
+                    "producer_epoch": one.producer.producer_epoch,
+                    "start_offset": one.producer.transaction_start,
+                    "last_timestamp": one.producer.last_ms,
+                    "coordinator_epoch": one.producer.coordinator_epoch,
+                }
+                for one in found
+            ]
+        )
+        return int(bool(found))
+    columns = ("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "START-OFFSET", "LAST-WRITTEN")
+    rows = [
+        (
+            *one.partition,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            one.producer.transaction_start,
+            iso_time(one.producer.last_ms),
+        )
+        for one in found
+    ]
+    print_table(columns, rows)
+    return int(bool(found))
+
+
+_LABELS = (
+    ("TRANSACTIONAL-ID", "transactional_id"),
+    ("STATE", "state"),
+    ("PRODUCER-ID", "producer_id"),
+    ("PRODUCER-EPOCH", "producer_epoch"),
+    ("STARTED", "started"),
+    ("OPEN-FOR", "open_for"),
+    ("TIMEOUT-MS", "timeout_ms"),
+    ("APP-VERSION", "app_version"),
+    ("PARTITIONS", "partitions"),
+    ("COORDINATOR", "coordinator"),
+)
+
+
+def _summary(one: TransactionDescription) -> list[object]:
+    from ..selection import iso_time
+
+    values: dict[str, object] = {
+        "started": iso_time(one.started_ms) or "-",
+        "open_for": age(one),
+        "app_version": "-" if one.app_version < 0 else one.app_version,
+        "partitions": len(one.partitions),
+    }
+    return [values[field] if field in values else getattr(one, field) for _, field in _LABELS]
+
+
+def _print(one: TransactionDescription) -> None:
+    for (label, _), value in zip(_LABELS, _summary(one), strict=True):
+        print(f"{label:<17}{value}")
+    if one.partitions:
+        print_table(("TOPIC", "PARTITION"), one.partitions)
+
+
+def _as_json(one: TransactionDescription, *, summary: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "transactional_id": one.transactional_id,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "timeout_ms": one.timeout_ms,
+        "started_ms": None if one.started_ms < 0 else one.started_ms,
+        "app_version": None if one.app_version < 0 else one.app_version,
+        "coordinator": one.coordinator,
+        "partition_count": len(one.partitions),
+    }
+    if not summary:
+        fields["partitions"] = [list(partition) for partition in one.partitions]
+    return fields
+
+
+def age(one: TransactionDescription, now_ms: float | None = None) -> str:
+    """How long a transaction that is not over has been open, as people read it."""
+    if one.started_ms < 0 or one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
+        return "-"
+    now_ms = time.time() * 1000 if now_ms is None else now_ms
+    minutes, seconds = divmod(max(0, round((now_ms - one.started_ms) / 1000)), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    first = next((number for number, (count, _) in enumerate(parts) if count), 2)
+    return "".join(f"{count}{unit}" for count, unit in parts[first:])
+
+
+# ------------------------------------------------------------ what is asked
+
+
+async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
+    from ...client.admin import Admin
+    from ..selection import milliseconds_of
+
+    longer = arguments.open_longer_than
+    longer_ms = None if longer is None else milliseconds_of(longer, "--open-longer-than")
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        found = await admin.list_transactions(
+            states=arguments.state,
+            producer_ids=arguments.producer_id,
+            open_longer_than_ms=longer_ms,
+            pattern=_pattern(arguments),
+        )
+    wanted = set() if arguments.regex else set(arguments.names)
+    return [one for one in found if not wanted or one.transactional_id in wanted]
+
+
+def _pattern(arguments: argparse.Namespace) -> str | None:
+    """Of all that was named; the brokers look for it."""
+    return "|".join(f"(?:{name})" for name in arguments.names) if arguments.regex else None
+
+
+async def _describe(arguments: argparse.Namespace) -> Described:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        names: Sequence[str] = arguments.names
+        if arguments.regex or not names:
+            names = [
+                one.transactional_id for one in await admin.list_transactions(pattern=_pattern(arguments))
+            ]
+            if arguments.names and not names:
+                raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
+        return await admin.describe_transactions(names)
+
+
+def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:
+    """What is known, and why the others are not."""
+    from ...protocol.errors import KafkaError
+
+    found = [one for one in described.values() if not isinstance(one, KafkaError)]
+    return found, {name: one for name, one in described.items() if isinstance(one, KafkaError)}
+
+
+async def _abort_all(
+    arguments: argparse.Namespace, opened: list[TransactionDescription]
+) -> dict[str, KafkaError]:
+    """What was refused."""
+    from ...client.admin import Admin
+    from ...protocol.errors import KafkaError
+
+    failures: dict[str, KafkaError] = {}
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        for one in opened:
+            try:
+                await admin.abort_transaction(one.transactional_id)
+            except KafkaError as error:
+                failures[one.transactional_id] = error
+    return failures
+
+
+async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[HangingTransaction]:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        partitions = await _searched(admin, arguments)
+        return await admin.find_hanging(
+            partitions, max_transaction_timeout_ms=longest_ms, progress=_show_progress
+        )
+
+
+async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
+    from ...client.fetched import TopicPartition
+    from ..selection import named_partitions
+
+    topics = await admin.describe_topics()
+    existing = {topic.name: topic.partitions for topic in topics}
+    named = named_partitions(arguments.topic or existing, existing)
+    broker = arguments.broker
+    found = [
+        TopicPartition(topic, index)
+        for topic, index in named
+        if broker is None or broker in existing[topic][index].replicas
+    ]
+    if broker is not None and not found:
+        raise UsageError(f"broker {broker} has no replica of these partitions")
+    return found
+
+
+def _show_progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\r\033[K{done}/{total} partitions", end=end, file=sys.stderr, flush=True)
