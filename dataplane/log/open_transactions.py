@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ...protocol.record import NO_COMMIT_INDEX, ControlRecord, ControlType
+from .recent_markers import RecentMarkers
 
 NOWHERE: Final = -1
 
@@ -44,7 +45,7 @@ class OpenTransactions:
     later one hides: one whose marker lies further on although it began earlier, or at the same time.
     """
 
-    __slots__ = ("_ended", "_open", "forgotten_below", "last_commit_index", "last_offset")
+    __slots__ = ("_ended", "_open", "forgotten_below", "last_offset", "markers")
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, int] = OrderedDict()  # producer id to first offset
@@ -52,8 +53,8 @@ class OpenTransactions:
         # Invariant: the first offsets rise in both, and so do the marker offsets.
         self.forgotten_below = 0
         """Transactions that ended below are not known any more: of a lower high watermark nothing can be said."""
-        self.last_commit_index = NO_COMMIT_INDEX
-        """The highest of any marker; they rise along a log."""
+        self.markers = RecentMarkers()
+        """Where the newest are."""
         self.last_offset = NOWHERE
         """Last offset of the newest transactional batch, as far as is known; none is above."""
 
@@ -68,6 +69,11 @@ class OpenTransactions:
         return tuple(self._ended)
 
     @property
+    def last_commit_index(self) -> int:
+        """The highest of any marker; they rise along a log."""
+        return self.markers.last_commit_index
+
+    @property
     def is_pristine(self) -> bool:
         """Whether no marker was ever noted."""
         return not self._ended and not self.forgotten_below and self.last_commit_index == NO_COMMIT_INDEX
@@ -79,8 +85,7 @@ class OpenTransactions:
     def end(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
         """A marker is at the log end; what to note in the index of aborted transactions, if it ends one with data."""
         self.last_offset = offset
-        if marker.commit_index > self.last_commit_index:
-            self.last_commit_index = marker.commit_index
+        self.markers.note(marker.commit_index, offset)
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -127,7 +132,7 @@ class OpenTransactions:
         self._open = OrderedDict(sorted(open_, key=lambda one: one[1]))
         self._ended = deque(ended)
         self.forgotten_below = forgotten_below
-        self.last_commit_index = last_commit_index
+        self.markers = RecentMarkers(last_commit_index)
 
     def remember(self, earlier: OpenTransactions) -> None:
         """Take over those that ended from ``earlier``, which knows more of the same log."""
@@ -141,6 +146,7 @@ class OpenTransactions:
 
     def check(self, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log that ends there has."""
+        self.markers.check(log_end_offset)
         firsts = list(self._open.values())
         if any(one >= other for one, other in pairwise(firsts)) or any(
             first >= log_end_offset for first in firsts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .log_slice import LogSlice
+from .marker_search import MarkerSearch
 from .open_transactions import AbortedTransaction
 from .producer_loading import load_transactions
 from .trimmable_log import TrimmableLog
@@ -26,6 +27,19 @@ class TransactionalLog(TrimmableLog):
         decided up to then, and concerns this partition, has its marker.
         """
         return self.producers.transactions.last_commit_index
+
+    def marker_above(self, commit_index: int) -> int | MarkerSearch | None:
+        """Offset of the first marker with a higher commit index, None if there is none, or how to look for it in the
+        files. It may lie above the high watermark. All markers up to ``commit_index`` lie below.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        markers = self.producers.transactions.markers
+        if markers.knows(commit_index):
+            return markers.first_above(commit_index)
+        self._check_usable()
+        return MarkerSearch(self.directory, self._segments.copy(), commit_index)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Forget the transactions that have ended below. To be called on followers too, lest they gather there."""

@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog, recent_markers
+from ottla.dataplane.log.marker_search import MarkerSearch
 from ottla.dataplane.log.open_transactions import AbortedTransaction
 from ottla.dataplane.log.producer_state import ProducerStates
 from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch, read_control_record
@@ -103,6 +105,8 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         self.batches: list[Batch] = []
         self.high_watermark = self.log_start = self.recovery_point = self.commit_index = 0
         self.log: PartitionLog
+        self.patches = pytest.MonkeyPatch()
+        self.patches.setattr(recent_markers, "LISTED_MAX", 4)
 
     @initialize()
     def start(self) -> None:
@@ -112,6 +116,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         if hasattr(self, "log"):
             self.log.close(clean=False)
         shutil.rmtree(self.folder)
+        self.patches.undo()
 
     @property
     def end(self) -> int:
@@ -323,6 +328,26 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         """No call must be wrong for one that is lower than before, as after a restart."""
         offset = self.log_start + int((self.end - self.log_start) * fraction)
         assert self.log.last_stable_offset(offset) == last_stable(self.batches, offset, self.log_start)
+
+    @rule(fraction=st.floats(0, 1))
+    def cut(self, fraction: float) -> None:
+        """Whether the marker is listed or has to be looked for. Where it was deleted the log begins behind it."""
+        asked = round((self.commit_index + 1) * fraction) - 1
+        found = self.log.marker_above(asked)
+        if isinstance(found, MarkerSearch):
+            search, found = found, found.find()
+            search.close()
+        expected = next(
+            (
+                one.header.base_offset
+                for one in self.batches
+                if one.marker and one.marker.commit_index > asked
+            ),
+            None,
+        )
+        assert (expected is None) == (found is None)
+        if found is not None and expected is not None:
+            assert max(found, self.log_start) == max(expected, self.log_start)
 
     @rule(one=st.floats(0, 1), other=st.floats(0, 1))
     def fetch(self, one: float, other: float) -> None:

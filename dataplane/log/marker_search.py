@@ -1,0 +1,85 @@
+"""Look for a transaction marker in the files of a log, where it is too old to be listed in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ...protocol.record_batch import CONTROL_FLAG
+from .batch_walk import BrokenBatch
+from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
+from .segment import Segment
+from .storage_errors import damage
+
+_ABOVE_ALL: Final = 2**63
+
+
+class MarkerSearch:
+    """For the first marker above a commit index. Made and closed in the event loop's thread; `find` blocks, for as long
+    as it takes to read the headers of a segment, and belongs in another one.
+    """
+
+    def __init__(self, directory: Path, segments: Sequence[Segment], commit_index: int) -> None:
+        """`segments`: those of the log in `directory`, from the oldest to the active one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._directory = directory
+        self._segments = segments
+        self._commit_index = commit_index
+        # While this is held the active segment's descriptor is not closed under `find`, whoever rolls it.
+        self._pin = segments[-1].descriptor()
+
+    def find(self) -> int | None:
+        """Offset of the marker; the start of the first segment if that is behind it; None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is damaged.
+        """
+        first = self._first_to_read()
+        if first is None:
+            return self._segments[0].base_offset
+        for segment in self._segments[first:]:
+            found = self._find_in(segment)
+            if found is not None:
+                return found
+        return None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._pin.release()
+
+    def _first_to_read(self) -> int | None:
+        """Number of the last segment that is known to begin below the marker, else the first one; None if that is known
+        to begin above. As commit indexes rise along a log, not every snapshot has to be read."""
+        snapshots = set(snapshot_offsets(self._directory))
+        known = [number for number, segment in enumerate(self._segments) if segment.base_offset in snapshots]
+        below = bisect_right(known, self._commit_index, key=self._last_commit_index_before)
+        if below:
+            return known[below - 1]
+        if known and known[0] == 0 and self._last_commit_index_before(0) != _ABOVE_ALL:
+            return None
+        return 0
+
+    def _last_commit_index_before(self, number: int) -> int:
+        """That of the last marker below a segment. A damaged snapshot counts as one that is too high: then an earlier
+        segment is read."""
+        try:
+            producers = read_snapshot(snapshot_path(self._directory, self._segments[number].base_offset))
+        except ValueError:
+            return _ABOVE_ALL
+        return producers.transactions.last_commit_index
+
+    def _find_in(self, segment: Segment) -> int | None:
+        try:
+            for position, header in segment.walk(0, segment.base_offset):
+                if header.attributes & CONTROL_FLAG:
+                    marker = segment.marker_at(position, header)
+                    if marker is not None and marker.commit_index > self._commit_index:
+                        return header.base_offset
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        return None
