@@ -37,7 +37,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.record import encode_batch
-from tests.histories.operations import ALL_IN_SYNC, Probe, ProducerIdentity, Send
+from tests.histories.operations import ALL_IN_SYNC, Deleted, History, Probe, ProducerIdentity, Send
 from tests.simulation.cluster.group_members import COMMIT_VERSION, find_coordinator
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
@@ -75,6 +75,19 @@ class Batch:
     sequence: int
     records: bytes
     offset: int
+
+
+def refusals_of_a_duplicate(history: History, place: TopicPartition, batch: Batch) -> list[str]:
+    """The errors that may answer a batch which is sent again.
+
+    If its record was deleted since, a replica that began behind it may lead, which knows of its producer only what it
+    has copied: as in Kafka it takes the batch for out of order. Not for a new one, after a later batch.
+    """
+    expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *BEFORE_APPEND, *AFTER_APPEND]
+    deleted = (each for each in history if isinstance(each, Deleted))
+    if any((each.topic, each.partition) == place and each.before_offset > batch.offset for each in deleted):
+        expected.append("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    return expected
 
 
 class Prober:
@@ -125,7 +138,7 @@ class Prober:
             batch = chance.choice(producer.acknowledged)
             answer = await producer.send(batch.records)
             if answer.error_code:
-                expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *BEFORE_APPEND, *AFTER_APPEND]
+                expected = refusals_of_a_duplicate(self._workload.history, producer.place, batch)
                 self._note("a batch sent again", [*expected, ORIGINAL], answer.error_code)
             else:
                 got = ORIGINAL if answer.base_offset == batch.offset else f"offset {answer.base_offset}"
@@ -200,7 +213,8 @@ class Producer:
         self.epoch = 0
         self.acknowledged: deque[Batch] = deque(maxlen=BATCHES_REMEMBERED)
         """Of this epoch."""
-        self._workload, self._cluster, self._name, self._place = workload, cluster, name, place
+        self._workload, self._cluster, self._name = workload, cluster, name
+        self.place = place
         self._id: int | None = None
         self._incarnation = self._sequence = self._sent = 0
 
@@ -224,7 +238,7 @@ class Producer:
         value = b"%s:%d" % (self._name.encode(), self._sent)
         records = self._encoded(value, self._sequence, self.epoch)
         actor = f"{self._name}/{self._incarnation}"
-        send = Send(actor, actor, *self._place, value, ALL_IN_SYNC, True, self._sent, workload.now())
+        send = Send(actor, actor, *self.place, value, ALL_IN_SYNC, True, self._sent, workload.now())
         self._sent += 1
         workload.history.add(send)
         attempts = 0
@@ -248,14 +262,14 @@ class Producer:
 
     async def send(self, records: bytes) -> PartitionProduceResponse:
         """One attempt. Raises KafkaError without an answer."""
-        leader = self._cluster.metadata.leader(*self._place)
+        leader = self._cluster.metadata.leader(*self.place)
         if leader is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        data = PartitionProduceData(index=self._place.partition, records=records)
+        data = PartitionProduceData(index=self.place.partition, records=records)
         request = ProduceRequest(
             acks=ALL_IN_SYNC,
             timeout_ms=TIMEOUT_MS // 2,
-            topic_data=[TopicProduceData(name=self._place.topic, partition_data=[data])],
+            topic_data=[TopicProduceData(name=self.place.topic, partition_data=[data])],
         )
         connection = await self._cluster.connection(leader, "produce")
         answer = await connection.request(request, version=BY_NAME, timeout_ms=TIMEOUT_MS)
