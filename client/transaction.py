@@ -86,8 +86,8 @@ class Transaction:
         TransactionFailed where only an abort is left, as for a writer who never joined.
         """
         self._check()
-        self.include(*writers)
-        self.result = await self._transactions.commit(self._writers)
+        chosen = [*self._writers, *map(_receipt, writers)]
+        self.result = await self._transactions.commit(chosen)
         return self.result
 
     async def abort(self) -> None:

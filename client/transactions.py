@@ -234,20 +234,26 @@ class Transactions:
         result = CommitResult()
         try:
             if self._state.reached_cluster and not self._end_answered:
-                if self.shared is not None:
-                    result = await self._end_shared(self.shared, committed, writers)
-                else:
-                    await self._end_plain(committed)
+                result = await self._decide(committed, writers)
                 self._end_answered = True
             if self._state.in_doubt and not self._state.adds_by_writing:
                 self._took_identity(await self._init(self._identity))
         except (ClientClosed, RequestTimedOut):
             raise  # how it ended is not known: the caller may ask again
         except KafkaError as error:
-            fatal = not committed or error.code != ErrorCode.TRANSACTION_ABORTABLE
-            raise self._failed(error, fatal=fatal) from error
+            # Of the second kind is the answer where a chosen writer is not known: nothing is decided then.
+            abortable = error.code is ErrorCode.TRANSACTION_ABORTABLE or (
+                error.code is ErrorCode.INVALID_TXN_STATE and self.shared is not None
+            )
+            raise self._failed(error, fatal=not (committed and abortable)) from error
         self._state.over()
         return result
+
+    async def _decide(self, committed: bool, writers: list[tuple[int, int]]) -> CommitResult:
+        if self.shared is not None:
+            return await self._end_shared(self.shared, committed, writers)
+        await self._end_plain(committed)
+        return CommitResult()
 
     async def _end_plain(self, committed: bool) -> None:
         bumps = self._state.adds_by_writing
