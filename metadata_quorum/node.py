@@ -273,7 +273,8 @@ class QuorumNode:
     def asked_about_transactions(self, session: BrokerSession, question: TransactionQuestion) -> None:
         """Answered by the active leader alone, which a majority has heard of lately."""
         if self.raft.is_leader:
-            session.send(self._answers.answer(session.broker_id, question, self.machine.image.transactions))
+            image = self.machine.image
+            session.send(self._answers.answer(session.broker_id, question, image.transactions, image.offset))
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""

@@ -79,13 +79,13 @@ class TransactionAnswers:
         self._listings.pop(broker_id, None)
 
     def answer(
-        self, broker_id: int, question: TransactionQuestion, table: TransactionTable
+        self, broker_id: int, question: TransactionQuestion, table: TransactionTable, metadata_offset: int
     ) -> TransactionAnswer:
-        """What the table says now."""
+        """What the table says at an offset of the metadata, which is now."""
         match question:
             case AskCut():
                 cut = largest_cut(table, places_of(question.topics))
-                return CutTold(question=question.question, commit_index=cut)
+                return CutTold(question=question.question, commit_index=cut, metadata_offset=metadata_offset)
             case AskTransactions():
                 return _described(question, table)
             case AskTransactionIds():

@@ -43,7 +43,7 @@ from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
 from .questions import Questions
-from .transaction_questions import TransactionQuestions
+from .transaction_questions import Cut, TransactionQuestions
 
 logger = logging.getLogger(__name__)
 
@@ -187,11 +187,9 @@ class QuorumSession:
         answer = await self._questions.ask(self._ask_for_status, timeout_s)
         return answer if isinstance(answer, QuorumStatus) else None
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> int | None:
-        """The largest commit index such that no transaction decided with it, or with a smaller one, lacks a marker in
-        one of these partitions (in any, if none are named); -1 if nothing was ever decided.
-
-        From the quorum's leader; None if none answered in time.
+    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+        """The newest cut of these partitions (of all, if none are named), from the quorum's leader; None if none has
+        answered in time.
         """
         return await self.transactions.cut(places, timeout_s)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...protocol.messages.transaction_questions import (
     FOREVER_MS,
@@ -34,6 +34,21 @@ _IDS_PER_QUESTION = 1_000
 _CHARACTERS_PER_QUESTION = 64 * 1024
 
 
+class Cut(NamedTuple):
+    """Where partitions can be cut so that no transaction is torn."""
+
+    commit_index: int
+    """The largest one such that nothing decided up to it lacks a marker; -1 if nothing was ever decided."""
+    metadata_offset: int
+    """A broker that leads one of them by an image that is at least there has all these markers."""
+
+    def joined(self, other: Cut) -> Cut:
+        """Of the partitions of both."""
+        return Cut(
+            min(self.commit_index, other.commit_index), max(self.metadata_offset, other.metadata_offset)
+        )
+
+
 class TransactionQuestions:
     """Each call is answered by an active leader; None: none has answered in time."""
 
@@ -41,19 +56,19 @@ class TransactionQuestions:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> int | None:
-        """The largest commit index such that nothing decided up to it lacks a marker in these partitions, in any at all
-        if none are named; -1 if nothing was ever decided."""
+    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+        """The newest cut of these partitions, of all there are if none are named."""
         clock = _Clock(timeout_s)
         wanted = iter(sorted(places))
         some = list(islice(wanted, _PLACES_PER_QUESTION))
-        least: int | None = None
+        least: Cut | None = None
         while True:
             told = await self._answer(_cutting(some), CutTold, clock)
             if told is None:
                 return None
             # What is true of these once stays true, so the least one is true of all of them.
-            least = told.commit_index if least is None else min(least, told.commit_index)
+            cut = Cut(told.commit_index, told.metadata_offset)
+            least = cut if least is None else least.joined(cut)
             some = list(islice(wanted, _PLACES_PER_QUESTION))
             if not some:
                 return least

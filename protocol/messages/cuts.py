@@ -27,6 +27,9 @@ class FindCutResponse(Message):
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
     cut: int = int64(default=-1, about="A commit index; -1 if no transaction was ever decided.")
+    metadata_offset: int = int64(
+        default=-1, about="How far the quorum's metadata were when this was true; to be told to leaders."
+    )
 
 
 @request(20003, "0", flexible="0+", response=FindCutResponse)
@@ -35,7 +38,7 @@ class FindCutRequest(Request[FindCutResponse]):
     these partitions, below the high watermark. Any broker answers.
     """
 
-    topics: list[CutTopic] = array(CutTopic, about="Partitions to be read together.")
+    topics: list[CutTopic] = array(CutTopic, about="Partitions to be read together; none: all there are.")
 
 
 @data()
@@ -72,4 +75,8 @@ class ListCutOffsetsRequest(Request[ListCutOffsetsResponse]):
     """Where partitions are cut. Only the leader of a partition answers for it."""
 
     cut: int = int64(default=-1, about="A commit index, as FindCut answers it.")
+    metadata_offset: int = int64(
+        default=-1,
+        about="As FindCut answers it: a leader that has heard of less may have been replaced. -1: it asks the quorum.",
+    )
     topics: list[CutTopic] = array(CutTopic, about="Partitions concerned.")

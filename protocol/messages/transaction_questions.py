@@ -31,6 +31,9 @@ class CutTold(Message):
 
     question: int = int64(about="As asked.")
     commit_index: int = int64(default=-1, about="The largest such commit index; -1 if nothing was decided.")
+    metadata_offset: int = int64(
+        default=-1, about="Up to which metadata records tell of these markers, and who led their partitions."
+    )
 
 
 @data()

@@ -60,7 +60,7 @@ class Leader:
 
     def tell(self, question: TransactionQuestion, broker_id: int = 1) -> TransactionAnswer:
         began = perf_counter()
-        told = self.answers.answer(broker_id, question, self.table)
+        told = self.answers.answer(broker_id, question, self.table, 0)
         self.slowest_s = max(self.slowest_s, perf_counter() - began)
         self.largest = max(self.largest, len(encode_session_message(told)))
         assert told.question == question.question

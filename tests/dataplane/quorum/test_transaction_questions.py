@@ -60,7 +60,7 @@ class AtHand:
             return None
         if self._rng.random() < self._changes:
             self._answers = TransactionAnswers()
-        told = self._answers.answer(1, question, self.table)  # type: ignore[arg-type]
+        told = self._answers.answer(1, question, self.table, self.asked)  # type: ignore[arg-type]
         return decode_session_message(encode_session_message(told))  # type: ignore[return-value]
 
 
@@ -143,10 +143,9 @@ async def test_a_cut_of_very_many_places_is_the_least_of_its_parts() -> None:
     leader = AtHand(table)
     questions = TransactionQuestions(leader.ask)
     places: list[Place] = [(b"u" * 16, index) for index in range(25_000)]
-    assert await questions.cut(places, TIMEOUT_S) == 6
-    assert leader.asked == 3
-    assert await questions.cut([*places, (TOPIC, 17)], TIMEOUT_S) == 5
-    assert await questions.cut((), TIMEOUT_S) == 5
+    assert await questions.cut(places, TIMEOUT_S) == (6, 3)
+    assert await questions.cut([*places, (TOPIC, 17)], TIMEOUT_S) == (5, 6)
+    assert await questions.cut((), TIMEOUT_S) == (5, 7)
 
 
 async def test_without_an_answer_there_is_none() -> None:
@@ -178,12 +177,21 @@ async def decide(session: QuorumSession, name: str) -> EndTransactionResult:
     return ended
 
 
+async def cut(session: QuorumSession, *places: Place) -> int:
+    """Its commit index. It is not older than this broker's image was."""
+    offset = session.image.offset
+    found = await session.cut(places, TIMEOUT_S)
+    assert found is not None
+    assert found.metadata_offset >= offset
+    return found.commit_index
+
+
 def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, nodes=3) as cluster:
             session, other = await cluster.broker(1), await cluster.broker(2)
             await asyncio.gather(session.unfenced(), other.unfenced())
-            assert await other.cut((), TIMEOUT_S) == -1
+            assert await cut(other) == -1
             made = await session.submit(
                 CreateTopics(topics=[NewTopic(name="t", num_partitions=2, replication_factor=1)], seed=1)
             )
@@ -192,8 +200,8 @@ def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) ->
             await decide(session, "x")
             for _ in range(2):
                 place = (session.image.topics["t"].id, 1)
-                assert await other.cut([place], TIMEOUT_S) == -1
-                assert await other.cut([(b"n" * 16, 0)], TIMEOUT_S) == 0
+                assert await cut(other, place) == -1
+                assert await cut(other, (b"n" * 16, 0)) == 0
                 told = await other.transactions.describe(["x", "y"], TIMEOUT_S)
                 assert told is not None
                 assert told["x"].phase == Phase.PREPARE_COMMIT

@@ -1,0 +1,175 @@
+"""FindCut and ListCutOffsets, 0 each: where all partitions are to be cut so that no transaction is torn (rule T19).
+
+The quorum's leader knows the newest commit index X up to which no marker is missing in some partitions. The leader of
+each partition knows where the first marker above X lies. What readers take below these offsets of transactions up to X
+is all of them, and they need not wait for any other, however long it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.cuts import (
+    CutOffset,
+    CutOffsetsTopic,
+    CutTopic,
+    FindCutRequest,
+    FindCutResponse,
+    ListCutOffsetsRequest,
+    ListCutOffsetsResponse,
+)
+from ....protocol.messages.transaction_commands import VerifyTransaction
+from ....protocol.transaction_table import Place
+from ...log.marker_search import MarkerSearch
+from ...off_loop import off_loop
+from ...quorum.transaction_questions import Cut
+from ...replication.leader import LeaderState
+from ...replication.partition import Partition
+from ...replication.replicas import Replicas
+from ...transactions.quorum import TransactionCommands
+from ..handler import Request, handles
+from ..turns import in_turns
+
+FIND_TIMEOUT_S = 5.0
+VERIFY_TIMEOUT_S = 2.0
+SEARCHES_MAX = 2
+"""At a time; each reads a segment, perhaps."""
+
+
+class CutFinder(Protocol):
+    """The session with the metadata quorum, as far as cuts need it."""
+
+    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+        """The newest one of these partitions, of all if there are none; None if no leader has answered in time."""
+
+
+def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffsetsResponse:
+    return ListCutOffsetsResponse(
+        topics=[
+            CutOffsetsTopic(
+                topic_id=topic.topic_id,
+                partitions=[
+                    CutOffset(partition_index=index, error_code=error.code) for index in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+class CutHandlers:
+    """For readers that take transactions as a whole."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        finder: CutFinder,
+        commands: TransactionCommands,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._image = image
+        self._finder = finder
+        self._commands = commands
+        self._searching = asyncio.Semaphore(SEARCHES_MAX)
+
+    @handles(FindCutRequest, 0, 0)
+    async def find(self, request: Request, message: FindCutRequest) -> FindCutResponse:
+        """The newest cut of some partitions."""
+        places = {(topic.topic_id, index) for topic in message.topics for index in topic.partitions}
+        cut = await self._finder.cut(places, FIND_TIMEOUT_S)
+        if cut is None:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"the metadata quorum did not answer within {FIND_TIMEOUT_S:g} s"
+            )
+        return FindCutResponse(cut=cut.commit_index, metadata_offset=cut.metadata_offset)
+
+    @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused)
+    async def list_offsets(self, request: Request, message: ListCutOffsetsRequest) -> ListCutOffsetsResponse:
+        """Where the partitions are cut that this broker leads.
+
+        Who leads no more, and has not heard of it, does not know of the newest markers: its high watermark may lie
+        below some that belong to the cut. So a leader answers only if its image is as new as the cut.
+        """
+        if message.cut < -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"cut {message.cut}: it must be a commit index, or -1"
+            )
+        if not 0 <= message.metadata_offset <= self._image().offset:
+            await self._catch_up()
+        answers = [CutOffsetsTopic(topic_id=topic.topic_id) for topic in message.topics]
+        parts = (
+            (topic, answer, index)
+            for topic, answer in zip(message.topics, answers, strict=True)
+            for index in topic.partitions
+        )
+        async for topic, answer, index in in_turns(parts):
+            answer.partitions.append(await self._offset(topic, index, message.cut))
+        return ListCutOffsetsResponse(topics=answers)
+
+    async def _catch_up(self) -> None:
+        """This broker's image has what the quorum had when the request came."""
+        verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
+        try:
+            async with asyncio.timeout(VERIFY_TIMEOUT_S):
+                await self._commands.verify(verify)
+        except (KafkaError, TimeoutError):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"
+            ) from None
+
+    async def _offset(self, topic: CutTopic, index: int, cut: int) -> CutOffset:
+        try:
+            offset = await self._cut_offset(self._find(topic, index), cut)
+        except KafkaError as error:
+            return CutOffset(partition_index=index, error_code=error.code)
+        return CutOffset(partition_index=index, offset=offset)
+
+    def _find(self, topic: CutTopic, index: int) -> Partition:
+        partition = self._replicas.find_by_id(topic.topic_id, index)
+        if partition is not None:
+            return partition
+        known = self._image().topics_by_id.get(topic.topic_id)
+        if known is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if index not in known.partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def _cut_offset(self, partition: Partition, cut: int) -> int:
+        leader = _settled(partition)
+        log = partition.log
+        found = log.marker_above(cut)
+        if isinstance(found, MarkerSearch):
+            found = await self._search(found)
+            if partition.leader is not leader or partition.log is not log:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        watermark = leader.high_watermark
+        return watermark if found is None else min(max(found, log.log_start_offset), watermark)
+
+    async def _search(self, search: MarkerSearch) -> int | None:
+        try:
+            async with self._searching:
+                return await off_loop(search.find)
+        finally:
+            search.close()
+
+
+def _settled(partition: Partition) -> LeaderState:
+    """Its leadership, whose high watermark is above all that former leaders have shown.
+
+    KafkaError: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
+    """
+    leader = partition.leading()
+    if leader.high_watermark < leader.epoch_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",
+        )
+    return leader
