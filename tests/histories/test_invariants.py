@@ -139,6 +139,10 @@ CLEAN: list[Case] = [
         [sent(0, 0), sent(1, None, OUT_OF_ORDER, takes=9), sent(2, 2), final(None, None, b"v2", log_start=2)],
     ),
     ("below the log start is gone by right", [*THREE, final(None, None, b"v2", log_start=2)]),
+    (
+        "deleted up to the end while a reader was on its way there",
+        [*THREE, Deleted("t", 0, 3, 5), Healed(20, 5), final(None, b"v1", log_start=3, end=3)],
+    ),
     ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
     (
         "replaced by a loss",
@@ -424,6 +428,10 @@ BROKEN: dict[str, list[Case]] = {
         ("an old send is never answered", [unanswered(0), Healed(20, 5), told(-1, 40)]),
         ("a commit is never answered", [Commit("g", "m", 1, "t", 0, 5, 1), Healed(20, 5), told(-1, 40)]),
         ("the end is not reached", [sent(0, 0), Healed(20, 5), final(b"v0", end=2)]),
+        (
+            "the end is behind the log start, too",
+            [sent(0, 0), Healed(20, 5), final(b"v0", log_start=2, end=3)],
+        ),
         ("nobody could read", [sent(0, 0), Healed(20, 5)]),
         ("something hung", [Hung("c", "poll", 1, 9)]),
     ],

@@ -122,6 +122,7 @@ class NotServing(Invariant):
             if place not in facts.final:
                 yield f"{named(place)} took records and was not read after the faults"
         for place, read in facts.final.items():
-            last = max(facts.final_values[place], default=read.log_start - 1)
+            # The log start may have been asked for once more when all was read that was left.
+            last = max(*facts.final_values[place], read.log_start - 1, -1)
             if read.end is not None and last + 1 < read.end:
                 yield f"{named(place)} was read up to offset {last}; its end is {read.end}"
