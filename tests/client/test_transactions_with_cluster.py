@@ -1,0 +1,248 @@
+"""Transactions against a real cluster: what is committed is seen whole, once, and on return; the rest never is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.consumer import Consumer
+from ottla.client.failures import ProducerFenced, TransactionFailed
+from ottla.client.fetched import TopicPartition
+from ottla.client.producer import Producer
+from ottla.client.transaction import WriterReceipt
+from ottla.client.transaction_writer import TransactionWriter
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.cluster import RunningCluster, running_cluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "broker.session.timeout.ms": "1000"}
+    with running_cluster(
+        tmp_path_factory.mktemp("transactions"), quorum=1, brokers=3, settings=settings
+    ) as running:
+        yield running
+
+
+async def create(cluster: RunningCluster, name: str, partitions: int = 1) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 3, configs={"min.insync.replicas": "2"})])
+
+
+async def committed(cluster: RunningCluster, topic: str) -> list[bytes]:
+    """What a read-committed consumer that starts now sees below the end as it is now."""
+    found: list[bytes] = []
+    async with Consumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        ends = await consumer.end_offsets(consumer.assignment())
+        async with asyncio.timeout(30):
+            for partition, end in ends.items():
+                while await consumer.position(partition) < end:
+                    for records in (await consumer.getmany(timeout_ms=200)).values():
+                        found += [record.value or b"" for record in records]
+    return found
+
+
+def transactional(cluster: RunningCluster, name: str, **options: int) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap, transactional_id=name, **options)
+
+
+async def write(cluster: RunningCluster, token: str, topic: str, *values: bytes) -> WriterReceipt:
+    async with TransactionWriter.join(token, bootstrap_servers=cluster.bootstrap) as writer:
+        for value in values:
+            await writer.send(topic, value)
+        return await writer.finish()
+
+
+async def test_commits_are_seen_on_return_and_aborts_never(cluster: RunningCluster) -> None:
+    await create(cluster, "seen", 3)
+    expected: list[bytes] = []
+    async with transactional(cluster, "seen") as producer:
+        for number in range(12):
+            values = [b"%d-%d" % (number, index) for index in range(6)]
+            try:
+                async with producer.transaction():
+                    for index, value in enumerate(values):
+                        await producer.send("seen", value, partition=index % 3)
+                    if number % 3 == 2:
+                        raise LookupError
+            except LookupError:
+                continue
+            expected += values
+            assert sorted(await committed(cluster, "seen")) == sorted(expected)
+
+
+async def test_records_and_offsets_are_copied_together(cluster: RunningCluster) -> None:
+    await create(cluster, "originals", 2)
+    await create(cluster, "copies", 2)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(200):
+            await producer.send("originals", b"%d" % number, partition=number % 2)
+
+    async def copy_until(count: int, *, crashes: bool) -> None:
+        copied = 0
+        async with (
+            Consumer(
+                "originals",
+                bootstrap_servers=cluster.bootstrap,
+                group_id="copiers",
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=100,
+                max_poll_records=17,
+            ) as consumer,
+            transactional(cluster, "copier") as producer,
+        ):
+            while copied < count:
+                batches = await consumer.getmany(timeout_ms=5_000)
+                async with producer.transaction():
+                    for records in batches.values():
+                        for record in records:
+                            await producer.send("copies", record.value, partition=record.partition)
+                    offsets = {partition: records[-1].offset + 1 for partition, records in batches.items()}
+                    await producer.send_offsets_to_transaction(offsets, consumer)
+                    if crashes and copied:
+                        raise ConnectionAbortedError
+                copied += sum(map(len, batches.values()))
+
+    async with asyncio.timeout(60):
+        with pytest.raises(ConnectionAbortedError):
+            await copy_until(200, crashes=True)
+        done = len(await committed(cluster, "copies"))
+        assert 0 < done < 200
+        await copy_until(200 - done, crashes=False)
+    assert sorted(await committed(cluster, "copies")) == sorted(b"%d" % number for number in range(200))
+
+
+async def test_a_second_producer_fences_the_first(cluster: RunningCluster) -> None:
+    await create(cluster, "fenced")
+    async with transactional(cluster, "taken over") as first:
+        await first.begin_transaction()
+        await first.send_and_wait("fenced", b"old")
+        async with transactional(cluster, "taken over") as second:
+            with pytest.raises(KafkaError, match="has been fenced"):
+                await first.send_and_wait("fenced", b"late")
+            with pytest.raises(TransactionFailed):
+                await first.commit_transaction()
+            with pytest.raises(ProducerFenced):
+                await first.abort_transaction()
+            async with second.transaction():
+                await second.send("fenced", b"new")
+    assert await committed(cluster, "fenced") == [b"new"]
+
+
+async def test_a_group_member_that_was_replaced_commits_nothing(cluster: RunningCluster) -> None:
+    await create(cluster, "members")
+    options = {"bootstrap_servers": cluster.bootstrap, "group_id": "members", "heartbeat_interval_ms": 100}
+    here = TopicPartition("members", 0)
+    async with transactional(cluster, "zombie") as producer:
+        async with Consumer("members", **options) as consumer:
+            async with asyncio.timeout(20):
+                while not consumer.assignment():
+                    await asyncio.sleep(0.01)
+            former = consumer.group_metadata()
+        async with Consumer("members", **options) as successor:
+            async with asyncio.timeout(20):
+                while not successor.assignment():
+                    await asyncio.sleep(0.01)
+            with pytest.raises(TransactionFailed):
+                async with producer.transaction():
+                    await producer.send("members", b"by a zombie")
+                    await producer.send_offsets_to_transaction({here: 1}, former)
+            assert await successor.committed(here) is None
+            async with producer.transaction():
+                await producer.send("members", b"by a member")
+                await producer.send_offsets_to_transaction({here: 1}, successor)
+            assert await successor.committed(here) == 1
+    assert await committed(cluster, "members") == [b"by a member"]
+
+
+async def test_a_transaction_that_is_open_for_too_long_is_aborted(cluster: RunningCluster) -> None:
+    await create(cluster, "slow")
+    async with transactional(cluster, "slow", transaction_timeout_ms=300) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("slow", b"too slow")
+        async with asyncio.timeout(30):
+            while not await _ended(cluster, "slow"):
+                await asyncio.sleep(0.1)
+        with pytest.raises(ProducerFenced, match="longer than its timeout"):
+            await producer.commit_transaction()
+    assert await committed(cluster, "slow") == []
+
+
+async def _ended(cluster: RunningCluster, topic: str) -> bool:
+    """Whether nothing is open on a topic that has a record and its marker."""
+    here = TopicPartition(topic, 0)
+    async with Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as consumer:
+        return (await consumer.end_offsets([here]))[here] == 2
+
+
+async def test_exactly_the_chosen_writers_count(cluster: RunningCluster) -> None:
+    await create(cluster, "shared", 2)
+    async with transactional(cluster, "shared") as producer:
+        for number in range(3):
+            transaction = await producer.begin(app_version=number)
+            receipts = await asyncio.gather(
+                *(
+                    write(
+                        cluster,
+                        transaction.token,
+                        "shared",
+                        *(b"%d-%d-%d" % (number, one, i) for i in range(10)),
+                    )
+                    for one in range(4)
+                )
+            )
+            await producer.send("shared", b"%d-owner" % number)
+            result = await transaction.commit(writers=[str(one) for one in receipts[:2]])
+            assert not result.was_committed
+            assert result.commit_index >= 0
+    async with transactional(cluster, "shared") as restarted:
+        assert restarted.last_app_version == 2
+        async with restarted.transaction(app_version=2) as again:
+            await restarted.send("shared", b"again")
+        assert again.result is not None
+        assert again.result.was_committed
+        transaction = await restarted.begin()
+        await transaction.abort()
+        with pytest.raises(KafkaError) as refused:
+            await write(cluster, transaction.token, "shared", b"late")
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        with pytest.raises(KafkaError, match="token"):
+            await write(cluster, "v1.no.token", "shared", b"never")
+    expected = [b"%d-%d-%d" % (a, b, c) for a in range(3) for b in range(2) for c in range(10)]
+    expected += [b"%d-owner" % number for number in range(3)]
+    assert sorted(await committed(cluster, "shared")) == sorted(expected)
+
+
+async def test_nothing_is_lost_or_torn_when_a_broker_is_killed(cluster: RunningCluster) -> None:
+    await create(cluster, "killed", 3)
+    expected: list[bytes] = []
+    async with transactional(cluster, "killed") as producer:
+        for number in range(60):
+            values = [b"%d-%d" % (number, partition) for partition in range(3)]
+            if number == 20:
+                leader = await asyncio.to_thread(cluster.leader, "killed", 0)
+                assert leader is not None
+                victim = cluster.broker(leader)
+                await asyncio.to_thread(victim.kill9)
+            try:
+                async with asyncio.timeout(30), producer.transaction():
+                    for partition, value in enumerate(values):
+                        await producer.send("killed", value, partition=partition)
+                    if number % 5 == 4:
+                        raise LookupError
+            except LookupError:
+                continue
+            expected += values
+    assert sorted(await committed(cluster, "killed")) == sorted(expected)
+    victim.restart()
+    await asyncio.to_thread(cluster.wait_until_in_sync, "killed")
