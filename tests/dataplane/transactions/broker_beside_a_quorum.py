@@ -91,6 +91,7 @@ class Beside:
         self.markers.image_changed(delta.transactions)
         self.gate.image_changed()
         self.endings.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
+        self.groups.image_changed(self.image, delta)
         self.moved()
 
     def elected(self, partition: Partition) -> None:

@@ -1,0 +1,183 @@
+"""Producers commit offsets of their groups at random, while the feed lags, the quorum falls silent and the broker is
+elected anew: whoever is told of an end finds its offsets, or those from before, and nothing in between (rule T14)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
+from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handlers.transactional_offsets import TransactionalOffsetHandlers
+from ottla.dataplane.transactions import gate, markers
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from tests.metadata_quorum.state.harness import assigned
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+
+STEPS = 150
+PLACE = ("solo", 0)
+
+
+class Run:
+    """Three clients, each with a group of its own, which it asks for its offsets whenever a transaction is over."""
+
+    def __init__(self, one: Beside, seed: int) -> None:
+        self.one, self.random = one, random.Random(seed)
+        self.handlers = TransactionalOffsetHandlers(
+            one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, 100
+        )
+        self.clients = [Client(self, f"x{number}") for number in range(3)]
+
+    async def steps(self) -> None:
+        for _ in range(STEPS):
+            await self.random.choices(
+                [self.client_goes_on, self.feed, self.turns, self.quorum_stops, self.elect],
+                [10, 3, 6, 1, 1],
+            )[0]()
+        self.one.quorum.answers = True
+        async with asyncio.timeout(20):
+            for client in self.clients:
+                while client.busy is not None and not client.busy.done():
+                    self.one.catch_up()
+                    await asyncio.sleep(0.001)
+                await client.finish()
+
+    async def client_goes_on(self) -> None:
+        await self.random.choice(self.clients).go_on()
+
+    async def feed(self) -> None:
+        self.one.catch_up()
+
+    async def turns(self) -> None:
+        for _ in range(self.random.randrange(20)):
+            await asyncio.sleep(0)
+
+    async def quorum_stops(self) -> None:
+        self.one.quorum.answers = not self.one.quorum.answers
+
+    async def elect(self) -> None:
+        """This broker again: what it has not told yet it learns from its log."""
+        self.one.quorum.fence(1)
+        if self.random.random() < 0.5:
+            self.one.catch_up()
+        self.one.quorum.unfence(1)
+        self.one.catch_up()
+
+
+class Client:
+    """Does one thing after the other, as clients do; what fails makes it abort."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        self.run, self.name = run, name
+        self.who = run.one.quorum.begin(name)
+        self.committed = -1
+        self.offset = 0
+        self.pending = -1
+        self.must_abort = False
+        self.busy: asyncio.Task[None] | None = None
+
+    async def go_on(self) -> None:
+        if self.busy is not None and not self.busy.done():
+            return
+        if self.busy is not None:
+            await self.busy
+        work = self.commit_offset() if self.run.random.random() < 0.6 else self.end()
+        self.busy = asyncio.create_task(work)
+
+    async def finish(self) -> None:
+        if self.busy is not None:
+            await self.busy
+        one = self.run.one
+        one.catch_up()
+        while one.groups.loading:
+            await asyncio.sleep(0.001)
+        await self.commit_offset()
+        await self.end()
+        assert self.seen() == self.committed
+
+    async def commit_offset(self) -> None:
+        told: asyncio.Future[TxnOffsetCommitResponse] = asyncio.get_running_loop().create_future()
+        self.offset += 1
+        row = TxnOffsetCommitRequestPartition(partition_index=PLACE[1], committed_offset=self.offset)
+        message = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=self.name,
+            producer_id=self.who[0],
+            producer_epoch=self.who[1],
+            topics=[TxnOffsetCommitRequestTopic(name=PLACE[0], partitions=[row])],
+        )
+        request = SimpleNamespace(api_version=5, reply=told.set_result)
+        self.run.handlers.commit(cast(Request, request), message)
+        code = (await told).topics[0].partitions[0].error_code
+        if code == ErrorCode.NONE:
+            self.pending = self.offset
+        else:
+            self.must_abort = True
+
+    async def end(self) -> None:
+        """As EndTxn is asked for until it is answered, by way of another broker."""
+        one = self.run.one
+        commits = not self.must_abort and self.run.random.random() < 0.6
+        while True:
+            ended = one.quorum.end(self.who, commits=commits, name=self.name)
+            if ended.error_code == ErrorCode.NONE:
+                break
+            assert ended.error_code == ErrorCode.CONCURRENT_TRANSACTIONS, ended
+            await asyncio.sleep(0.001)
+        # That broker has the decision, and so much of the feed.
+        one.catch_up()
+        while True:
+            try:
+                await one.endings.over(self.name, ended.number, 0.01)
+                break
+            except KafkaError:
+                one.catch_up()
+        self.who = (ended.producer_id, ended.producer_epoch)
+        if commits and self.pending >= 0:
+            self.committed = self.pending
+        self.pending, self.must_abort = -1, False
+        if self.run.random.random() < 0.8:
+            self.check()
+
+    def check(self) -> None:
+        """In the turn in which the end is told."""
+        try:
+            shard = self.run.one.groups.shard_for(self.name)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+                raise
+            return
+        shard.check()
+        assert not shard.offsets.pending.has(self.name, PLACE), f"{self.name} is unstable"
+        assert self.seen() == self.committed, self.name
+
+    def seen(self) -> int:
+        found = self.run.one.groups.shard_for(self.name).offsets.get(self.name, PLACE)
+        return -1 if found is None else found.offset
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whoever_is_told_of_the_end_finds_the_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.05)
+    monkeypatch.setattr(gate, "GRACE_S", 0.002)
+    monkeypatch.setattr(gate, "ASK_AGAIN_S", 0.005)
+    monkeypatch.setattr(markers, "RETRY_S", 0.005)
+    async with beside_a_quorum(tmp_path) as one:
+        one.quorum.create(assigned(OFFSETS_TOPIC, [1]))
+        one.catch_up()
+        await Run(one, seed).steps()
+        one.quorum.machine.check()
