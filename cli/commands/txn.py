@@ -307,32 +307,36 @@ async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
 
     longer = arguments.open_longer_than
     longer_ms = None if longer is None else milliseconds_of(longer, "--open-longer-than")
+    pattern = _pattern(arguments)
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
         found = await admin.list_transactions(
             states=arguments.state,
             producer_ids=arguments.producer_id,
             open_longer_than_ms=longer_ms,
-            pattern=_pattern(arguments),
+            pattern=pattern,
         )
     wanted = set() if arguments.regex else set(arguments.names)
     return [one for one in found if not wanted or one.transactional_id in wanted]
 
 
 def _pattern(arguments: argparse.Namespace) -> str | None:
-    """Of all that was named; the brokers look for it."""
-    return "|".join(f"(?:{name})" for name in arguments.names) if arguments.regex else None
+    """Of all that was named; the brokers look for it. Raises UsageError."""
+    from ..selection import pattern
+
+    if not arguments.regex:
+        return None
+    return "|".join(f"(?:{pattern(name).pattern})" for name in arguments.names)
 
 
 async def _describe(arguments: argparse.Namespace) -> Described:
     from ...client.admin import Admin
 
+    pattern = _pattern(arguments)
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
         names: Sequence[str] = arguments.names
-        if arguments.regex or not names:
-            names = [
-                one.transactional_id for one in await admin.list_transactions(pattern=_pattern(arguments))
-            ]
-            if arguments.names and not names:
+        if pattern or not names:
+            names = [one.transactional_id for one in await admin.list_transactions(pattern=pattern)]
+            if pattern and not names:
                 raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
         return await admin.describe_transactions(names)
 

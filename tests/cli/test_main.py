@@ -153,6 +153,7 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
             ("txn", "find-hanging", "--max-timeout", "1w"),
             "--max-timeout takes a time such as 90s, 15m or 2h",
         ),
+        (("txn", "list", "-r", "c("), "'c(' is no regular expression"),
         (("txn", "abort"), "the following arguments are required: ID"),
         (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),
         (("cluster", "health", "--timeout", "3"), "--timeout goes with --exit-when-healthy"),
