@@ -8,6 +8,7 @@ is all of them, and they need not wait for any other, however long it is open.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -16,7 +17,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.cuts import (
     CutOffset,
     CutOffsetsTopic,
-    CutTopic,
     FindCutRequest,
     FindCutResponse,
     ListCutOffsetsRequest,
@@ -38,6 +38,10 @@ FIND_TIMEOUT_S = 5.0
 VERIFY_TIMEOUT_S = 2.0
 SEARCHES_MAX = 2
 """At a time; each reads a segment, perhaps."""
+FOUND_MAX = 1000
+
+_Searched = tuple[bytes, int, int, int]
+"""Topic id, partition, leader epoch, cut."""
 
 
 class CutFinder(Protocol):
@@ -78,6 +82,7 @@ class CutHandlers:
         self._finder = finder
         self._commands = commands
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
+        self._found: OrderedDict[_Searched, int] = OrderedDict()
 
     @handles(FindCutRequest, 0, 0)
     async def find(self, request: Request, message: FindCutRequest) -> FindCutResponse:
@@ -105,12 +110,12 @@ class CutHandlers:
             await self._catch_up()
         answers = [CutOffsetsTopic(topic_id=topic.topic_id) for topic in message.topics]
         parts = (
-            (topic, answer, index)
+            (answer, index)
             for topic, answer in zip(message.topics, answers, strict=True)
             for index in topic.partitions
         )
-        async for topic, answer, index in in_turns(parts):
-            answer.partitions.append(await self._offset(topic, index, message.cut))
+        async for answer, index in in_turns(parts):
+            answer.partitions.append(await self._offset(answer.topic_id, index, message.cut))
         return ListCutOffsetsResponse(topics=answers)
 
     async def _catch_up(self) -> None:
@@ -124,41 +129,37 @@ class CutHandlers:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"
             ) from None
 
-    async def _offset(self, topic: CutTopic, index: int, cut: int) -> CutOffset:
+    async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
         try:
-            offset = await self._cut_offset(self._find(topic, index), cut)
+            offset = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
         except KafkaError as error:
             return CutOffset(partition_index=index, error_code=error.code)
         return CutOffset(partition_index=index, offset=offset)
 
-    def _find(self, topic: CutTopic, index: int) -> Partition:
-        partition = self._replicas.find_by_id(topic.topic_id, index)
-        if partition is not None:
-            return partition
-        known = self._image().topics_by_id.get(topic.topic_id)
-        if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if index not in known.partitions:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     async def _cut_offset(self, partition: Partition, cut: int) -> int:
         leader = _settled(partition)
-        log = partition.log
-        found = log.marker_above(cut)
+        found = partition.log.marker_above(cut)
         if isinstance(found, MarkerSearch):
-            found = await self._search(found)
-            if partition.leader is not leader or partition.log is not log:
+            found = await self._search((partition.topic_id, partition.index, leader.leader_epoch, cut), found)
+            if partition.leader is not leader:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        watermark = leader.high_watermark
-        return watermark if found is None else min(max(found, log.log_start_offset), watermark)
+        start, watermark = partition.log.log_start_offset, leader.high_watermark
+        return watermark if found is None else min(max(found, start), watermark)
 
-    async def _search(self, search: MarkerSearch) -> int | None:
+    async def _search(self, searched: _Searched, search: MarkerSearch) -> int | None:
+        """What was found is remembered for who asks again because it took long. It stays there in this leader epoch."""
         try:
             async with self._searching:
-                return await off_loop(search.find)
+                if searched in self._found:
+                    return self._found[searched]
+                found = await off_loop(search.find)
         finally:
             search.close()
+        if found is not None:
+            self._found[searched] = found
+            if len(self._found) > FOUND_MAX:
+                self._found.popitem(last=False)
+        return found
 
 
 def _settled(partition: Partition) -> LeaderState:

@@ -1,0 +1,346 @@
+"""Cuts against a look at everything: what the quorum has decided, and each batch of the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.client.connection import BrokerAddress, connect
+from ottla.dataplane.log import recent_markers
+from ottla.dataplane.quorum.transaction_questions import Cut
+from ottla.dataplane.server.handler import HandlerTable
+from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.server.handlers.cuts import CutHandlers
+from ottla.dataplane.server.server import Server
+from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.metadata_quorum.transaction_questions import largest_cut
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.cuts import (
+    CutTopic,
+    FindCutRequest,
+    FindCutResponse,
+    ListCutOffsetsRequest,
+)
+from ottla.protocol.record import encode_batch, read_control_record
+from ottla.protocol.record_batch import parse_header
+from ottla.protocol.transaction_table import Place
+from tests.metadata_quorum.state.harness import assigned
+from tests.metadata_quorum.state.transactional import Identity, identity
+
+from .broker_beside_a_quorum import Beside, beside_a_quorum
+from .test_markers import until
+
+NO_REQUEST: Any = None
+NAMES = ("a", "b", "c")
+
+
+class Finder:
+    """The quorum's leader, at hand."""
+
+    def __init__(self, one: Beside) -> None:
+        self.one = one
+        self.answers = True
+
+    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+        image = self.one.quorum.machine.image
+        return Cut(largest_cut(image.transactions, places), image.offset) if self.answers else None
+
+
+class Cutting(NamedTuple):
+    one: Beside
+    finder: Finder
+    handlers: CutHandlers
+
+    async def find(self, places: Collection[Place]) -> FindCutResponse:
+        return await self.handlers.find(NO_REQUEST, FindCutRequest(topics=topics(places)))
+
+    async def offsets(
+        self, cut: int, places: Collection[Place], metadata_offset: int = 0
+    ) -> dict[Place, int | ErrorCode]:
+        answer = await self.handlers.list_offsets(
+            NO_REQUEST,
+            ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=topics(places)),
+        )
+        return {
+            (topic.topic_id, found.partition_index): (
+                ErrorCode.of(found.error_code) if found.error_code else found.offset
+            )
+            for topic in answer.topics
+            for found in topic.partitions
+        }
+
+
+def topics(places: Collection[Place]) -> list[CutTopic]:
+    return [CutTopic(topic_id=topic_id, partitions=[index]) for topic_id, index in sorted(places)]
+
+
+@contextlib.asynccontextmanager
+async def cutting(directory: Path) -> AsyncIterator[Cutting]:
+    async with beside_a_quorum(directory) as one:
+        finder = Finder(one)
+        commands = TransactionCommands(one)
+        yield Cutting(one, finder, CutHandlers(1, one.replicas, lambda: one.image, finder, commands))
+
+
+class Marker(NamedTuple):
+    offset: int
+    commit_index: int
+
+
+def markers_of(one: Beside, place: Place) -> list[Marker]:
+    """By reading the log."""
+    log = one.replicas.get_by_id(*place).log
+    found, offset = [], 0
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
+        data = piece.read()
+        piece.release()
+        header = parse_header(data)
+        if header.is_control:
+            marker = read_control_record(data)
+            assert marker is not None
+            found.append(Marker(header.base_offset, marker.commit_index))
+        offset = header.next_offset
+    return found
+
+
+class Everything:
+    """Random transactions of three producers, and of others that produce without, in all partitions; every cut that was
+    ever found must be one, at any later time."""
+
+    def __init__(self, cutting: Cutting, rng: Random) -> None:
+        self.cutting, self.one, self.rng = cutting, cutting.one, rng
+        self.quorum = self.one.quorum
+        self.quorum.create(assigned("more", [1, 2], [1]))
+        self.one.catch_up()
+        names = ("solo", "pair", "more")
+        self.places = sorted(
+            (topic.id, index)
+            for topic in self.one.image.topics.values()
+            if topic.name in names
+            for index in topic.partitions
+        )
+        self.who = {name: self.quorum.begin(name) for name in NAMES}
+        self.sequences: dict[tuple[Identity, Place], int] = {}
+        self.written: dict[int, frozenset[Place]] = {}
+        self.cuts: set[int] = set()
+
+    async def step(self) -> None:
+        rng = self.rng
+        for _ in range(rng.choice((0, 20))):
+            await asyncio.sleep(0)  # Markers that are below the high watermark are reported meanwhile.
+        name = rng.choice(NAMES)
+        phase = self.quorum.state(name).phase
+        what = rng.random()
+        if what < 0.1:
+            self.produce_without()
+        elif what < 0.3:
+            self.replicate()
+        elif what < 0.35:
+            for partition in self.one.replicas:
+                partition.log.roll(0)
+        elif phase.is_decided:
+            self.one.catch_up()
+        elif what < 0.6 or phase.is_over:
+            await self.write(name)
+        else:
+            self.end(name)
+
+    async def write(self, name: str) -> None:
+        places = self.rng.sample(self.places, self.rng.randint(1, 3))
+        if self.quorum.add(self.who[name], places, name=name).error_code:
+            return
+        self.one.catch_up()
+        for place in places:
+            key = (self.who[name], place)
+            sequence = self.sequences.get(key, 0)
+            topic = self.one.image.topics_by_id[place[0]].name
+            await self.one.produce(self.who[name], sequence, topic=topic, index=place[1])
+            self.sequences[key] = sequence + 1
+
+    def end(self, name: str) -> None:
+        places = frozenset(place for _, place in self.quorum.state(name).outstanding)
+        ended = self.quorum.end(self.who[name], commits=self.rng.random() < 0.7, name=name)
+        self.who[name] = identity(ended)
+        self.written[ended.commit_index] = places
+        if self.rng.random() < 0.7:
+            self.one.catch_up()
+
+    def produce_without(self) -> None:
+        partition = self.one.replicas.get_by_id(*self.rng.choice(self.places))
+        partition.append(memoryview(bytearray(encode_batch([(None, b"x", 0)]))), required_acks=-1)
+
+    def replicate(self) -> None:
+        """Broker 2 has fetched some of what there is."""
+        for place in self.places:
+            partition = self.one.replicas.get_by_id(*place)
+            if 2 in self.one.image.topics_by_id[place[0]].partitions[place[1]].replicas:
+                watermark = partition.high_watermark
+                end = partition.log.log_end_offset
+                to = self.rng.choice((end, self.rng.randint(watermark, end)))
+                partition.fetched_by(2, self.quorum.epoch(2), to)
+
+    async def check(self) -> None:
+        some = self.rng.sample(self.places, self.rng.randint(1, len(self.places)))
+        found = await self.cutting.find(some)
+        for cut in (found.cut, self.rng.randint(-1, max(self.written, default=0))):
+            await self.check_cut(cut, some, whole=cut == found.cut)
+        for cut in self.cuts:
+            await self.check_cut(cut, self.places, whole=True)
+        everywhere = await self.cutting.find(self.places)
+        self.cuts.add(everywhere.cut)
+
+    async def check_cut(self, cut: int, places: list[Place], *, whole: bool) -> None:
+        offsets = await self.cutting.offsets(cut, places)
+        for place in places:
+            watermark = self.one.replicas.get_by_id(*place).high_watermark
+            markers = markers_of(self.one, place)
+            behind = [one.offset for one in markers if one.commit_index > cut and one.offset < watermark]
+            offset = offsets[place]
+            assert offset == min(behind, default=watermark)
+            below = {one.commit_index for one in markers if one.offset < offset}
+            assert max(below, default=-1) <= cut
+            due = {index for index, wrote in self.written.items() if index <= cut and place in wrote}
+            if whole:
+                assert due == below, f"{place} lacks transactions of cut {cut}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("listed", [4, recent_markers.LISTED_MAX])
+async def test_a_cut_has_all_of_what_was_decided_up_to_it_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, listed: int
+) -> None:
+    monkeypatch.setattr(recent_markers, "LISTED_MAX", listed)
+    async with cutting(tmp_path) as here:
+        everything = Everything(here, Random(seed))
+        for _ in range(50):
+            await everything.step()
+            await everything.check()
+        assert max(everything.cuts) > 0
+
+
+async def written(one: Beside, name: str = "x", *, topic: str = "solo") -> None:
+    who = one.quorum.begin(name)
+    one.quorum.add(who, one.quorum.places(0, topic=topic), name=name)
+    one.catch_up()
+    await one.produce(who, 0, topic=topic)
+    one.quorum.end(who, name=name)
+    one.catch_up()
+    if topic == "solo":
+        await until(lambda: one.quorum.state(name).phase.is_over)
+
+
+async def test_an_older_transaction_that_stays_open_holds_nobody_up(tmp_path: Path) -> None:
+    async with cutting(tmp_path) as here:
+        one = here.one
+        open_for_long = one.quorum.begin("long")
+        one.quorum.add(open_for_long, one.solo(0), name="long")
+        one.catch_up()
+        await one.produce(open_for_long, 0)
+        await written(one)
+        partition = one.partition()
+        assert partition.log.last_stable_offset(partition.high_watermark) == 0
+        found = await here.find(one.solo(0))
+        assert found.cut == 0
+        assert await here.offsets(found.cut, one.solo(0), found.metadata_offset) == {one.solo(0).pop(): 3}
+
+
+async def test_a_marker_that_is_not_replicated_holds_up_only_those_who_ask_for_its_partition(
+    tmp_path: Path,
+) -> None:
+    async with cutting(tmp_path) as here:
+        one = here.one
+        await written(one, "x", topic="pair")
+        await written(one, "y")
+        pair = one.quorum.places(0, topic="pair")
+        assert (await here.find(pair)).cut == -1
+        assert (await here.find(pair | one.solo(0))).cut == -1
+        assert (await here.find(())).cut == -1
+        assert (await here.find(one.solo(0))).cut == 1
+
+
+async def test_a_leader_that_was_replaced_and_does_not_know_answers_nobody(tmp_path: Path) -> None:
+    """Its high watermark may lie below markers that are part of the cut."""
+    async with cutting(tmp_path) as here:
+        one = here.one
+        place = one.quorum.places(0, topic="pair").pop()
+        cut = await here.find([place])
+        assert await here.offsets(cut.cut, [place], cut.metadata_offset) == {place: 0}
+        one.quorum.fence(1)
+        newer = await here.find([place])
+        one.quorum.answers = False
+        for offset in (newer.metadata_offset, -1):
+            with pytest.raises(KafkaError) as refused:
+                await here.offsets(newer.cut, [place], offset)
+            assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        one.quorum.answers = True
+        one.catch_up()
+        answered = await here.offsets(newer.cut, [place], newer.metadata_offset)
+        assert answered == {place: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+async def test_a_new_leader_waits_for_its_high_watermark(tmp_path: Path) -> None:
+    async with cutting(tmp_path) as here:
+        one = here.one
+        place = one.quorum.places(0, topic="pair").pop()
+        partition = one.partition("pair")
+        partition.append(memoryview(bytearray(encode_batch([(None, b"x", 0)]))), required_acks=1)
+        state = one.image.topics["pair"].partitions[0]
+        partition.become_leader(replace(state, leader_epoch=state.leader_epoch + 1))
+        assert await here.offsets(-1, [place]) == {place: ErrorCode.OFFSET_NOT_AVAILABLE}
+        partition.fetched_by(2, one.quorum.epoch(2), 1)
+        assert await here.offsets(-1, [place]) == {place: 1}
+
+
+async def test_requests_and_their_errors(tmp_path: Path) -> None:
+    async with cutting(tmp_path) as here:
+        one = here.one
+        table = HandlerTable(here.handlers)
+        table.add(ApiVersionsHandlers(table, one, 1))  # type: ignore[arg-type]
+        server = Server(table)
+        server.metadata_offset = lambda: one.image.offset
+        port = server.listen("TEST", "127.0.0.1", 0).port
+        server.start()
+        try:
+            client = await connect(BrokerAddress(1, "127.0.0.1", port))
+            await written(one)
+            solo = one.solo(0).pop()[0]
+            found = await client.request(FindCutRequest(topics=[CutTopic(topic_id=solo, partitions=[0, 1])]))
+            assert (found.error_code, found.cut) == (ErrorCode.NONE, 0)
+            asked = ListCutOffsetsRequest(
+                cut=found.cut,
+                metadata_offset=found.metadata_offset,
+                topics=[
+                    CutTopic(topic_id=solo, partitions=[0, 9, 1, 0]),
+                    CutTopic(topic_id=b"n" * 16, partitions=[0]),
+                ],
+            )
+            answer = await client.request(asked)
+            assert [
+                (topic.topic_id, one.partition_index, one.error_code, one.offset)
+                for topic in answer.topics
+                for one in topic.partitions
+            ] == [
+                (solo, 0, ErrorCode.NONE, 2),
+                (solo, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+                (solo, 1, ErrorCode.NONE, 0),
+                (solo, 0, ErrorCode.NONE, 2),
+                (b"n" * 16, 0, ErrorCode.UNKNOWN_TOPIC_ID, -1),
+            ]
+            asked.cut = -2
+            refused = await client.request(asked)
+            codes = {one.error_code for topic in refused.topics for one in topic.partitions}
+            assert codes == {ErrorCode.INVALID_REQUEST}
+            here.finder.answers = False
+            late = await client.request(FindCutRequest())
+            assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+            client.close()
+        finally:
+            server.close()
