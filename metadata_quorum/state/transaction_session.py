@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ClientOrigin
-from ...protocol.transaction_table import Transaction
+from ...protocol.transaction_table import Phase, Transaction
 
 
 def check_session(transaction: Transaction, origin: ClientOrigin) -> None:
@@ -27,6 +27,17 @@ def check_session(transaction: Transaction, origin: ClientOrigin) -> None:
         f"connection {origin.connection} of broker {origin.broker_id} is older than what the client of "
         f"{transaction.transactional_id!r} did last",
     )
+
+
+def check_session_of_epoch(transaction: Transaction, origin: ClientOrigin) -> None:
+    """The same for a request with the present epoch. As long as that is fresh from InitTransactionalId nothing with it
+    can have been delayed, on whatever connection it comes: some clients have one for InitProducerId, and another for
+    what follows.
+
+    KafkaError: as `check_session`.
+    """
+    if transaction.phase is not Phase.EMPTY:
+        check_session(transaction, origin)
 
 
 def with_session(transaction: Transaction, origin: ClientOrigin, metadata_offset: int) -> Transaction:

@@ -2,7 +2,7 @@
 
     phase        command                         becomes            epoch
     -            InitTransactionalId             EMPTY              0 of a new producer id
-    over         InitTransactionalId             as it was          + 1 (at the last one: a new producer id)
+    over         InitTransactionalId             EMPTY              + 1 (at the last one: a new producer id)
     over         AddToTransaction                ONGOING            the same; the number rises
     ONGOING      AddToTransaction                ONGOING            the same
     ONGOING      EndTransaction                  PREPARE_x          + 1 if the client takes it up
@@ -43,7 +43,7 @@ from ...protocol.transaction_table import Phase, Place, Transaction, places_of
 from .brokers import current
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling, tell_all
-from .transaction_session import check_session
+from .transaction_session import check_session, check_session_of_epoch
 from .workspace import Workspace
 
 EPOCH_LAST = 32766
@@ -73,6 +73,8 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
         abort_and_fence(work, transaction)
         raise _concurrent(transaction)
     changed = _next_epoch(work, transaction, expected)
+    if changed is not transaction:
+        changed = replace(changed, phase=Phase.EMPTY, commit_index=-1)
     return _initialized(work, replace(changed, timeout_ms=command.timeout_ms), command)
 
 
@@ -117,8 +119,6 @@ def _initialized(
 def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     """The owner's first partitions begin the transaction; without any it begins with none."""
     transaction = _known(work, command.transactional_id)
-    if command.origin.is_client:
-        check_session(transaction, command.origin)
     places = _existing(work, places_of(command.topics))
     owns = command.producer_id == transaction.producer_id
     writer = transaction.writers.get(command.producer_id)
@@ -127,6 +127,8 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     epoch = transaction.producer_epoch if owns or writer is None else writer.producer_epoch
     if command.producer_epoch != epoch:
         raise _fenced(transaction)
+    if command.origin.is_client:
+        check_session_of_epoch(transaction, command.origin)
     if transaction.phase.is_decided:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
@@ -162,19 +164,21 @@ def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
 def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
     """Decide the outcome, once and for all writers and partitions."""
     transaction = _known(work, command.transactional_id)
-    check_session(transaction, command.origin)
+    is_repeated = _is_repeated(transaction, command)
+    if not is_repeated:
+        if command.producer_id != transaction.producer_id:
+            raise _unmapped(transaction, command.producer_id)
+        if command.producer_epoch != transaction.producer_epoch:
+            raise _fenced(transaction)
+    check_session_of_epoch(transaction, command.origin)
     if command.number >= 0 and command.number != transaction.number:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
             f"transaction {command.number} of {transaction.transactional_id!r} is over: {transaction.number} is the "
             "newest",
         )
-    if _is_repeated(transaction, command):
+    if is_repeated:
         return _ended(transaction, was_committed=command.commits and not transaction.phase.commits)
-    if command.producer_id != transaction.producer_id:
-        raise _unmapped(transaction, command.producer_id)
-    if command.producer_epoch != transaction.producer_epoch:
-        raise _fenced(transaction)
     if transaction.phase.is_decided and command.bumps_epoch:
         raise _concurrent(transaction)
     if transaction.phase is not Phase.ONGOING and not command.bumps_epoch:

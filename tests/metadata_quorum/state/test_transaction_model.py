@@ -47,6 +47,10 @@ class Model:
         self.former = self.who if asked else None
         self.who = (self.who[0], self.who[1] + 1)
 
+    def begin_anew(self, *, asked: bool) -> None:
+        self.rise(asked=asked)
+        self.outcome = None
+
     def decide(self, outcome: bool) -> None:
         self.outcome, self.phase = outcome, "decided" if self.places else "over"
 
@@ -83,7 +87,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             assert found.error_code == BUSY
             return
         else:
-            model.rise(asked=False)
+            model.begin_anew(asked=False)
         assert (found.producer_id, found.producer_epoch) == self.models[name].who
 
     @precondition(lambda self: self.models)
@@ -105,7 +109,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             assert found.error_code == BUSY
         else:
             if told == model.who:
-                model.rise(asked=True)
+                model.begin_anew(asked=True)
             assert (found.producer_id, found.producer_epoch) == model.who
 
     @precondition(lambda self: self.models)
