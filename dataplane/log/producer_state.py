@@ -162,7 +162,8 @@ class ProducerStates:
         and will come again.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
+            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
+                INVALID_TXN_STATE for what is not part of the transaction that its producer has open here.
         """
         entry = self._entries.get(header.producer_id)
         first, epoch = header.base_sequence, header.producer_epoch
@@ -186,6 +187,11 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} with epoch {epoch} sent sequence {first}, {expected} is next",
+            )
+        if entry is not None and entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open, and sent a batch that is in none",
             )
         return None
 

@@ -27,6 +27,7 @@ HELD_BYTES_MAX = 128 << 20
 _MUTED_BYTES = HELD_BYTES_MAX // 4
 _MUTED_MS = 100
 """From so many waiting bytes on, connections that bring more are not read for so long."""
+_FIRST_WITH_ABORTABLE = 11
 _FIRST_THAT_ADDS = 12
 ALL = -1
 """acks=all."""
@@ -189,6 +190,12 @@ class Deferred:
         self._transactional.let_go(len(records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             place.partition.log.refused_for_now(records)
+        if (
+            error is not None
+            and error.code is ErrorCode.INVALID_TXN_STATE
+            and self._request.api_version >= _FIRST_WITH_ABORTABLE
+        ):
+            error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
         self._settle(place, records if error is None else error)
 
     def _settle(self, place: Place, outcome: memoryview | KafkaError) -> None:

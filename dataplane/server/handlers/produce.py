@@ -231,6 +231,8 @@ def _check_transactional(message: ProduceRequest) -> None:
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a request with transactional batches names the transactional id",
         )
+    if not message.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
     if message.acks != ALL:
         raise KafkaError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"transactional batches need acks=all, not {message.acks}"

@@ -92,6 +92,10 @@ class TransactionalIds(Protocol):
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse: ...
 
 
+def _refused(_: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+
+
 class ProducerHandlers:
     """Gives producers their identity."""
 
@@ -99,7 +103,7 @@ class ProducerHandlers:
         self._ids = ids
         self._transactional = transactional
 
-    @handles(InitProducerIdRequest, 0, 5)
+    @handles(InitProducerIdRequest, 0, 5, on_error=_refused)
     async def init_producer_id(
         self, request: Request, message: InitProducerIdRequest
     ) -> InitProducerIdResponse:

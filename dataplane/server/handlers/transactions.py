@@ -33,7 +33,7 @@ from ....protocol.messages.transactions import (
 from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
 from ..handler import Request, handles
-from .cluster_access import OFFSETS_TOPIC
+from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
 from .transaction_clients import TransactionClients
 
 _FIRST_WITH_PRODUCER_FENCED = 2
@@ -83,9 +83,8 @@ class TransactionHandlers:
 
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
         """A producer id and epoch for a transactional id. KafkaError."""
-        name, timeout_ms = message.transactional_id, message.transaction_timeout_ms
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        name, timeout_ms = message.transactional_id or "", message.transaction_timeout_ms
+        _check_id(name)
         most = self._timeout_max_ms()
         if not 0 < timeout_ms <= most:
             raise KafkaError(
@@ -117,6 +116,7 @@ class TransactionHandlers:
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
             )
+            _check_id(who.transactional_id)
             results = await self._added(request, who, message.v3_and_below_topics)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         return AddPartitionsToTxnResponse(
@@ -127,22 +127,28 @@ class TransactionHandlers:
         self, request: Request, one: AddPartitionsToTxnTransaction
     ) -> AddPartitionsToTxnResult:
         who = Producer(one.transactional_id, one.producer_id, one.producer_epoch)
+        if not who.transactional_id:
+            return AddPartitionsToTxnResult(
+                topic_results=_results(one.topics, lambda _: ErrorCode.INVALID_REQUEST)
+            )
         found = self._verified(who, one) if one.verify_only else await self._added(request, who, one.topics)
         return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=found)
 
     async def _added(
         self, request: Request, who: Producer, topics: list[AddPartitionsToTxnTopic]
     ) -> list[AddPartitionsToTxnTopicResult]:
-        missing = {place for place in _named(topics) if self._place(*place) is None}
-        if missing:
-            return _results(
-                topics,
-                lambda place: (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if place in missing
-                    else ErrorCode.OPERATION_NOT_ATTEMPTED
-                ),
-            )
+        refused = {
+            place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for place in _named(topics)
+            if self._place(*place) is None
+        }
+        refused |= {
+            place: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for place in _named(topics)
+            if place[0] in INTERNAL_TOPICS
+        }
+        if refused:
+            return _results(topics, lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
         places = [found for place in _named(topics) if (found := self._place(*place)) is not None]
         try:
             await self._add(request, who, places)
@@ -175,6 +181,7 @@ class TransactionHandlers:
     @handles(AddOffsetsToTxnRequest, 0, 4)
     async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """The partition that holds the group's offsets is part of the transaction."""
+        _check_id(message.transactional_id)
         if OFFSETS_TOPIC not in self._image().topics:
             await self._make_offsets_topic()
         topic = self._image().topics.get(OFFSETS_TOPIC)
@@ -188,6 +195,7 @@ class TransactionHandlers:
     @handles(EndTxnRequest, 0, 5)
     async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
+        _check_id(message.transactional_id)
         command = EndTransaction(
             transactional_id=message.transactional_id,
             producer_id=message.producer_id,
@@ -212,6 +220,11 @@ class TransactionHandlers:
     def _place(self, topic: str, index: int) -> Place | None:
         found = self._image().topics.get(topic)
         return (found.id, index) if found is not None and index in found.partitions else None
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
 
 
 def _knows_fenced(request: Request) -> bool:

@@ -12,7 +12,7 @@ from ottla.dataplane.log import ProducerStates
 from ottla.dataplane.log.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import BatchHeader, parse_header
+from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
 from tests.dataplane.log.batches import make_batch
 
 _WRAP = 2**31
@@ -101,6 +101,18 @@ def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() 
     assert states.original_of(_header((9, 3, 0), 18)) is None
     states.record(_header((9, 3, 0), 18), 0, now_ms=0)
     assert states.original_of(_header((9, 3, 18), 2)) is None
+
+
+def test_nothing_but_its_transaction_while_one_is_open() -> None:
+    states, in_transaction = ProducerStates(), (4, 0, 0)
+    states.record(parse_header(make_batch(1, producer=in_transaction, attributes=TRANSACTIONAL_FLAG)), 0, 0)
+    with pytest.raises(KafkaError, match="is in none") as caught:
+        states.original_of(_header((4, 0, 1), 1))
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    assert (
+        states.original_of(parse_header(make_batch(1, producer=(4, 0, 1), attributes=TRANSACTIONAL_FLAG)))
+        is None
+    )
 
 
 def test_refusals_of_many_unknown_producers_are_forgotten_oldest_first() -> None:

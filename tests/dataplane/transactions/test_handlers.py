@@ -163,6 +163,26 @@ async def test_if_one_partition_does_not_exist_none_is_added(tmp_path: Path) -> 
         client.close()
 
 
+async def test_internal_topics_are_no_places_to_write_to(tmp_path: Path) -> None:
+    async with served(tmp_path) as (one, address):
+        one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
+        one.catch_up()
+        client = await connect(address)
+        who = await begun(client)
+        assert await added(client, who, 0, topic=OFFSETS_TOPIC) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        client.close()
+
+
+async def test_an_empty_transactional_id_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, address):
+        client = await connect(address)
+        assert await added(client, (1, 0), 0, name="") == [ErrorCode.INVALID_REQUEST]
+        assert (await client.request(ending((1, 0), name=""))).error_code == ErrorCode.INVALID_REQUEST
+        offsets = AddOffsetsToTxnRequest(group_id="g", producer_id=1)
+        assert (await client.request(offsets)).error_code == ErrorCode.INVALID_REQUEST
+        client.close()
+
+
 async def test_a_request_that_was_delayed_on_an_old_connection_gets_no_answer(tmp_path: Path) -> None:
     """KAFKA-17754: it would end the next transaction of a client that keeps its epoch."""
     async with served(tmp_path) as (one, address):
