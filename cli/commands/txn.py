@@ -163,6 +163,8 @@ def describe(arguments: argparse.Namespace) -> None:
     from ..asking import raise_refusals, run_client
 
     found, failures = _split(run_client(_describe(arguments)))
+    if failures and not found:
+        raise_refusals(failures)
     if arguments.output == "json":
         print_json([_as_json(one, summary=arguments.summary) for one in found])
     elif arguments.summary:
@@ -191,9 +193,11 @@ def abort(arguments: argparse.Namespace) -> None:
         for one in described
         if one.transactional_id not in failures
     ]
+    if failures and not results:
+        raise_refusals(failures)
     if arguments.output == "json":
         print_json([{"transactional_id": name, "result": result} for name, result in results])
-    elif results:
+    else:
         print_table(("TRANSACTIONAL-ID", "RESULT"), results)
     raise_refusals(failures)
 
