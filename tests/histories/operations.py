@@ -15,24 +15,24 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
-from enum import Enum, StrEnum
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-ALL_IN_SYNC: Final = -1
-"""acks=all."""
+from .outcomes import ALL_IN_SYNC as ALL_IN_SYNC
+from .outcomes import REFUSED_FOR_WHAT_IT_IS as REFUSED_FOR_WHAT_IT_IS
+from .outcomes import REFUSED_THIS_TIME as REFUSED_THIS_TIME
+from .outcomes import Outcome as Outcome
+from .outcomes import outcome_of as outcome_of
+from .transactions import Leaderless as Leaderless
+from .transactions import Marker
+from .transactions import StableEnd as StableEnd
+from .transactions import Transaction as Transaction
+
 NO_GENERATION: Final = -1
 """The generation of a commit by nobody's member: an administrator, or a consumer that assigns itself."""
 NOTHING_COMMITTED: Final = -1
-
-
-class Outcome(Enum):
-    """How an operation ended: it was done, it certainly was not, or nobody knows."""
-
-    OK = "ok"
-    FAIL = "fail"
-    INFO = "info"
 
 
 class Reason(StrEnum):
@@ -48,71 +48,6 @@ class Reason(StrEnum):
     """Its position was out of range: the reset policy chose this one."""
     TRUNCATION = "truncation"
     """It was told that the log it had read from was truncated (KIP-320)."""
-
-
-REFUSED_FOR_WHAT_IT_IS: Final = frozenset(
-    {
-        "MESSAGE_TOO_LARGE",
-        "RECORD_LIST_TOO_LARGE",
-        "INVALID_RECORD",
-        "INVALID_REQUIRED_ACKS",
-        "INVALID_TOPIC_EXCEPTION",
-        "UNSUPPORTED_COMPRESSION_TYPE",
-        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-        "UNSUPPORTED_VERSION",
-        "TOPIC_AUTHORIZATION_FAILED",
-        "CLUSTER_AUTHORIZATION_FAILED",
-        "GROUP_AUTHORIZATION_FAILED",
-        "OFFSET_METADATA_TOO_LARGE",
-        "INVALID_COMMIT_OFFSET_SIZE",
-        "INVALID_GROUP_ID",
-    }
-)
-"""Every attempt of the same request would have been refused so: certainly not done, however often it was tried."""
-REFUSED_THIS_TIME: Final = frozenset(
-    {
-        "INVALID_TIMESTAMP",
-        "NOT_ENOUGH_REPLICAS",
-        "CORRUPT_MESSAGE",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "INVALID_PRODUCER_EPOCH",
-        "PRODUCER_FENCED",
-        "UNKNOWN_PRODUCER_ID",
-        "INVALID_PRODUCER_ID_MAPPING",
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "REBALANCE_IN_PROGRESS",
-        "ILLEGAL_GENERATION",
-        "UNKNOWN_MEMBER_ID",
-        "FENCED_INSTANCE_ID",
-        "FENCED_MEMBER_EPOCH",
-        "STALE_MEMBER_EPOCH",
-        "INVALID_REQUEST",
-    }
-)
-"""This attempt was not done. An earlier one, whose answer never came, may have been."""
-
-
-def outcome_of(
-    error_name: str | None, acks: int = ALL_IN_SYNC, idempotent: bool = True, *, tried_before: bool = False
-) -> Outcome:
-    """How an operation ended that was answered with this error (None or "NONE": without one).
-
-    `tried_before`: the same operation may have been sent earlier without an answer, as clients do that retry by
-    themselves. Whatever is not known to come before the append is INFO: KAFKA-13574 (NOT_LEADER_OR_FOLLOWER from a
-    broker that had appended), NOT_ENOUGH_REPLICAS_AFTER_APPEND, timeouts, broken connections, failed disks, and names
-    that no broker sends. With acks=0 there is no answer, and nothing is known.
-    """
-    if acks == 0:
-        return Outcome.INFO
-    if error_name is None or error_name == "NONE":
-        return Outcome.OK
-    if error_name == "DUPLICATE_SEQUENCE_NUMBER" and idempotent:
-        return Outcome.OK
-    if error_name in REFUSED_FOR_WHAT_IT_IS:
-        return Outcome.FAIL
-    if error_name in REFUSED_THIS_TIME and not tried_before:
-        return Outcome.FAIL
-    return Outcome.INFO
 
 
 class Place(NamedTuple):
@@ -131,7 +66,7 @@ class Send:
 
     `producer`: an incarnation; a restarted one has another name. `value`: sent once, unless a copying pipeline repeats
     itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`: Kafka's
-    name of the last one. `broker`: who answered.
+    name of the last one. `broker`: who answered. `transaction`: the name of the `Transaction` that it is part of.
     """
 
     actor: str
@@ -148,6 +83,7 @@ class Send:
     offset: int | None = None
     error: str | None = None
     broker: int | None = None
+    transaction: str | None = None
 
     def finish(
         self,
@@ -167,7 +103,8 @@ class Send:
 @dataclass(slots=True)
 class Poll:
     """A record that a consumer got. `session`: one assignment of the partition to the consumer; within it offsets rise,
-    and every jump is a Position. `leader_epoch`: of the record's batch, -1 if the client does not tell."""
+    and every jump is a Position. `leader_epoch`: of the record's batch, -1 if the client does not tell. `committed`: it
+    reads only what is committed."""
 
     actor: str
     session: str
@@ -177,6 +114,7 @@ class Poll:
     leader_epoch: int
     value: bytes
     at_s: float
+    committed: bool = False
 
 
 @dataclass(slots=True)
@@ -271,7 +209,8 @@ class Watermark:
 @dataclass(slots=True)
 class FinalRead:
     """Everything that stands in a partition after all faults are over, read from the earliest offset. `end`: the high
-    watermark that it was to reach, None if unknown. The last one of a partition is the one that counts."""
+    watermark that it was to reach, None if unknown. `reached`: where the reader was then, if it tells: behind markers
+    of transactions, too. The last one of a partition is the one that counts."""
 
     topic: str
     partition: int
@@ -279,12 +218,18 @@ class FinalRead:
     log_start: int = 0
     end: int | None = None
     at_s: float = 0.0
+    reached: int | None = None
+
+
+@dataclass(slots=True)
+class CommittedRead(FinalRead):
+    """The same by a reader of what is committed; `end`: the last stable offset that it was to reach."""
 
 
 @dataclass(slots=True)
 class Dump:
     """A replica's log as it stands on its disk: (offset, leader epoch, CRC or another digest) for every batch, or
-    for every record. The last one of each broker counts."""
+    for every record, and its markers of transactions. The last one of each broker counts."""
 
     broker: int
     topic: str
@@ -293,6 +238,7 @@ class Dump:
     high_watermark: int
     entries: list[tuple[int, int, int]]
     at_s: float = 0.0
+    markers: list[Marker] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -349,22 +295,25 @@ class Probe:
 
 @dataclass(slots=True)
 class ProducerIdentity:
-    """The id and epoch that a producer was given."""
+    """The id and epoch that a producer was given; `transactional_id`: for this one, from whoever had it before."""
 
     producer: str
     producer_id: int
     producer_epoch: int
     at_s: float
+    transactional_id: str | None = None
 
 
 @dataclass(slots=True)
 class Copied:
-    """Declares that a pipeline has copied one topic into another, value by value; `exactly_once`: none twice."""
+    """Declares that a pipeline has copied one topic into another, value by value; `exactly_once`: none twice.
+    `committed`: it, and whoever reads what it wrote, reads only what is committed."""
 
     source: str
     target: str
     exactly_once: bool
     at_s: float
+    committed: bool = False
 
 
 @dataclass(slots=True)
@@ -395,6 +344,7 @@ Operation = (
     | Released
     | Watermark
     | FinalRead
+    | CommittedRead
     | Dump
     | Lossy
     | Deleted
@@ -404,6 +354,9 @@ Operation = (
     | Copied
     | Healed
     | Hung
+    | Transaction
+    | StableEnd
+    | Leaderless
 )
 
 
@@ -429,6 +382,10 @@ class History:
         self.copied: list[Copied] = []
         self.healed: list[Healed] = []
         self.hung: list[Hung] = []
+        self.committed_reads: list[CommittedRead] = []
+        self.transactions: list[Transaction] = []
+        self.stable_ends: list[StableEnd] = []
+        self.leaderless: list[Leaderless] = []
         self.consumed: list[Poll | Position] = []
         """Polls and positions as they followed each other."""
         self._operations: list[Operation] = []
@@ -451,6 +408,10 @@ class History:
             Copied: self.copied,
             Healed: self.healed,
             Hung: self.hung,
+            CommittedRead: self.committed_reads,
+            Transaction: self.transactions,
+            StableEnd: self.stable_ends,
+            Leaderless: self.leaderless,
         }
         for operation in operations:
             self.add(operation)
@@ -471,7 +432,8 @@ class History:
     def counts(self) -> dict[str, int]:
         """How many of each kind that occurs, sends and commits by outcome too, for a report."""
         found = {kind.__name__: len(known) for kind, known in self._by_kind.items() if known}
-        for name, known in (("Send", self.sends), ("Commit", self.commits)):
+        ended = (("Send", self.sends), ("Commit", self.commits), ("Transaction", self.transactions))
+        for name, known in ended:
             for outcome in Outcome:
                 number = sum(one.outcome is outcome for one in known)
                 if number:
@@ -507,7 +469,9 @@ def begun_s(operation: Operation) -> float:
     """When the operation began, or happened."""
     if isinstance(operation, Send | Commit | Fetched):
         return operation.invoked_s
-    return operation.from_s if isinstance(operation, Owned) else operation.at_s
+    if isinstance(operation, Transaction):
+        return operation.begun_s
+    return operation.from_s if isinstance(operation, Owned | Leaderless) else operation.at_s
 
 
 def _ascending(history: History) -> Iterator[tuple[float, Operation]]:
@@ -523,15 +487,15 @@ _KINDS: Final = {kind.__name__: kind for kind in Operation.__args__}
 
 def _as_json(operation: Operation) -> dict[str, object]:
     plain: dict[str, object] = {"kind": type(operation).__name__}
-    for field in fields(operation):
-        value = getattr(operation, field.name)
+    for each in fields(operation):
+        value = getattr(operation, each.name)
         if isinstance(value, bytes):
             value = value.decode("latin-1")
         elif isinstance(value, Outcome):
             value = value.value
-        elif isinstance(operation, FinalRead) and field.name == "records":
+        elif isinstance(operation, FinalRead) and each.name == "records":
             value = [(offset, record.decode("latin-1")) for offset, record in operation.records]
-        plain[field.name] = value
+        plain[each.name] = value
     return plain
 
 
@@ -543,9 +507,10 @@ def _from_json(plain: dict[str, Any]) -> Operation:
         plain["outcome"] = Outcome(plain["outcome"])
     if "reason" in plain and kind is Position:
         plain["reason"] = Reason(plain["reason"])
-    if kind is FinalRead:
+    if kind in (FinalRead, CommittedRead):
         plain["records"] = [(offset, value.encode("latin-1")) for offset, value in plain["records"]]
     if kind is Dump:
         plain["entries"] = [(offset, epoch, digest) for offset, epoch, digest in plain["entries"]]
+        plain["markers"] = [Marker(*marker) for marker in plain["markers"]]
     operation: Operation = kind(**plain)
     return operation

@@ -14,6 +14,7 @@ from tests.histories.operations import (
     REFUSED_THIS_TIME,
     AppendFailed,
     Commit,
+    CommittedRead,
     Copied,
     Deleted,
     Dump,
@@ -22,6 +23,7 @@ from tests.histories.operations import (
     Healed,
     History,
     Hung,
+    Leaderless,
     Lossy,
     Operation,
     Outcome,
@@ -33,9 +35,12 @@ from tests.histories.operations import (
     Reason,
     Released,
     Send,
+    StableEnd,
+    Transaction,
     Watermark,
     outcome_of,
 )
+from tests.histories.transactions import Marker
 
 EVERY_BYTE = bytes(range(256))
 ONE_OF_EACH: list[Operation] = [
@@ -49,7 +54,11 @@ ONE_OF_EACH: list[Operation] = [
     Released("g", 3, "m", "t", 0, 5.0),
     Watermark("c", "t", 0, 1, 10, 0, 6.0, 2),
     FinalRead("t", 0, [(0, EVERY_BYTE), (4, b"")], 0, 5, 7.0),
-    Dump(1, "t", 0, 0, 5, [(0, 1, 0xFFFFFFFF), (4, 2, 5)], 8.0),
+    CommittedRead("t", 0, [(0, EVERY_BYTE)], 0, 4, 7.5, 4),
+    Transaction("T", "id", "p", 1, 2, 3.0, 3.5, True, 4.0, Outcome.OK),
+    StableEnd("c", "t", 0, 4, 4.0, 4.5),
+    Leaderless("t", 0, 3.0, 3.1),
+    Dump(1, "t", 0, 0, 5, [(0, 1, 0xFFFFFFFF), (4, 2, 5)], 8.0, [Marker(4, 1, 2, True, 3, 9)]),
     Lossy("power", 1.0, None, "t", None, 5),
     Deleted("t", 0, 5, 1.0),
     AppendFailed(1, "t", 0, 1.0),

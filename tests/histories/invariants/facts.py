@@ -20,6 +20,7 @@ from ..operations import (
     Send,
     begun_s,
 )
+from ..transactions import Transaction
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -52,6 +53,17 @@ def polled(poll: Poll) -> str:
     return (
         f"{poll.session} got {short(poll.value)} at {poll.topic}-{poll.partition} offset {poll.offset}, leader "
         f"epoch {poll.leader_epoch}, at {poll.at_s:.6f}"
+    )
+
+
+def ended(transaction: Transaction) -> str:
+    """A transaction as it is shown in messages."""
+    asked = "never" if transaction.asked_s is None else f"{transaction.asked_s:.6f}"
+    end = "never" if transaction.completed_s is None else f"{transaction.completed_s:.6f}"
+    return (
+        f"{transaction.name} of {transaction.transactional_id}, producer {transaction.producer_id} epoch "
+        f"{transaction.producer_epoch}, asked to {'commit' if transaction.commits else 'abort'} {asked} to {end}: "
+        f"{transaction.outcome.value}{f' with {transaction.error}' if transaction.error else ''}"
     )
 
 
@@ -156,6 +168,14 @@ class Facts:
         return found
 
     @cached_property
+    def sent_to(self) -> dict[Place, list[Send]]:
+        """All sends of a partition."""
+        found: dict[Place, list[Send]] = {}
+        for send in self.history.sends:
+            found.setdefault((send.topic, send.partition), []).append(send)
+        return found
+
+    @cached_property
     def topics_sent_to(self) -> set[str]:
         return {topic for topic, _ in self.sent}
 
@@ -215,6 +235,39 @@ class Facts:
         return {place: max(values.values(), default=-1) for place, values in self.ever_read.items()}
 
     @cached_property
+    def transactions(self) -> dict[str, Transaction]:
+        """By name."""
+        return {one.name: one for one in self.history.transactions}
+
+    @cached_property
+    def sent_in(self) -> dict[str, list[Send]]:
+        """What was sent in each transaction, by its name."""
+        found: dict[str, list[Send]] = {}
+        for send in self.history.sends:
+            if send.transaction is not None:
+                found.setdefault(send.transaction, []).append(send)
+        return found
+
+    @cached_property
+    def transaction_of(self) -> dict[tuple[Place, bytes], Transaction]:
+        """The transaction in which a value was sent to a partition."""
+        return {
+            ((send.topic, send.partition), send.value): self.transactions[name]
+            for name, sends in self.sent_in.items()
+            for send in sends
+        }
+
+    @cached_property
+    def committed_final(self) -> dict[Place, dict[int, bytes]]:
+        """What readers of what is committed find at each offset in the end."""
+        return {(read.topic, read.partition): dict(read.records) for read in self.history.committed_reads}
+
+    @cached_property
+    def committed_sessions(self) -> set[str]:
+        """Consumer sessions that read only what is committed."""
+        return {poll.session for poll in self.history.polls if poll.committed}
+
+    @cached_property
     def sessions(self) -> dict[tuple[str, Place], list[Poll | Position]]:
         """What each consumer session got and was told of each partition, in order."""
         found: dict[tuple[str, Place], list[Poll | Position]] = {}
@@ -225,8 +278,9 @@ class Facts:
     @cached_property
     def end_s(self) -> float:
         """The latest time of the history."""
-        finished: list[Send | Commit | Fetched] = [
+        finished: list[Send | Commit | Fetched | Transaction] = [
             *self.history.sends,
+            *self.history.transactions,
             *self.history.commits,
             *self.history.fetched,
         ]

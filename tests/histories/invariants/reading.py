@@ -35,14 +35,19 @@ class SkippedRecord(Invariant):
     a broker calls its position out of range is no excuse as long as the log still has what it missed, unless somebody
     asked to delete that.
 
-    What there is, the final read says; where there is none, acknowledgements do.
+    What there is, the final read says; where there is none, acknowledgements do. To who reads only what is committed,
+    the final read of such a reader says it.
     """
 
     scenarios = (7, 14, 17)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        known: dict[Place, list[int]] = {}
+        known: dict[tuple[Place, bool], list[int]] = {}
         for (session, place), events in facts.sessions.items():
+            committed = session in facts.committed_sessions
+            if committed and place not in facts.committed_final:
+                continue
+            here = (place, committed)
             position: int | None = None
             for event in events:
                 offset = event.offset
@@ -51,19 +56,21 @@ class SkippedRecord(Invariant):
                         event.reason not in TOLD_BY_BROKERS or place not in facts.final
                     )
                     if not by_user:
-                        if place not in known:
-                            known[place] = self._offsets(facts, place)
+                        if here not in known:
+                            known[here] = self._offsets(facts, place, committed)
                         kept_from = max(position, facts.deleted_before.get(place, 0))
-                        first = bisect_left(known[place], kept_from)
-                        missed = bisect_left(known[place], offset) - first
+                        first = bisect_left(known[here], kept_from)
+                        missed = bisect_left(known[here], offset) - first
                         if missed > 0:
                             yield (
                                 f"{session} went on from offset {position} of {named(place)} to {offset} at "
-                                f"{event.at_s:.6f} without {missed} records, the first at {known[place][first]}"
+                                f"{event.at_s:.6f} without {missed} records, the first at {known[here][first]}"
                             )
                 position = offset if isinstance(event, Position) else event.offset + 1
 
-    def _offsets(self, facts: Facts, place: Place) -> list[int]:
+    def _offsets(self, facts: Facts, place: Place, committed: bool) -> list[int]:
+        if committed:
+            return sorted(facts.committed_final[place])
         if place in facts.final:
             return sorted(facts.final_values[place])
         return facts.acknowledged_offsets.get(place, [])

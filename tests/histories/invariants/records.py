@@ -295,6 +295,8 @@ class ProducerIdentityShared(Invariant):
                 yield f"id and epoch {identity} were given to {holder} and to {one.producer}"
             if not 0 <= one.producer_epoch <= PRODUCER_EPOCH_MAX:
                 yield f"{one.producer} was given id {one.producer_id} with epoch {one.producer_epoch}"
+            if one.transactional_id is not None:
+                continue  # The answer to whoever was replaced may be the later one.
             if one.producer_epoch < epochs.setdefault(one.producer_id, one.producer_epoch):
                 yield f"{one.producer} was given {identity} after epoch {epochs[one.producer_id]}"
             epochs[one.producer_id] = max(epochs[one.producer_id], one.producer_epoch)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..operations import REFUSED_FOR_WHAT_IT_IS, Healed, Outcome, Send
+from ..operations import REFUSED_FOR_WHAT_IT_IS, Healed, Outcome, Poll, Send
 from .base import Invariant
 from .facts import Facts, Place, named, short, told
 from .records import SEQUENCE_ERRORS
+
+REFUSED_IN_TRANSACTIONS = frozenset(
+    {
+        "INVALID_PRODUCER_EPOCH",
+        "PRODUCER_FENCED",
+        "INVALID_TXN_STATE",
+        "TRANSACTION_ABORTABLE",
+        "INVALID_PRODUCER_ID_MAPPING",
+    }
+)
+"""What is sent in a transaction that is over, or by somebody who was replaced."""
 
 
 class WrongAnswer(Invariant):
@@ -40,7 +51,8 @@ class CopyDiffers(Invariant):
                 if place[0] in (copied.source, copied.target)
             ):
                 continue
-            source, target = self._values(facts, copied.source), self._values(facts, copied.target)
+            source = self._values(facts, copied.source, copied.committed)
+            target = self._values(facts, copied.target, copied.committed)
             missing = source - target
             once = source + self._deleted(facts, copied.source)
             added = target - once
@@ -54,16 +66,18 @@ class CopyDiffers(Invariant):
     def _deleted(self, facts: Facts, topic: str) -> Counter[bytes]:
         """What stood there once, below where the log starts now."""
         starts = {place: read.log_start for place, read in facts.final.items() if place[0] == topic}
+        known: list[Send | Poll] = [*facts.history.sends, *facts.history.polls]
         there = {
             (seen.topic, seen.partition, seen.offset): seen.value
-            for seen in (*facts.history.sends, *facts.history.polls)
+            for seen in known
             if seen.offset is not None and seen.offset < starts.get((seen.topic, seen.partition), 0)
         }
         return Counter(there.values())
 
-    def _values(self, facts: Facts, topic: str) -> Counter[bytes]:
+    def _values(self, facts: Facts, topic: str, committed: bool) -> Counter[bytes]:
+        finals = facts.committed_final if committed else facts.final_values
         return Counter(
-            value for (name, _), read in facts.final.items() if name == topic for _, value in read.records
+            value for (name, _), values in finals.items() if name == topic for value in values.values()
         )
 
 
@@ -108,6 +122,8 @@ class NotServing(Invariant):
     def _served(self, facts: Facts, send: Send) -> bool:
         if send.acks == 0 or send.outcome is Outcome.OK or send.error in REFUSED_FOR_WHAT_IT_IS:
             return True
+        if send.transaction is not None and send.error in REFUSED_IN_TRANSACTIONS:
+            return True
         return send.error in SEQUENCE_ERRORS and facts.losses.touch((send.topic, send.partition))
 
     def _commits(self, facts: Facts, healed: Healed) -> Iterator[str]:
@@ -124,5 +140,6 @@ class NotServing(Invariant):
         for place, read in facts.final.items():
             # The log start may have been asked for once more when all was read that was left.
             last = max(*facts.final_values[place], read.log_start - 1, -1)
-            if read.end is not None and last + 1 < read.end:
+            reached = max(last + 1, read.reached or 0)
+            if read.end is not None and reached < read.end:
                 yield f"{named(place)} was read up to offset {last}; its end is {read.end}"

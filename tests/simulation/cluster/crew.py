@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from tests.histories.operations import Commit, Copied, Send
+from tests.histories.operations import Commit, Copied, Send, Transaction
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
 from tests.simulation.cluster.probes import Prober
+from tests.simulation.cluster.transactional import is_transactional, writers
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
 
@@ -30,14 +31,17 @@ Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
 class Actor(Protocol):
     """What one process of a client does."""
 
-    waiting: list[Commit | Send]
-    """What it has asked for and not been answered."""
+    @property
+    def waiting(self) -> Sequence[Commit | Send | Transaction]:
+        """What it has asked for and not been answered."""
 
     async def run(self) -> None: ...
 
 
 def kind_of(seed: int) -> str:
-    """Which groups there are in the run of a seed."""
+    """Which groups there are in the run of a seed: none where there are transactions."""
+    if is_transactional(seed):
+        return "none"
     kind = Random(f"groups {seed}").choice(KINDS)
     if kind in ("classic", "consumer"):
         drawn = Random(f"protocols {seed}").random()
@@ -52,6 +56,9 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
     if chance.random() < PROBED:
         start("prober", Prober(workload, "prober").run)
     crew = Crew(workload, start, chance, seconds)
+    if is_transactional(seed):
+        for name, make in writers(workload, seed).items():
+            crew.employ(name, make)
     makes: dict[str, Callable[[str], Actor]] = {
         "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),
         "consumer": lambda name: ConsumerProtocolMember(workload, name, GROUP, SOURCE),

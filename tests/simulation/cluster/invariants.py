@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.partition import Partition
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.messages.metadata_records import encode_record
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.messages.metadata_records import Record, encode_record
+from ottla.protocol.messages.transaction_records import TransactionalRecord
+from ottla.protocol.record import ControlType, read_control_record
+from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Dump, History
+from tests.histories.transactions import Marker
 from tests.simulation.cluster.cluster import Cluster, Node
 
 TURNS_BETWEEN_CHECKS = 50
@@ -66,6 +70,8 @@ def _check_quorum_node(quorum_node: QuorumNode) -> None:
 
 def _check_broker(broker: Broker) -> None:
     """As far as it has been made."""
+    if (session := getattr(broker, "session", None)) is not None:
+        session.image.check()
     if (replicas := getattr(broker, "replicas", None)) is not None:
         replicas.check()
         for partition in replicas:
@@ -125,15 +131,38 @@ def all_invariants() -> list[Invariant]:
 
 
 def check_images(cluster: Cluster) -> None:
-    """After everything has calmed down all nodes hold the same metadata. Raises InvariantBroken."""
-    images = {node.name: node.image() for node in cluster.nodes if node.image() is not None}
+    """After everything has calmed down all nodes hold the same metadata, but for transactions: brokers know of those
+    that concern them, which are all over, and only the quorum's nodes of the others. Raises InvariantBroken."""
     contents: dict[str, bytes] = {}
-    for name, image in images.items():
-        assert image is not None
-        digest = zlib.crc32(b"".join(sorted(encode_record(record) for record in image.records())))
-        contents[name] = b"%d at %d" % (digest, image.offset)
-    if len(set(contents.values())) > 1:
-        raise InvariantBroken("same metadata everywhere", str(contents))
+    transactions: dict[str, bytes] = {}
+    for node in cluster.nodes:
+        image = node.image()
+        if image is None:
+            continue
+        common = (each for each in image.records() if not isinstance(each, TransactionalRecord))
+        contents[node.name] = b"%d at %d" % (_digest(common), image.offset)
+        if node.quorum_node is not None:
+            transactions[node.name] = b"%d of transactions" % _digest(image.transactions.records())
+        else:
+            _check_nothing_open(node, image)
+    for told in (contents, transactions):
+        if len(set(told.values())) > 1:
+            raise InvariantBroken("same metadata everywhere", str(told))
+
+
+def _digest(records: Iterable[Record]) -> int:
+    return zlib.crc32(b"".join(sorted(map(encode_record, records))))
+
+
+def _check_nothing_open(node: Node, image: ClusterImage) -> None:
+    for topic in image.topics.values():
+        for index, state in topic.partitions.items():
+            here = image.transactions.at((topic.id, index))
+            if here and node.id in state.replicas:
+                raise InvariantBroken(
+                    "same metadata everywhere",
+                    f"{node.name} takes {list(here.values())} of {topic.name}-{index} for open",
+                )
 
 
 def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
@@ -142,7 +171,7 @@ def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
         replicas = getattr(node.broker, "replicas", None)
         for partition in replicas or ():
             log = partition.log
-            entries = list(_entries(log))
+            entries, markers = _contents(log)
             history.add(
                 Dump(
                     number,
@@ -152,19 +181,39 @@ def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
                     partition.high_watermark,
                     entries,
                     now,
+                    markers,
                 )
             )
 
 
-def _entries(log: PartitionLog) -> Iterator[tuple[int, int, int]]:
-    """(base offset, leader epoch, CRC) of every batch."""
+def _contents(log: PartitionLog) -> tuple[list[tuple[int, int, int]], list[Marker]]:
+    """(base offset, leader epoch, CRC) of every batch, and what markers say."""
     offset = log.log_start_offset
+    entries: list[tuple[int, int, int]] = []
+    markers: list[Marker] = []
     while offset < log.log_end_offset:
         found = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
         data = memoryview(found.read())
         found.release()
         if not data:
-            return
-        for _, header in walk_batches(data):
-            yield header.base_offset, header.partition_leader_epoch, header.crc
+            break
+        for position, header in walk_batches(data):
+            entries.append((header.base_offset, header.partition_leader_epoch, header.crc))
+            if header.is_control:
+                markers.append(_marker(header, data[position : position + header.size]))
             offset = header.last_offset + 1
+    return entries, markers
+
+
+def _marker(header: BatchHeader, batch: memoryview) -> Marker:
+    control = read_control_record(batch)
+    assert control is not None, header
+    commits = control.type is ControlType.COMMIT
+    return Marker(
+        header.base_offset,
+        header.producer_id,
+        header.producer_epoch,
+        commits,
+        control.number,
+        control.commit_index,
+    )

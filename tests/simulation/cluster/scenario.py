@@ -14,6 +14,7 @@ from ottla.dataplane.server.handler import HandlerTable
 from ottla.protocol.cluster_image import ClusterImage
 from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
+from tests.simulation.cluster import transactional
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.administration import administer
 from tests.simulation.cluster.cluster import Cluster, Node
@@ -28,6 +29,7 @@ from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
 from tests.simulation.cluster.retention import Retention, is_trimmed
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
+from tests.simulation.cluster.transactional import is_transactional
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
@@ -91,6 +93,8 @@ class Scenario:
         self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
+        if is_transactional(seed):
+            self.workload.topics |= transactional.TOPICS
         if bold := is_bold(seed):
             add_topic(self.workload)
         #: in runs with a topic that keeps little
@@ -120,6 +124,8 @@ class Scenario:
         self.elections = UncleanElections(self.cluster, self.history, last_known_lose=not self.one_may_do)
         if bold:
             self._invariants.append(self.elections)
+        if is_transactional(seed):
+            self._invariants.append(transactional.LeaderlessPartitions(self.workload))
 
     def play(self) -> None:
         machine, workload = self.machine, self.workload
@@ -130,6 +136,9 @@ class Scenario:
             name = f"producer-{number}"
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
+        if is_transactional(self.seed):
+            name = "reader of what is committed"
+            self._client(name, lambda: clients.consume(workload, name, committed=True))
         for place in workload.partitions:
             if place.topic in workload.lossy | workload.trimmed:
                 name = f"exact reader of {place.topic}-{place.partition}"
@@ -155,6 +164,11 @@ class Scenario:
         workload.over = True
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "every client ends")
         self._client("last reader", lambda: clients.read_all(workload))
+        if is_transactional(self.seed):
+            self._wait(self._no_transaction_is_open, HEAL_S, "every transaction ends")
+            self._client(
+                "last reader of what is committed", lambda: clients.read_all(workload, committed=True)
+            )
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
         machine.run(machine.now + 0.5)
         if self.retention is not None:
@@ -186,6 +200,13 @@ class Scenario:
             set(state.isr) == set(state.replicas)
             for topic in image.topics.values()
             for state in topic.partitions.values()
+        )
+
+    def _no_transaction_is_open(self) -> bool:
+        """As far as the quorum knows, and markers are where readers see them."""
+        image = self.cluster.decided_image()
+        return image is not None and all(
+            one.phase.is_over for one in image.transactions.transactions.values()
         )
 
     def _observe(self, thread: Thread) -> None:

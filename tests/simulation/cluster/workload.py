@@ -16,12 +16,14 @@ from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,
+    CommittedRead,
     FinalRead,
     History,
     Poll,
     Position,
     Reason,
     Send,
+    StableEnd,
 )
 from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.machine.chance import exponential
@@ -134,8 +136,8 @@ def _delivered(workload: Workload, send: Send, done: asyncio.Future[RecordMetada
         raise error
 
 
-async def consume(workload: Workload, actor: str) -> None:
-    """Read all partitions from their beginning, all over again now and then."""
+async def consume(workload: Workload, actor: str, *, committed: bool = False) -> None:
+    """Read all partitions from their beginning, all over again now and then; only what is committed, if asked to."""
     chance, history, round_ = workload.chance(), workload.history, 0
     places = [place for place in workload.partitions if place.topic not in workload.lossy]
     while not workload.over:
@@ -148,37 +150,66 @@ async def consume(workload: Workload, actor: str) -> None:
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 fetch_max_wait_ms=POLL_MS,
                 fetch_max_bytes=chance.choice((500, 5000, 1 << 20)),
+                isolation_level="read_committed" if committed else "read_uncommitted",
             )
         )
+        if committed:
+            await _look_at_ends(workload, actor, consumer, places)
         for topic, index in places:
             history.add(Position(actor, session, topic, index, None, Reason.START, workload.now()))
         consumer.assign(places)
         until = workload.now() + chance.uniform(0.5, 5.0)
         while not workload.over and workload.now() < until:
             with suppress(KafkaError):
-                _note_polls(workload, actor, session, await consumer.getmany(timeout_ms=POLL_MS))
+                _note_polls(
+                    workload, actor, session, await consumer.getmany(timeout_ms=POLL_MS), committed=committed
+                )
         await consumer.stop()
 
 
+async def _look_at_ends(
+    workload: Workload, actor: str, consumer: Consumer, places: list[TopicPartition]
+) -> None:
+    asked_s = workload.now()
+    with suppress(KafkaError):
+        for place, offset in (await consumer.end_offsets(places)).items():
+            workload.history.add(StableEnd(actor, *place, offset, asked_s, workload.now()))
+
+
 def _note_polls(
-    workload: Workload, actor: str, session: str, taken: dict[TopicPartition, list[ConsumerRecord]]
+    workload: Workload,
+    actor: str,
+    session: str,
+    taken: dict[TopicPartition, list[ConsumerRecord]],
+    *,
+    committed: bool,
 ) -> None:
     now = workload.now()
     for place, records in taken.items():
         for record in records:
             assert record.value is not None
             workload.history.add(
-                Poll(actor, session, *place, record.offset, record.leader_epoch, record.value, now)
+                Poll(
+                    actor,
+                    session,
+                    *place,
+                    record.offset,
+                    record.leader_epoch,
+                    record.value,
+                    now,
+                    committed,
+                )
             )
 
 
-async def read_all(workload: Workload) -> None:
-    """The last look: every partition from its earliest to its end."""
+async def read_all(workload: Workload, *, committed: bool = False) -> None:
+    """The last look: every partition from its earliest to its end, or to the end of what is committed."""
     consumer = await started(
         lambda: Consumer(
             bootstrap_servers=workload.cluster.bootstrap,
             auto_offset_reset="earliest",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
+            isolation_level="read_committed" if committed else "read_uncommitted",
         )
     )
     places = workload.partitions
@@ -192,10 +223,11 @@ async def read_all(workload: Workload) -> None:
                 found[place] += [(record.offset, record.value or b"") for record in records]
     if trimmed := [place for place in places if place.topic in workload.trimmed]:
         starts |= await _until_answered(lambda: consumer.beginning_offsets(trimmed))
+    kind = CommittedRead if committed else FinalRead
     for place in places:
-        workload.history.add(
-            FinalRead(*place, found[place], log_start=starts[place], end=ends[place], at_s=workload.now())
-        )
+        read = kind(*place, found[place], log_start=starts[place], end=ends[place], at_s=workload.now())
+        read.reached = await consumer.position(place)
+        workload.history.add(read)
     await consumer.stop()
 
 

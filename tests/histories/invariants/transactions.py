@@ -1,0 +1,273 @@
+"""Promises about transactions: all of it or nothing, for everybody alike, and nothing of who was replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ..operations import CommittedRead, Dump, Outcome, Poll, ProducerIdentity, Send, StableEnd
+from ..transactions import Marker, Transaction
+from .base import Invariant
+from .facts import Facts, Place, ended, named, polled, short, told
+
+
+def _place(one: Send | Poll | CommittedRead) -> Place:
+    return one.topic, one.partition
+
+
+class TornTransaction(Invariant):
+    """A committed transaction is there whole for readers of what is committed, in every partition that it wrote to: all
+    records that were acknowledged. Of an aborted one nothing is. Where its producer was not told which, it is one of
+    both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing.)"""
+
+    scenarios = (8, 10, 33, 34)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not facts.history.committed_reads:
+            return
+        visible = {place: set(values.values()) for place, values in facts.committed_final.items()}
+        seen = self._seen(facts)
+        for name, sends in facts.sent_in.items():
+            transaction = facts.transactions[name]
+            there = [one for one in sends if one.value in visible.get(_place(one), ())]
+            missing = [
+                one
+                for one in sends
+                if one.outcome is Outcome.OK
+                and facts.must_be_final(one)
+                and one.value not in visible.get(_place(one), (one.value,))
+            ]
+            if transaction.is_committed is False:
+                if there:
+                    yield f"{ended(transaction)}; readers of what is committed find {told(there[0])}"
+            elif missing and (transaction.is_committed or there or name in seen):
+                witness = (
+                    told(there[0]) if there else polled(seen[name]) if name in seen else "the commit was told"
+                )
+                yield f"{ended(transaction)}; {told(missing[0])} is not to be found, but {witness}"
+
+    def _seen(self, facts: Facts) -> dict[str, Poll]:
+        """A transaction of which somebody has read something who reads only what is committed."""
+        found: dict[str, Poll] = {}
+        for poll in facts.history.polls:
+            transaction = facts.transaction_of.get((_place(poll), poll.value)) if poll.committed else None
+            if transaction is not None:
+                found.setdefault(transaction.name, poll)
+        return found
+
+
+class UncommittedRead(Invariant):
+    """Who reads only what is committed gets nothing of a transaction before its producer asked to commit it, and
+    nothing of one that was aborted, or that nobody asked to commit: it timed out, or its producer was replaced."""
+
+    scenarios = (8, 9, 12, 32)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not facts.transactions:
+            return
+        for poll in facts.history.polls:
+            transaction = facts.transaction_of.get((_place(poll), poll.value)) if poll.committed else None
+            if transaction is None:
+                continue
+            if transaction.is_committed is False:
+                yield f"{polled(poll)}, of {ended(transaction)}"
+            elif transaction.asked_s is None or poll.at_s < transaction.asked_s:
+                yield f"{polled(poll)}, before the commit of {ended(transaction)}"
+
+
+class CommitNotVisible(Invariant):
+    """Who begins to read after the end of a transaction was answered gets beyond it: the last stable offset of every
+    partition is behind all of it, unless another transaction that began before is still open there. (A partition that
+    had no leader when that was answered follows once it has one.)"""
+
+    scenarios = (9, 12)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        by_place: dict[Place, list[tuple[Send, Transaction]]] = {}
+        for name, sends in facts.sent_in.items():
+            transaction = facts.transactions[name]
+            if transaction.outcome is Outcome.OK and transaction.asked_s is not None:
+                for send in sends:
+                    if send.outcome is Outcome.OK and send.offset is not None:
+                        by_place.setdefault(_place(send), []).append((send, transaction))
+        for end in facts.history.stable_ends:
+            place = (end.topic, end.partition)
+            for send, transaction in by_place.get(place, ()):
+                assert send.offset is not None
+                assert transaction.completed_s is not None
+                if (
+                    transaction.completed_s <= end.asked_s
+                    and end.offset <= send.offset
+                    and not self._had_no_leader(facts, place, transaction)
+                    and not self._another_is_open(facts, end)
+                    and not facts.losses.excuse(place, send.offset, send.invoked_s)
+                ):
+                    yield f"{end}; {ended(transaction)}; {told(send)}"
+
+    def _had_no_leader(self, facts: Facts, place: Place, transaction: Transaction) -> bool:
+        assert transaction.asked_s is not None
+        assert transaction.completed_s is not None
+        return any(
+            (one.topic, one.partition) == place
+            and one.from_s <= transaction.completed_s
+            and (one.until_s is None or one.until_s >= transaction.asked_s)
+            for one in facts.history.leaderless
+        )
+
+    def _another_is_open(self, facts: Facts, end: StableEnd) -> bool:
+        """Whether one may begin where readers were told to stop."""
+        for send in facts.sent_to.get((end.topic, end.partition), ()):
+            if send.transaction is None or send.outcome is Outcome.FAIL:
+                continue
+            other = facts.transactions[send.transaction]
+            known_s = other.completed_s if other.outcome is Outcome.OK else None
+            is_open = send.invoked_s <= end.at_s and (known_s is None or known_s > end.asked_s)
+            if is_open and send.offset in (None, end.offset):
+                return True
+        return False
+
+
+class HangingTransaction(Invariant):
+    """When faults are over and the timeouts of transactions, too, readers of what is committed reach the end of every
+    partition: no transaction stays open, whoever was killed, replaced or delayed in the middle of it."""
+
+    scenarios = (12, 32, 33)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for read in facts.history.committed_reads:
+            whole = facts.final.get(_place(read))
+            if whole is None or whole.end is None or read.end is None:
+                continue
+            if read.end < whole.end:
+                yield (
+                    f"{named(_place(read))} is committed up to offset {whole.end}, and readers of what is committed "
+                    f"get to {read.end}"
+                )
+            elif read.reached is not None and read.reached < read.end:
+                yield f"{named(_place(read))} was read up to {read.reached}; it is stable up to {read.end}"
+
+
+class ReplacedProducerWrites(Invariant):
+    """Once a producer has been given a transactional id, nothing that the one before it sends from then on is written,
+    and no commit that it asks for from then on is done."""
+
+    scenarios = (30, 31)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        given: dict[str, list[ProducerIdentity]] = {}
+        for one in facts.history.identities:
+            if one.transactional_id is not None:
+                given.setdefault(one.transactional_id, []).append(one)
+        for name, transaction in facts.transactions.items():
+            replaced_s = min(
+                (
+                    one.at_s
+                    for one in given.get(transaction.transactional_id, ())
+                    if (one.producer_id, one.producer_epoch)
+                    > (transaction.producer_id, transaction.producer_epoch)
+                    and one.producer != transaction.producer
+                ),
+                default=None,
+            )
+            if replaced_s is None:
+                continue
+            for send in facts.sent_in.get(name, ()):
+                appears = send.value in facts.ever_read.get(_place(send), {})
+                if send.invoked_s > replaced_s and (send.outcome is Outcome.OK or appears):
+                    yield f"{told(send)}; its producer was replaced at {replaced_s:.6f}"
+            late = transaction.asked_s is not None and transaction.asked_s > replaced_s
+            if late and transaction.commits and transaction.outcome is Outcome.OK:
+                yield f"{ended(transaction)}; its producer was replaced at {replaced_s:.6f}"
+
+
+class WrittenAfterTheEnd(Invariant):
+    """What a producer sends in a transaction after it was told that it is over, or after it timed out and the producer
+    was told so, is not written: it would hang, or be part of the next one."""
+
+    scenarios = (32,)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        for name, sends in facts.sent_in.items():
+            transaction = facts.transactions[name]
+            over_s = transaction.completed_s if transaction.outcome is Outcome.OK else None
+            for send in sends:
+                if over_s is None or send.invoked_s <= over_s:
+                    continue
+                if send.outcome is Outcome.OK or send.value in facts.ever_read.get(_place(send), {}):
+                    yield f"{told(send)}; {ended(transaction)}"
+
+
+class MarkersContradict(Invariant):
+    """A transaction has one outcome: the markers in all partitions say the same, one for each producer, and what its
+    producer was told. They stand in the order in which transactions were decided, in every partition, so that the
+    cluster can be read as it was after any of them. Judged on the logs, below their high watermarks."""
+
+    scenarios = (33, 34)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        logs: dict[Place, Dump] = {}
+        for dump in facts.history.dumps:
+            place = (dump.topic, dump.partition)
+            if place not in logs or dump.high_watermark > logs[place].high_watermark:
+                logs[place] = dump
+        outcomes: dict[tuple[int, int], tuple[bool, str]] = {}
+        for place, dump in logs.items():
+            markers = [one for one in dump.markers if one.offset < dump.high_watermark]
+            yield from self._one_by_one(place, markers, judged=not facts.losses.touch(place))
+            for one in markers:
+                if one.commit_index < 0:
+                    continue
+                shown = f"{one} of {named(place)}"
+                commits, other = outcomes.setdefault(
+                    (one.commit_index, one.producer_id), (one.commits, shown)
+                )
+                if commits != one.commits:
+                    yield f"{shown} and {other} are of one transaction"
+            if not facts.losses.touch(place):
+                yield from self._as_told(facts, place, dump.log_start, markers)
+
+    def _one_by_one(self, place: Place, markers: list[Marker], *, judged: bool) -> Iterator[str]:
+        decided = [one for one in markers if one.commit_index >= 0]
+        for one, other in pairwise(decided):
+            writers_of_one = one.commit_index == other.commit_index
+            if one.commit_index > other.commit_index or (
+                writers_of_one and one.producer_id == other.producer_id
+            ):
+                yield f"{other} of {named(place)} stands behind {one}"
+        if judged and len(decided) < len(markers):
+            one = next(one for one in markers if one.commit_index < 0)
+            yield f"{one} of {named(place)} was nobody's decision, and no records were lost there"
+
+    def _as_told(self, facts: Facts, place: Place, log_start: int, markers: list[Marker]) -> Iterator[str]:
+        by_producer: dict[int, list[Marker]] = {}
+        for one in markers:
+            by_producer.setdefault(one.producer_id, []).append(one)
+        for name, sends in facts.sent_in.items():
+            transaction = facts.transactions[name]
+            for send in sends:
+                offset = send.offset if _place(send) == place and send.outcome is Outcome.OK else None
+                if offset is None or offset < log_start:
+                    continue
+                known = by_producer.get(transaction.producer_id, ())
+                end = next((one for one in known if one.offset > offset), None)
+                if end is None:
+                    yield f"{told(send)}; there is no marker behind it, and {ended(transaction)}"
+                elif transaction.is_committed not in (None, end.commits):
+                    yield f"{told(send)}; it is followed by {end}, and {ended(transaction)}"
+                break
+
+
+class CommittedRetraction(Invariant):
+    """What was read as committed stays so: nobody finds later that it is not."""
+
+    scenarios = (8, 12, 34)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        starts = {_place(read): read.log_start for read in facts.history.committed_reads}
+        for poll in facts.history.polls:
+            place = _place(poll)
+            if not poll.committed or poll.offset < starts.get(place, poll.offset + 1):
+                continue
+            found = facts.committed_final[place].get(poll.offset, b"nothing")
+            if found != poll.value and not facts.losses.excuse(place, poll.offset, poll.at_s):
+                yield f"{polled(poll)}; in the end {short(found)} is there"

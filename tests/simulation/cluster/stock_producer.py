@@ -1,0 +1,273 @@
+"""A producer in transactions as stock clients below transaction version 2 are (librdkafka, aiokafka): by hand.
+
+It adds partitions before it writes to them, keeps its epoch from one transaction to the next, waits for all answers
+before it ends one, and asks again for whatever may help. So nothing on the wire tells which transaction a late request
+of it means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.fetched import TopicPartition
+from ottla.client.metadata import BrokerAddress
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.producers import InitProducerIdRequest
+from ottla.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+)
+from ottla.protocol.record import encode_batch
+from ottla.protocol.schema import Message, Request
+from tests.histories.operations import ALL_IN_SYNC, ProducerIdentity, Send, Transaction
+from tests.simulation.cluster.workload import Workload
+
+TIMEOUT_MS = 700
+GIVEN_UP_AFTER_S = 3.0
+"""A batch that is not acknowledged by then: its transaction is aborted."""
+PAUSE_S = 0.03
+FIND_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION, PRODUCE_VERSION = 3, 4, 3, 3, 11
+OF_TRANSACTION = 1
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class LateBatch(NamedTuple):
+    """One that was held up on its way."""
+
+    place: TopicPartition
+    value: bytes
+    batch: bytes
+    transaction: Transaction
+
+
+class StockProducer:
+    """One producer of a transactional id, under one identity after the other."""
+
+    def __init__(
+        self, workload: Workload, cluster: Cluster, name: str, transactional_id: str, timeout_ms: int
+    ) -> None:
+        self.actor = name
+        """The name of its present identity."""
+        self.producer_id = self.producer_epoch = -1
+        self.waiting: list[Send] = []
+        """What has not been answered."""
+        self._workload, self._cluster, self._name = workload, cluster, name
+        self._transactional_id, self._timeout_ms = transactional_id, timeout_ms
+        self._chance: Random = workload.chance()
+        self._identities = self._lane = self._sent = self._numbers = 0
+        self._sequences: dict[TopicPartition, int] = {}
+        self._coordinator: int | None = None
+        self._held: tuple[Connection, EndTxnRequest] | None = None
+
+    # ------------------------------------------------------------ identity
+
+    async def initialise(self, *, anew: bool) -> None:
+        """Until it has an identity. `anew`: one that replaces whoever has it; else the next epoch of its own.
+
+        KafkaError: that is not to be had, it has been replaced.
+        """
+        own = not anew and self.producer_id >= 0
+        request = InitProducerIdRequest(
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=self.producer_id if own else -1,
+            producer_epoch=self.producer_epoch if own else -1,
+        )
+        while True:
+            with suppress(_MayHelp):
+                answer = await self._ask(request, INIT_VERSION)
+                self._check(answer.error_code)
+                break
+            await asyncio.sleep(PAUSE_S)
+        self._identities += 1
+        self.actor = f"{self._name}/{self._identities}"
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        identity = ProducerIdentity(
+            self.actor, self.producer_id, self.producer_epoch, self._workload.now(), self._transactional_id
+        )
+        self._workload.history.add(identity)
+
+    # ------------------------------------------------------------ transactions
+
+    async def add(self, places: list[TopicPartition]) -> None:
+        """KafkaError: the transaction is lost."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in places:
+            topics.setdefault(topic, []).append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()
+            ],
+        )
+        while True:
+            with suppress(_MayHelp):
+                answer = await self._ask(request, ADD_VERSION)
+                for topic in answer.results_by_topic_v3_and_below:
+                    for one in topic.results_by_partition:
+                        self._check(one.partition_error_code)
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def produce(self, place: TopicPartition, count: int, transaction: Transaction) -> None:
+        """So many records in one batch, sent until it is known what became of it. KafkaError: all is lost."""
+        sends = self._new_sends(place, count, transaction)
+        batch = self._encoded(place, [one.value for one in sends])
+        begun_s, attempts = self._workload.now(), 0
+        while True:
+            attempts += 1
+            code = await self._attempt(place, batch, sends, tried_before=attempts > 1)
+            if code is ErrorCode.NONE:
+                self._sequences[place] = self._sequences.get(place, 0) + count
+                return
+            if not code.retriable or self._workload.now() > begun_s + GIVEN_UP_AFTER_S:
+                raise KafkaError(code)
+            await asyncio.sleep(PAUSE_S)
+            with suppress(KafkaError):
+                await self._cluster.refresh()
+
+    def late_batch(self, place: TopicPartition, transaction: Transaction) -> LateBatch:
+        """The next batch of a transaction, on its way for so long that it is over when it arrives."""
+        value = self._new_value()
+        return LateBatch(place, value, self._encoded(place, [value]), transaction)
+
+    async def deliver(self, late: LateBatch) -> ErrorCode:
+        """It arrives, once."""
+        send = self._sent_now(late.place, late.value, late.transaction)
+        return await self._attempt(late.place, late.batch, [send], tried_before=False)
+
+    async def end(self, transaction: Transaction, *, holds: bool) -> None:
+        """Until it is known how it ended, or that this is not to be known. `holds`: the first request is held up on its
+        way, and another connection used meanwhile. KafkaError: its producer was replaced."""
+        request = EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=transaction.commits,
+        )
+        if holds and self._held is None:
+            with suppress(KafkaError):
+                self._held = (await self._connection(), request)
+            self._lane += 1
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                self._check((await self._ask(request, END_VERSION)).error_code)
+            except _MayHelp:
+                await asyncio.sleep(PAUSE_S)
+            except KafkaError as error:
+                transaction.finish(self._workload.now(), error.code.name, tried_before=attempts > 1)
+                raise
+            else:
+                transaction.finish(self._workload.now())
+                return
+
+    def release(self) -> None:
+        """What was held up arrives."""
+        held, self._held = self._held, None
+        if held is not None and held[0].lost is None:
+            answer = held[0].send(held[1], version=END_VERSION, timeout_ms=TIMEOUT_MS)
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # ------------------------------------------------------------ requests
+
+    def _new_sends(self, place: TopicPartition, count: int, transaction: Transaction) -> list[Send]:
+        return [self._sent_now(place, self._new_value(), transaction) for _ in range(count)]
+
+    def _new_value(self) -> bytes:
+        self._sent += 1
+        return f"{self.actor}:{self._sent}".encode() + b"." * self._chance.choice((0, 10, 100))
+
+    def _sent_now(self, place: TopicPartition, value: bytes, transaction: Transaction) -> Send:
+        self._numbers += 1
+        now = self._workload.now()
+        send = Send(self._name, transaction.producer, *place, value, ALL_IN_SYNC, True, self._numbers, now)
+        send.transaction = transaction.name
+        self._workload.history.add(send)
+        self.waiting = [one for one in self.waiting if one.completed_s is None] + [send]
+        return send
+
+    def _encoded(self, place: TopicPartition, values: list[bytes]) -> bytes:
+        return encode_batch(
+            [(None, value, int(time.time() * 1000)) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self._sequences.get(place, 0),
+            transactional=True,
+        )
+
+    async def _attempt(
+        self, place: TopicPartition, batch: bytes, sends: list[Send], *, tried_before: bool
+    ) -> ErrorCode:
+        data = PartitionProduceData(index=place.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=ALL_IN_SYNC,
+            timeout_ms=TIMEOUT_MS // 2,
+            topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
+        )
+        try:
+            leader = self._cluster.metadata.leader(*place)
+            if leader is None:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+            connection = await self._cluster.connection(leader, "produce")
+            answer = await connection.request(request, version=PRODUCE_VERSION, timeout_ms=TIMEOUT_MS)
+            told = answer.responses[0].partition_responses[0]
+            code, offset = ErrorCode(told.error_code), told.base_offset
+        except KafkaError as error:
+            code, offset = error.code, -1
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            code = ErrorCode.NONE
+        now = self._workload.now()
+        for number, send in enumerate(sends):
+            at = offset + number if offset >= 0 else None
+            send.finish(now, code.name, offset=at, tried_before=tried_before)
+        return code
+
+    async def _ask(self, request: Request[ResponseT], version: int) -> ResponseT:
+        """One attempt. _MayHelp: another one may help."""
+        try:
+            connection = await self._connection()
+            return await connection.request(request, version=version, timeout_ms=TIMEOUT_MS)
+        except KafkaError as error:
+            self._coordinator = None
+            raise _MayHelp from error
+
+    async def _connection(self) -> Connection:
+        if self._coordinator is None:
+            find = FindCoordinatorRequest(key=self._transactional_id, key_type=OF_TRANSACTION)
+            some = await self._cluster.any_connection()
+            found = await some.request(find, version=FIND_VERSION, timeout_ms=TIMEOUT_MS)
+            if found.error_code:
+                raise KafkaError(ErrorCode(found.error_code))
+            self._cluster.metadata.learn_broker(BrokerAddress(found.node_id, found.host, found.port))
+            self._coordinator = found.node_id
+        return await self._cluster.connection(self._coordinator, f"transactions {self._lane}")
+
+    def _check(self, code: int) -> None:
+        """Raises _MayHelp or KafkaError for an answer that is none."""
+        if not code:
+            return
+        error = ErrorCode(code)
+        if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            self._coordinator = None
+        if error.retriable:
+            raise _MayHelp
+        raise KafkaError(error)
+
+
+class _MayHelp(Exception):
+    """To ask again."""

@@ -1,0 +1,177 @@
+"""Transactional load, in some runs: producers that commit, abort, hang, die, are replaced and come late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from ottla.client.cluster import Cluster
+from ottla.client.fetched import TopicPartition
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import Commit, Leaderless, Send, Transaction
+from tests.simulation.cluster.cluster import Node
+from tests.simulation.cluster.stock_producer import StockProducer
+from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
+
+SHARE = 0.3
+TOPICS = {"accounts": 2}
+"""The first by name, which faults befall most."""
+WRITTEN_TO = ("accounts", "events")
+TIMEOUTS_MS = (500, 1500, 3000)
+COMMITTED, ABANDONED, HELD, STRAYS = 0.7, 0.06, 0.25, 0.12
+"""How often: commits among ends; transactions that nobody ends; EndTxn that is held up on its way; a late batch."""
+
+
+def is_transactional(seed: int) -> bool:
+    """Whether the run of a seed has transactions."""
+    return Random(f"transactions {seed}").random() < SHARE
+
+
+class StockWriter:
+    """One process that writes in transactions under a transactional id, which others may use, too."""
+
+    def __init__(self, workload: Workload, name: str, transactional_id: str) -> None:
+        self._workload, self._name, self._transactional_id = workload, name, transactional_id
+        self._chance: Random = workload.chance()
+        self._places = [one for one in workload.partitions if one.topic in WRITTEN_TO]
+        self._transaction: Transaction | None = None
+        self._count = 0
+        self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
+
+    @property
+    def waiting(self) -> list[Commit | Send | Transaction]:
+        """What it has asked for and not been answered."""
+        sends: list[Commit | Send | Transaction] = [*self._producer.waiting] if self._count else []
+        return sends if self._transaction is None else [*sends, self._transaction]
+
+    async def run(self) -> None:
+        """Until the workload is over, and one transaction more that is committed."""
+        workload = self._workload
+        cluster = await started(
+            lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        )
+        cluster.follow(workload.topics)
+        self._producer = StockProducer(
+            workload, cluster, self._name, self._transactional_id, self._timeout_ms
+        )
+        replaced = True
+        while True:
+            last = workload.over
+            try:
+                await self._producer.initialise(anew=replaced)
+                replaced = False
+                while not last and not workload.over:
+                    await self._transact(last=False)
+                if last:
+                    await self._transact(last=True)
+                    break
+            except KafkaError:
+                replaced = await self._give_up()
+                await asyncio.sleep(self._chance.uniform(0.02, 0.3))
+        await cluster.close()
+
+    async def _give_up(self) -> bool:
+        """Abort what is open, if that can be; whether its identity is lost."""
+        transaction = self._transaction
+        if transaction is None or transaction.completed_s is not None:
+            return True
+        try:
+            if transaction.asked_s is None:
+                transaction.ask(self._workload.now(), commits=False)
+            await self._producer.end(transaction, holds=False)
+        except KafkaError:
+            return True
+        return False
+
+    async def _transact(self, *, last: bool) -> None:
+        """One transaction. KafkaError: it is lost, or its producer is to begin under another identity."""
+        chance, producer, workload = self._chance, self._producer, self._workload
+        self._count += 1
+        transaction = self._transaction = Transaction(
+            f"{producer.actor}#{self._count}",
+            self._transactional_id,
+            producer.actor,
+            producer.producer_id,
+            producer.producer_epoch,
+            workload.now(),
+        )
+        workload.history.add(transaction)
+        places = chance.sample(self._places, chance.randint(1, len(self._places)))
+        await producer.add(places)
+        if chance.random() < 0.8:
+            producer.release()
+        for _ in range(chance.randint(1, 3)):
+            chosen = chance.sample(places, chance.randint(1, len(places)))
+            await _all(*(producer.produce(one, chance.randint(1, 3), transaction) for one in chosen))
+            await asyncio.sleep(chance.uniform(0, 0.02))
+        if not last and chance.random() < ABANDONED:
+            await self._abandon(transaction, places)
+        commits = last or chance.random() < COMMITTED
+        transaction.ask(workload.now(), commits=commits)
+        await producer.end(transaction, holds=not last and chance.random() < HELD)
+        if not last and chance.random() < STRAYS:
+            await self._come_late(transaction, chance.choice(places))
+        await asyncio.sleep(chance.uniform(0, 0.05))
+
+    async def _abandon(self, transaction: Transaction, places: list[TopicPartition]) -> None:
+        """Hang until it has timed out; then go on as if nothing were, which is refused, or begin anew."""
+        await asyncio.sleep(self._timeout_ms / 1000 * self._chance.uniform(0.5, 2.0))
+        if self._chance.random() < 0.6:
+            await self._producer.produce(self._chance.choice(places), 1, transaction)
+
+    async def _come_late(self, transaction: Transaction, place: TopicPartition) -> None:
+        """A batch that was held up arrives when its transaction is over: at once, or when its producer, which had given
+        it up and has the next epoch therefore, is in its next transaction."""
+        producer = self._producer
+        late = producer.late_batch(place, transaction)
+        if self._chance.random() < 0.5:
+            await producer.deliver(late)
+            await producer.initialise(anew=False)
+            return
+        await producer.initialise(anew=False)
+        await producer.add([place])
+        await producer.deliver(late)
+
+
+async def _all(*doing: object) -> None:
+    """All of them to their end; then the first error."""
+    for one in await asyncio.gather(*doing, return_exceptions=True):  # type: ignore[call-overload]
+        if isinstance(one, BaseException):
+            raise one
+
+
+class LeaderlessPartitions:
+    """Notes which partitions some broker takes for ones without a leader: EndTxn does not wait for them."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._offsets: dict[str, int] = {}
+        self._open: dict[tuple[str, str, int], Leaderless] = {}
+
+    def observe(self, node: Node) -> None:
+        """Only where its metadata have moved on."""
+        image = node.image() if node.broker is not None else None
+        if image is None or image.offset == self._offsets.get(node.name):
+            return
+        self._offsets[node.name] = image.offset
+        now = self._workload.now()
+        for topic in WRITTEN_TO:
+            for index, state in image.topics[topic].partitions.items() if topic in image.topics else ():
+                key = (node.name, topic, index)
+                if state.leader >= 0:
+                    if (known := self._open.pop(key, None)) is not None:
+                        known.until_s = now
+                elif key not in self._open:
+                    self._open[key] = Leaderless(topic, index, now)
+                    self._workload.history.add(self._open[key])
+
+
+def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], StockWriter]]:
+    """By the names of their clients: some have an id of their own, some share one and replace each other."""
+    chance = Random(f"writers {seed}")
+    shapes = (("a",), ("a", "b"), ("a", "a"), ("a", "a", "b"))
+    found: dict[str, Callable[[str], StockWriter]] = {}
+    for number, transactional_id in enumerate(chance.choice(shapes)):
+        found[f"writer-{number}"] = lambda name, own=transactional_id: StockWriter(workload, name, own)  # type: ignore[misc]
+    return found
