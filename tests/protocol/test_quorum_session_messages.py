@@ -6,6 +6,7 @@ import pytest
 
 from ottla.protocol.codec import decode
 from ottla.protocol.messages.quorum_session import (
+    LeaderChanged,
     PartitionProgress,
     QuorumStatus,
     ReplicaStanding,
@@ -13,6 +14,20 @@ from ottla.protocol.messages.quorum_session import (
     decode_session_message,
     encode_session_message,
 )
+from ottla.protocol.messages.transaction_questions import (
+    AskCut,
+    AskTransactionIds,
+    AskTransactions,
+    CutTold,
+    TransactionAnswer,
+    TransactionIdsTold,
+    TransactionIdTold,
+    TransactionQuestion,
+    TransactionsTold,
+    TransactionTold,
+    WriterTold,
+)
+from ottla.protocol.messages.transaction_records import WriterPartitions
 from ottla.protocol.schema import Message, array, boolean, data, int32, int64
 
 HEARTBEAT = SessionHeartbeat(
@@ -72,3 +87,68 @@ def test_the_heartbeat_of_a_broker_that_knows_no_answers_asks_for_none() -> None
     heartbeat = decode_session_message(encode_session_message(HEARTBEAT))
     assert isinstance(heartbeat, SessionHeartbeat)
     assert (heartbeat.number, heartbeat.answered) == (0, -1)
+
+
+@data()
+class FirstLeaderChanged(Message):
+    """Who leads, as it was said before there were questions about transactions."""
+
+    term: int = int64(about="")
+    leader_id: int = int32(default=-1, about="")
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_broker_that_asks_nothing_passes_over_what_may_be_asked(knows: bool) -> None:
+    said = LeaderChanged(term=4, leader_id=102, knows_transactions=knows)
+    encoded = encode_session_message(said)
+    assert decode_session_message(encoded) == said
+    assert decode(FirstLeaderChanged, encoded, 0, 1) == FirstLeaderChanged(term=4, leader_id=102)
+
+
+def test_a_node_of_an_earlier_version_cannot_be_asked() -> None:
+    before = encode_session_message(LeaderChanged(term=4, leader_id=102))
+    assert decode_session_message(before) == LeaderChanged(term=4, leader_id=102, knows_transactions=False)
+
+
+PLACES = [WriterPartitions(topic_id=b"t" * 16, partitions=[0, 7])]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AskCut(question=2**40, topics=PLACES),
+        CutTold(question=1, commit_index=2**50),
+        AskTransactions(question=2, transactional_ids=["a", "b"], number=3, writers_known=4),
+        TransactionsTold(
+            question=2,
+            answered=1,
+            transactions=[
+                TransactionTold(
+                    transactional_id="a",
+                    producer_id=2**60,
+                    producer_epoch=7,
+                    phase=2,
+                    timeout_ms=60_000,
+                    started_ms=1_700_000_000_000,
+                    number=3,
+                    app_version=9,
+                    commit_index=8,
+                    writers=[WriterTold(producer_id=5, producer_epoch=1, topics=PLACES)],
+                    first_writer=4,
+                    more_writers=True,
+                )
+            ],
+        ),
+        AskTransactionIds(
+            question=9, listing=8, position=1000, phases=[1], producer_ids=[2**40], started_before_ms=5
+        ),
+        TransactionIdsTold(
+            question=9,
+            position=2000,
+            transactions=[TransactionIdTold(transactional_id="a", producer_id=3, phase=1)],
+        ),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_questions_and_answers_survive_the_channel(message: TransactionQuestion | TransactionAnswer) -> None:
+    assert decode_session_message(encode_session_message(message)) == message
