@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -15,6 +15,8 @@ from .failures import ClientClosed
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
 from .group import ConsumerGroupMetadata, Group, GroupOptions
+from .transaction_reader import ReaderOptions, TransactionReader
+from .whole_transactions import CommittedTransaction
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
@@ -102,6 +104,7 @@ class Consumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._turns: deque[TopicPartition] = deque()
         self._unread: deque[ConsumerRecord] = deque()
+        self._readers: list[TransactionReader] = []
         self._closed = False
 
     async def __aenter__(self) -> Consumer:
@@ -157,6 +160,8 @@ class Consumer:
             if self._group is not None:
                 await self._group.leave()
         finally:
+            for reader in self._readers:
+                await reader.stop()
             await self._fetcher.stop()
             await self._cluster.close()
 
@@ -243,6 +248,43 @@ class Consumer:
             if left is not None and left <= 0:
                 return {}
             await self._fetcher.wait(left)
+
+    async def transactions(
+        self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
+    ) -> AsyncIterator[CommittedTransaction]:
+        """Whole transactions, across all partitions assigned now, in the order in which they were committed. One that
+        is open holds up no other. Takes a cluster of Ottla; `isolation_level` does not matter.
+
+        Begins where `auto_offset_reset` says, "latest" being the next commit; or, reading from the log starts, after
+        the `commit_index` that `after` is. Records outside of transactions come as they are read, with `commit_index`
+        None, in no order with those. What was deleted of a transaction before it was read is missing from it.
+
+        What open transactions have written is kept in memory, as it is stored. Raises KafkaError
+        RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, OFFSET_OUT_OF_RANGE where records are deleted faster than read,
+        VersionUnsupported from other clusters; ValueError where a group assigns the partitions, as it could take them
+        away in the middle of a transaction. Other reads wait meanwhile; `contextlib.aclosing` is for leaving early.
+        """
+        if self._group is not None and self._topics:
+            raise ValueError(
+                "the group may take partitions away; leave the group_id out, or assign them yourself"
+            )
+        if self._closed:
+            raise ClientClosed("the consumer was stopped")
+        reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
+        reader = TransactionReader(
+            self._cluster, self._fetch_options, reading, ReaderOptions(after, buffer_bytes_max)
+        )
+        self._readers.append(reader)
+        self.pause(*reading)
+        try:
+            async with aclosing(reader.transactions()) as found:
+                async for transaction in found:
+                    yield transaction
+        except ClientClosed:
+            return
+        finally:
+            self._readers.remove(reader)
+            self.resume(*(one for one in self._fetcher.assigned if not reading.get(one, True)))
 
     # offsets
 

@@ -92,6 +92,15 @@ class FetchedRecords:
             raise self.damage
         return taken
 
+    def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The whole batches as they were fetched, markers and aborted ones among them, instead of `take`. Raises
+        KafkaError for a damaged one."""
+        for position, header in walk_batches(self._batches, partial_tail=True):
+            if header.next_offset > self.next_offset:
+                if self._check_crcs:
+                    check_integrity(self._batches, position, header)
+                yield header, self._batches[position : position + header.size]
+
     def _visible(self) -> Iterator[ConsumerRecord]:
         topic, partition = self._partition
         for position, header in walk_batches(self._batches, partial_tail=True):

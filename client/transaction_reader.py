@@ -1,0 +1,213 @@
+"""Reads whole transactions: asks for cuts, fetches up to them, hands the batches to the assembler.
+
+It takes a cluster of Ottla: FindCut and ListCutOffsets are APIs of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ..protocol.record_batch import BatchHeader
+from .cluster import Backoff, Cluster
+from .failures import ClientClosed, ConnectionLost, RequestTimedOut
+from .fetched import TopicPartition
+from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
+from .leaders import LEADER_MOVED
+from .whole_transactions import NOTHING, Assembler, CommittedTransaction
+
+LANE = "cuts"
+BETWEEN_CUTS_S = 0.004
+IDLE_MAX_MS = 100
+"""A new cut is asked for at least this often while there is nothing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """See Consumer.transactions."""
+
+    after: int | None
+    buffer_bytes_max: int
+
+
+class TransactionReader:
+    """For some partitions, as long as it is iterated over."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetching: FetchOptions,
+        partitions: Iterable[TopicPartition],
+        options: ReaderOptions,
+    ) -> None:
+        self._cluster = cluster
+        self._partitions = list(partitions)
+        self._options = options
+        self._timeout_s = fetching.request_timeout_ms / 1000
+        self._retry_backoff_max_ms = fetching.retry_backoff_max_ms
+        self._begins_at_end = options.after is None and fetching.reset_timestamp == LATEST
+        # Open transactions are read too, and an offset that is gone must not be passed over in silence.
+        self._fetcher = Fetcher(cluster, replace(fetching, read_committed=False, reset_timestamp=None))
+        self._stable = Fetcher(cluster, replace(fetching, read_committed=True))
+        self._stopped = False
+        self._batches: dict[TopicPartition, deque[tuple[BatchHeader, memoryview]]] = {
+            one: deque() for one in self._partitions
+        }
+
+    async def transactions(self) -> AsyncGenerator[CommittedTransaction, None]:
+        """Without end. Raises KafkaError."""
+        idle = Backoff(IDLE_MAX_MS)
+        assembler = await self._begin()
+        try:
+            while True:
+                assembler.set_cut(*await self._next_cut())
+                for done in assembler.ready():
+                    yield done
+                while unread := assembler.unread():
+                    idle.reset()
+                    one = next((one for one in unread if self._has_batch(one)), None)
+                    if self._stopped:
+                        raise ClientClosed("the consumer was stopped")
+                    if one is None:
+                        self._fetcher.raise_failure()
+                        await self._fetcher.wait(self._timeout_s)
+                        continue
+                    plain = [
+                        record
+                        for header, batch in self._take(assembler, one)
+                        for record in assembler.add(one, header, batch)
+                    ]
+                    if plain:
+                        yield CommittedTransaction(None, {one: plain})
+                    for done in assembler.ready():
+                        yield done
+                await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
+        finally:
+            await self._fetcher.stop()
+
+    async def stop(self) -> None:
+        """Fetch no more; who goes on iterating is told ClientClosed."""
+        self._stopped = True
+        self._fetcher.wake_waiter()
+        await self._fetcher.stop()
+
+    # ------------------------------------------------------------ where to begin
+
+    async def _begin(self) -> Assembler:
+        """At the log starts; or at the ends, in such a way that the first transaction told of is whole."""
+        which = LATEST if self._begins_at_end else EARLIEST
+        found = await self._stable.list_offsets(dict.fromkeys(self._partitions, which))
+        starts = {one: offset for one, (offset, _) in found.items()}
+        after = NOTHING if self._options.after is None else self._options.after
+        plain_from: Mapping[TopicPartition, int] = {}
+        if self._begins_at_end:
+            after, plain_from = await self._cut_beyond(starts)
+        assembler = Assembler(starts, after, self._options.buffer_bytes_max)
+        assembler.plain_from(plain_from)
+        self._fetcher.assign(self._partitions)
+        for one, state in self._fetcher.assigned.items():
+            state.seek(starts[one])
+        self._fetcher.start()
+        return assembler
+
+    async def _cut_beyond(
+        self, stable: Mapping[TopicPartition, int]
+    ) -> tuple[int, Mapping[TopicPartition, int]]:
+        """A cut with all markers that lie before these last stable offsets. What is decided later has none there, and
+        so no record either."""
+        idle = Backoff(IDLE_MAX_MS)
+        while True:
+            cut, offsets = await self._next_cut()
+            if all(offsets[one] >= offset for one, offset in stable.items()):
+                return cut, offsets
+            await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
+
+    # ------------------------------------------------------------ batches
+
+    def _has_batch(self, one: TopicPartition) -> bool:
+        """Of those fetched, chunk by chunk: the fetcher goes on when it is rid of one."""
+        batches, state = self._batches[one], self._fetcher.assigned[one]
+        while not batches and state.buffer:
+            batches.extend(state.buffer.pop(0).batches())
+            self._fetcher.changed()
+        return bool(batches)
+
+    def _take(self, assembler: Assembler, one: TopicPartition) -> Iterable[tuple[BatchHeader, memoryview]]:
+        """What of the batches at hand belongs to the cut."""
+        batches = self._batches[one]
+        while batches and assembler.takes(one, batches[0][0]):
+            yield batches.popleft()
+
+    # ------------------------------------------------------------ cuts
+
+    async def _next_cut(self) -> tuple[int, dict[TopicPartition, int]]:
+        """The newest cut, and its offset in each partition. Asks while leaders move, up to the request timeout."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        backoff = Backoff(self._retry_backoff_max_ms)
+        while True:
+            try:
+                return await self._ask_for_cut()
+            except KafkaError as error:
+                helps = isinstance(error, (ConnectionLost, RequestTimedOut)) or error.code.retriable
+                if not helps or loop.time() > deadline:
+                    raise
+                moved = error.code in LEADER_MOVED
+            await asyncio.sleep(backoff.next_s())
+            if moved:
+                await self._cluster.refresh()
+
+    async def _ask_for_cut(self) -> tuple[int, dict[TopicPartition, int]]:
+        found = await self._cluster.ask_any(FindCutRequest(topics=self._topics(self._partitions)))
+        if found.error_code:
+            raise KafkaError(ErrorCode.of(found.error_code), found.error_message)
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for one in self._partitions:
+            leader = self._cluster.metadata.leader(*one)
+            if leader is None:
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{one.topic}-{one.partition} has no leader now"
+                )
+            by_leader[leader].append(one)
+        offsets: dict[TopicPartition, int] = {}
+        for answer in await asyncio.gather(
+            *(
+                self._ask_leader(leader, some, found.cut, found.metadata_offset)
+                for leader, some in by_leader.items()
+            )
+        ):
+            offsets |= answer
+        return found.cut, offsets
+
+    async def _ask_leader(
+        self, leader: int, partitions: list[TopicPartition], cut: int, metadata_offset: int
+    ) -> dict[TopicPartition, int]:
+        topics = self._topics(partitions)
+        request = ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=topics)
+        answer = await self._cluster.ask(leader, request, lane=LANE)
+        names = {self._cluster.metadata.topics[one.topic].id: one.topic for one in partitions}
+        offsets: dict[TopicPartition, int] = {}
+        for topic in answer.topics:
+            for found in topic.partitions:
+                one = TopicPartition(names.get(topic.topic_id, "?"), found.partition_index)
+                if found.error_code:
+                    code = ErrorCode.of(found.error_code)
+                    raise KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
+                offsets[one] = found.offset
+        if missing := [one for one in partitions if one not in offsets]:
+            where = f"{missing[0].topic}-{missing[0].partition}"
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {where} out of its answer"
+            )
+        return offsets
+
+    def _topics(self, partitions: Iterable[TopicPartition]) -> list[CutTopic]:
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, index in partitions:
+            by_topic[topic].append(index)
+        known = self._cluster.metadata.topics
+        return [CutTopic(topic_id=known[name].id, partitions=some) for name, some in by_topic.items()]
