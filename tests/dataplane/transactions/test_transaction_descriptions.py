@@ -65,7 +65,7 @@ class Asked:
     ) -> TransactionAnswer | None:
         self._questions += 1
         table = self.quorum.machine.image.transactions
-        return self._told.answer(1, make(self._questions), table) if self.answers else None
+        return self._told.answer(1, make(self._questions), table, 0) if self.answers else None
 
     def speaker(self, name: str) -> int:
         return coordinator_of(name, self.quorum.machine.image)
