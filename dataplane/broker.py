@@ -59,20 +59,15 @@ from .server.handlers.log_dirs import LogDirHandlers
 from .server.handlers.metadata import MetadataHandlers
 from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
-from .server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from .server.handlers.quorum import QuorumHandlers
 from .server.handlers.quotas import QuotaHandlers
 from .server.handlers.reassignments import ReassignmentHandlers
-from .server.handlers.shared_transactions import SharedTransactionHandlers
 from .server.handlers.topic_creation import TopicCreator
 from .server.handlers.topic_partitions import TopicPartitionsHandlers
 from .server.handlers.topics import TopicHandlers
-from .server.handlers.transaction_clients import TransactionClients
-from .server.handlers.transactional_offsets import TransactionalOffsetHandlers
-from .server.handlers.transactions import TransactionHandlers
+from .server.handlers.transaction_apis import transaction_handlers
 from .server.request_times import FOLLOWER_FETCH
 from .topic_settings import TopicSettingsView
-from .transactions.tokens import TransactionTokens
 from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
@@ -308,15 +303,7 @@ class Broker:
             FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
             quotas,
         )
-        transactions = self.transactions
-        self._produces = ProduceHandlers(replicas, purgatory, transactions.gate, quotas)
-        clients = TransactionClients(config.node_id, transactions.commands, transactions.endings, wall_ms)
-        transactional = TransactionHandlers(
-            lambda: session.image,
-            clients,
-            lambda: self.own_settings.number("transaction.max.timeout.ms"),
-            lambda: creator.create([OFFSETS_TOPIC]),
-        )
+        self._produces = ProduceHandlers(replicas, purgatory, self.transactions.gate, quotas)
         view = ConfigView(session, self.own_settings)
         for handlers in (
             ApiVersionsHandlers(self.table, session, config.node_id),
@@ -331,16 +318,14 @@ class Broker:
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),
             DescribeProducersHandlers(replicas),
-            ProducerHandlers(ProducerIds(blocks_from(session, config.node_id)), transactional),
-            transactional,
-            SharedTransactionHandlers(clients, TransactionTokens(config.quorum.secret, config.cluster_id)),
-            TransactionalOffsetHandlers(
-                self.groups,
+            *transaction_handlers(
+                config,
+                session,
                 replicas,
-                transactions.gate,
-                lambda: session.image,
-                wall_ms,
-                config.offset_metadata_max_bytes,
+                self.groups,
+                self.transactions,
+                creator,
+                lambda: self.own_settings.number("transaction.max.timeout.ms"),
             ),
             GroupHandlers(self.groups),
             GroupOffsetHandlers(

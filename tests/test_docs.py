@@ -16,6 +16,7 @@ from ottla.dataplane import broker as broker_module
 from ottla.dataplane.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
+from ottla.dataplane.server.handlers import transaction_apis
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import (
     IGNORED_KEYS,
@@ -43,7 +44,8 @@ def handlers() -> HandlerTable:
     """What a broker registers, without the objects behind it."""
     classes = [
         value
-        for name, value in vars(broker_module).items()
+        for module in (broker_module, transaction_apis)
+        for name, value in vars(module).items()
         if isinstance(value, type) and name.endswith("Handlers")
     ]
     return HandlerTable(*(object.__new__(one) for one in classes))

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.transaction_commands import AddToTransaction, VerifyTransaction
+from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..replication.partition import Partition
 from .acceptance import Verdict, judge
@@ -80,11 +80,17 @@ class TransactionGate:
     """One writer: the event loop."""
 
     def __init__(
-        self, broker_id: int, table: Callable[[], TransactionTable], commands: TransactionCommands
+        self,
+        broker_id: int,
+        table: Callable[[], TransactionTable],
+        commands: TransactionCommands,
+        wall_ms: Callable[[], int],
     ) -> None:
+        """`wall_ms`: when transactions begin, by this broker's clock."""
         self._broker_id = broker_id
         self._table = table
         self._commands = commands
+        self._wall_ms = wall_ms
         self._queues: dict[tuple[int, Place], _Queue] = {}
 
     @property
@@ -196,6 +202,7 @@ class TransactionGate:
             producer_id=write.producer_id,
             producer_epoch=write.producer_epoch,
             topics=by_topic([queue.place]),
+            origin=ClientOrigin(now_ms=self._wall_ms()),
         )
         while not self._accepts(queue, write):
             try:

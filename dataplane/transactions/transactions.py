@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ..replication.partition import Partition
 from ..replication.replicas import Replicas
+from ..replication.surroundings import wall_ms
 from .endings import Endings
 from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded
@@ -25,7 +26,7 @@ class Transactions:
         offsets_ended: OffsetsEnded,
     ) -> None:
         self.commands = TransactionCommands(quorum)
-        self.gate = TransactionGate(broker_id, lambda: image().transactions, self.commands)
+        self.gate = TransactionGate(broker_id, lambda: image().transactions, self.commands, wall_ms)
         self.markers = Markers(broker_id, replicas, image, self.commands, offsets_ended)
         self.endings = Endings(image)
 

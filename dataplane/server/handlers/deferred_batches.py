@@ -62,8 +62,8 @@ class Place(NamedTuple):
     position: int
 
     @property
-    def index(self) -> int:
-        """Of the partition."""
+    def partition_index(self) -> int:
+        """As the request names it."""
         return self.answers[self.position].index
 
 
@@ -202,15 +202,15 @@ class Deferred:
         """Append it or take the refusal; with the last one the request is answered."""
         partition, answers, position = place
         try:
-            answers[position] = self._append(partition, place.index, outcome)
+            answers[position] = self._append(partition, place.partition_index, outcome)
         except KafkaError as error:
             self._failed = True
-            answers[position] = failure(place.index, error)
+            answers[position] = failure(place.partition_index, error)
         except Exception:
             # Nobody is above who would answer; what waits behind this one goes on.
             log.exception("a batch of %r cannot be appended", partition)
             self._failed = True
-            answers[position] = failure(place.index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            answers[position] = failure(place.partition_index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._left -= 1
         if self._left == 0:
             self._finish()

@@ -51,7 +51,7 @@ class Beside:
     def __init__(self, quorum: Quorum, replicas: Replicas, image: ClusterImage) -> None:
         self.quorum, self.replicas, self.image = quorum, replicas, image
         commands = TransactionCommands(self)
-        self.gate = TransactionGate(1, lambda: image.transactions, commands)
+        self.gate = TransactionGate(1, lambda: image.transactions, commands, lambda: 7)
         #: what groups were told: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, commands, self.offsets_ended)

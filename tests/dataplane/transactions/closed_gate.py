@@ -28,4 +28,4 @@ class _Quorum:
 
 def closed_gate() -> TransactionGate:
     """Every batch is refused."""
-    return TransactionGate(1, TransactionTable, TransactionCommands(_Quorum()))
+    return TransactionGate(1, TransactionTable, TransactionCommands(_Quorum()), lambda: 0)

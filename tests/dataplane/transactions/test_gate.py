@@ -99,6 +99,7 @@ async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
         sent = await asyncio.gather(*(one.produce(who, number, adds="x") for number in range(3)))
         assert sent == [0, 1, 2]
         assert {place for _, place in one.quorum.state().outstanding} == one.solo(0)
+        assert one.quorum.state().started_ms == 7, "by the clock of the broker"
 
 
 @pytest.mark.parametrize(
