@@ -73,9 +73,11 @@ class PartitionState:
 class Fetcher:
     """Fetches for the partitions in `assigned`. `wait` returns when there may be something to take."""
 
-    def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
+    def __init__(self, cluster: Cluster, options: FetchOptions, lane: str = "fetch") -> None:
+        """`lane`: two fetchers on one connection would wait for each other's long polls."""
         self.assigned: dict[TopicPartition, PartitionState] = {}
         self._cluster = cluster
+        self._lane = lane
         self._options = options
         self._news = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -267,7 +269,7 @@ class Fetcher:
         options = self._options
         hungry = [state for state in states if len(state.buffer) < CHUNKS_AHEAD]
         try:
-            connection = await self._cluster.connection(broker_id, "fetch")
+            connection = await self._cluster.connection(broker_id, self._lane)
             # Others may lead by now. What a broker answers about a partition that another one leads, such as that it
             # holds no such offset, must not be taken for the leader's word.
             led = {

@@ -51,7 +51,9 @@ class TransactionReader:
         self._retry_backoff_max_ms = fetching.retry_backoff_max_ms
         self._begins_at_end = options.after is None and fetching.reset_timestamp == LATEST
         # Open transactions are read too, and an offset that is gone must not be passed over in silence.
-        self._fetcher = Fetcher(cluster, replace(fetching, read_committed=False, reset_timestamp=None))
+        self._fetcher = Fetcher(
+            cluster, replace(fetching, read_committed=False, reset_timestamp=None), "transactions"
+        )
         self._stable = Fetcher(cluster, replace(fetching, read_committed=True))
         self._stopped = False
         self._batches: dict[TopicPartition, deque[tuple[BatchHeader, memoryview]]] = {

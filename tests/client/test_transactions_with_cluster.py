@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -14,6 +15,7 @@ from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.transaction import WriterReceipt
 from ottla.client.transaction_writer import TransactionWriter
+from ottla.client.whole_transactions import CommittedTransaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 
@@ -246,3 +248,75 @@ async def test_nothing_is_lost_or_torn_when_a_broker_is_killed(cluster: RunningC
     assert sorted(await committed(cluster, "killed")) == sorted(expected)
     victim.restart()
     await asyncio.to_thread(cluster.wait_until_in_sync, "killed")
+
+
+async def whole(consumer: Consumer, count: int, **options: int) -> list[CommittedTransaction]:
+    """The next `count` transactions."""
+    found: list[CommittedTransaction] = []
+    async with asyncio.timeout(30), aclosing(consumer.transactions(**options)) as transactions:
+        async for one in transactions:
+            found.append(one)
+            if len(found) == count:
+                break
+    return found
+
+
+def values(found: list[CommittedTransaction]) -> list[list[bytes]]:
+    return [sorted(r.value or b"" for some in one.records.values() for r in some) for one in found]
+
+
+async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster) -> None:
+    await create(cluster, "whole", 3)
+    options = {"bootstrap_servers": cluster.bootstrap}
+    expected: list[list[bytes]] = []
+    async with (
+        transactional(cluster, "hanging") as hanging,
+        transactional(cluster, "whole a") as first,
+        transactional(cluster, "whole b") as second,
+        Consumer("whole", auto_offset_reset="latest", **options) as late,
+    ):
+        await hanging.begin_transaction()
+        await asyncio.gather(*[await hanging.send("whole", b"open", partition=p) for p in range(3)])
+        live = asyncio.create_task(whole(late, 15))
+        await asyncio.sleep(0.3)
+        for number in range(15):
+            producer = (first, second)[number % 2]
+            some = [b"%d-%d" % (number, partition) for partition in range(3)]
+            await producer.begin_transaction()
+            for partition, value in enumerate(some):
+                await producer.send("whole", value, partition=partition)
+            if number % 5 == 4:
+                await producer.abort_transaction()
+                continue
+            await producer.commit_transaction()
+            expected.append(some)
+        transaction = await first.begin()
+        receipts = [await write(cluster, transaction.token, "whole", b"w%d" % one) for one in range(3)]
+        committed_at = (await transaction.commit(writers=receipts[:2])).commit_index
+        expected.append([b"w0", b"w1"])
+        async with Consumer("whole", auto_offset_reset="earliest", **options) as consumer:
+            found = await whole(consumer, 13)
+            assert values(found) == expected
+            indexes = [one.commit_index for one in found]
+            assert indexes == sorted(set(indexes), key=lambda index: index or 0)
+            assert indexes[-1] == committed_at
+            assert values(await whole(consumer, 3, after=indexes[9])) == expected[10:]
+            await hanging.commit_transaction()
+            last = (await whole(consumer, 1, after=committed_at))[0]
+            assert {one.partition for one in last.records} == {0, 1, 2}
+        async with transactional(cluster, "whole c") as third, third.transaction():
+            await third.send("whole", b"last")
+        assert values(await live) == [*expected, [b"open"] * 3, [b"last"]]
+    async with Producer(**options) as plain:
+        await plain.send("whole", b"plain", partition=1)
+    async with Consumer("whole", auto_offset_reset="earliest", **options) as consumer:
+        outside = [one for one in await whole(consumer, 16) if one.commit_index is None]
+        assert values(outside) == [[b"plain"]]
+        read_on = consumer.transactions()
+        async with asyncio.timeout(30):
+            first_again = await anext(read_on)
+        assert first_again.commit_index in (None, indexes[0])
+    assert [one async for one in read_on] == [], "it ends with the consumer"
+    async with Consumer("whole", group_id="some", **options) as member:
+        with pytest.raises(ValueError, match="group"):
+            await whole(member, 1)
