@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 from contextlib import aclosing
 
@@ -81,6 +82,31 @@ async def test_commits_are_seen_on_return_and_aborts_never(cluster: RunningClust
                 continue
             expected += values
             assert sorted(await committed(cluster, "seen")) == sorted(expected)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_aborts_with_batches_under_way_leave_nothing_behind(
+    cluster: RunningCluster, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version == 1:  # as clusters of before speak
+        monkeypatch.setattr("ottla.client.transactions.VERSION_FEATURE", "unknown")
+    topic, chance = f"under-way-{version}", random.Random(version)
+    await create(cluster, topic, 3)
+    expected: list[bytes] = []
+    async with transactional(cluster, topic, batch_size=200) as producer:
+        for number in range(100):
+            values = [b"%d-%d" % (number, index) for index in range(chance.randrange(1, 40))]
+            await producer.begin_transaction()
+            for index, value in enumerate(values):
+                await producer.send(topic, value, partition=index % 3)
+                if chance.random() < 0.05:
+                    await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
+            if chance.random() < 0.5:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+                expected += values
+    assert sorted(await committed(cluster, topic)) == sorted(expected)
 
 
 async def test_records_and_offsets_are_copied_together(cluster: RunningCluster) -> None:
