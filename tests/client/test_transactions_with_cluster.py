@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -346,3 +346,60 @@ async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster)
     async with Consumer("whole", group_id="some", **options) as member:
         with pytest.raises(ValueError, match="group"):
             await whole(member, 1)
+
+
+async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: RunningCluster) -> None:
+    """Each record says how many its transaction has, so that a torn one is found out."""
+    await create(cluster, "torn", 3)
+    wanted: set[bytes] = set()
+
+    async def write_on(name: str, count: int) -> None:
+        chance = random.Random(name)
+        async with transactional(cluster, f"torn {name}") as producer:
+            for number in range(count):
+                size = chance.randrange(1, 8)
+                try:
+                    async with producer.transaction():
+                        for index in range(size):
+                            value = f"{name}-{number} {size}".encode()
+                            await producer.send("torn", value, partition=chance.randrange(3))
+                            if index % 3 == 2:
+                                await asyncio.sleep(chance.choice([0, 0.005]))
+                        if chance.random() < 0.2:
+                            raise LookupError
+                except LookupError:
+                    continue
+                wanted.add(f"{name}-{number} {size}".encode())
+
+    async with Consumer("torn", bootstrap_servers=cluster.bootstrap, auto_offset_reset="latest") as consumer:
+        found: list[CommittedTransaction] = []
+
+        async def read_on() -> None:
+            async with aclosing(consumer.transactions()) as transactions:
+                async for one in transactions:
+                    (some,) = values([one])
+                    assert len(set(some)) == 1
+                    assert len(some) == int(some[0].split()[1]), "torn"
+                    found.append(one)
+
+        reading = asyncio.create_task(read_on())
+        await asyncio.sleep(0.3)
+        writing = asyncio.gather(*(write_on(name, 60) for name in "abc"))
+        while len(wanted) < 40:
+            await asyncio.sleep(0.01)
+        leader = await asyncio.to_thread(cluster.leader, "torn", 0)
+        assert leader is not None
+        victim = cluster.broker(leader)
+        await asyncio.to_thread(victim.kill9)
+        async with asyncio.timeout(60):
+            await writing
+            while len(found) < len(wanted) and not reading.done():
+                await asyncio.sleep(0.02)
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+    assert sorted(one[0] for one in values(found)) == sorted(wanted)
+    indexes = [one.commit_index or 0 for one in found]
+    assert indexes == sorted(indexes)
+    victim.restart()
+    await asyncio.to_thread(cluster.wait_until_in_sync, "torn")
