@@ -149,6 +149,7 @@ class FakeCluster:
                 while True:
                     size = struct.unpack(">i", await reader.readexactly(4))[0]
                     frame = memoryview(await reader.readexactly(size))
+                    await self.before_answer(struct.unpack_from(">h", frame)[0])
                     answer = self._answer(broker, frame)
                     if self.hangs:
                         self.hangs = False
@@ -192,6 +193,9 @@ class FakeCluster:
         return response_header(header.api_key, header.api_version, header.correlation_id) + encode(
             response, header.api_version
         )
+
+    async def before_answer(self, api_key: int) -> None:
+        """A broker may take its time."""
 
     def next_producer_id(self) -> int:
         self._next_producer_id += 1

@@ -4,6 +4,7 @@ script tells them to. Every value's fate is known in the end: committed, aborted
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,10 @@ class TransactionalCluster(FakeCluster):
         self.group_offsets: dict[tuple[str, int], int] = {}
         self.refuse_offsets = ErrorCode.NONE
         self.asked: list[str] = []
+        self.held: dict[int, asyncio.Event] = {}
+        """Requests that are not even read before these are set, by API key."""
+        self.waiting = 0
+        """How many are held."""
         self.served += [
             FindCoordinatorRequest,
             AddPartitionsToTxnRequest,
@@ -116,6 +121,12 @@ class TransactionalCluster(FakeCluster):
 
     def hanging(self) -> list[bytes]:
         return [one.value for fates in self.fates for one in fates if one.committed is None]
+
+    async def before_answer(self, api_key: int) -> None:
+        if api_key in self.held:
+            self.waiting += 1
+            await self.held[api_key].wait()
+            self.waiting -= 1
 
     # what leaders do
 

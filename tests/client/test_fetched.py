@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.client.fetched import ConsumerRecord, FetchedRecords, TopicPartition
@@ -136,3 +138,40 @@ def test_read_uncommitted_sees_everything_but_markers() -> None:
     log = LogBuilder().add(b"lost", producer_id=5, transactional=True).end(ControlType.ABORT, 5)
     _, records = fetched(log)
     assert [record.value for record in records] == [b"lost"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_seen_is_what_was_committed_wherever_reading_begins(seed: int) -> None:
+    """Against the list of every record's fate; the broker lists what was aborted at or after the fetch offset."""
+    chance = random.Random(seed)
+    log = LogBuilder()
+    open_at: dict[int, int] = {}  # producer id -> first offset
+    written: dict[int, list[int]] = {}  # producer id -> offsets in its open transaction
+    fate: dict[int, bool] = {}
+    aborted: list[tuple[int, int, int]] = []  # producer id, first offset, offset of the marker
+    for _ in range(60):
+        choice, producer_id = chance.random(), chance.randrange(3)
+        here, count = log.next_offset, chance.randrange(1, 4)
+        if choice < 0.2:
+            log.add(*[b"x"] * count)
+            fate |= dict.fromkeys(range(here, here + count), True)
+        elif choice < 0.7:
+            log.add(*[b"x"] * count, producer_id=producer_id, transactional=True)
+            open_at.setdefault(producer_id, here)
+            written.setdefault(producer_id, []).extend(range(here, here + count))
+        elif producer_id in open_at:
+            commits = chance.random() < 0.5
+            log.end(ControlType.COMMIT if commits else ControlType.ABORT, producer_id)
+            first = open_at.pop(producer_id)
+            fate |= dict.fromkeys(written.pop(producer_id), commits)
+            if not commits:
+                aborted.append((producer_id, first, here))
+    for producer_id in sorted(open_at):  # all is stable: nothing is left open
+        log.end(ControlType.COMMIT, producer_id)
+        fate |= dict.fromkeys(written[producer_id], True)
+    for offset in range(log.next_offset):
+        listed = [(producer_id, first) for producer_id, first, marker in aborted if marker >= offset]
+        chance.shuffle(listed)
+        chunk, records = fetched(log, offset, tuple(listed))
+        assert [one.offset for one in records] == [at for at in sorted(fate) if fate[at] and at >= offset]
+        assert chunk.next_offset == log.next_offset

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.client import transaction_state
 from ottla.client.failures import (
     OutOfTurn,
     ProducerFenced,
@@ -20,7 +21,9 @@ from ottla.client.failures import (
 from ottla.client.fetched import TopicPartition
 from ottla.client.group import ConsumerGroupMetadata
 from ottla.client.producer import Producer
+from ottla.client.transaction_state import TRANSITIONS, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
 
@@ -243,6 +246,44 @@ async def test_giving_up_to_wait_does_not_let_the_next_question_overtake(version
 
 
 @both_versions
+async def test_an_abort_waits_for_offsets_that_somebody_gave_up_waiting_for(version: int) -> None:
+    """They go to another broker: overtaken by the end, they might become part of the next transaction."""
+    async with transactional_cluster(version) as cluster, producing(cluster) as producer:
+        held = cluster.held[TxnOffsetCommitRequest.api_key] = asyncio.Event()
+        await producer.begin_transaction()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await producer.send_offsets_to_transaction({HERE: 5}, "g")
+        assert cluster.waiting == 1
+        abort = asyncio.ensure_future(producer.abort_transaction())
+        done, _ = await asyncio.wait([abort], timeout=0.05)
+        assert not done
+        assert "EndTxn" not in cluster.asked
+        held.set()
+        await asyncio.wait_for(abort, 5)
+        async with producer.transaction():
+            await producer.send("t", b"x")
+        assert (cluster.committed(0), cluster.group_offsets) == ([b"x"], {})
+
+
+@both_versions
+async def test_a_question_that_a_transaction_leaves_behind_does_not_disturb_the_next(version: int) -> None:
+    async with transactional_cluster(version) as cluster, producing(cluster) as producer:
+        cluster.refuse_offsets = ErrorCode.CONCURRENT_TRANSACTIONS
+        await producer.begin_transaction()
+        left = asyncio.ensure_future(producer.send_offsets_to_transaction({HERE: 5}, "g"))
+        while cluster.asked.count("TxnOffsetCommit") < 2:
+            await asyncio.sleep(0.001)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        with pytest.raises(TransactionAborted):
+            await left
+        await producer.send("t", b"x")
+        await producer.commit_transaction()
+        assert (cluster.committed(0), cluster.group_offsets) == ([b"x"], {})
+
+
+@both_versions
 async def test_offsets_count_with_the_transaction(version: int) -> None:
     member = ConsumerGroupMetadata("g", 3, "m")
     async with transactional_cluster(version) as cluster, producing(cluster) as producer:
@@ -300,6 +341,17 @@ async def test_an_abort_that_failed_too_is_noted() -> None:
         cluster.trouble = lambda: Trouble.NONE
         await producer.abort_transaction()
         assert not cluster.hanging()
+
+
+def test_the_table_of_transitions_is_the_one_in_force() -> None:
+    """What stands on top of the file, line by line."""
+    told = set()
+    for line in (transaction_state.__doc__ or "").splitlines():
+        words = line.split()
+        if len(words) > 2 and words[1] in Phase.__members__:
+            sources = list(Phase) if words[0] == "any" else [Phase[words[0]]]
+            told |= {(source, Phase[words[1]]) for source in sources}
+    assert told == TRANSITIONS
 
 
 async def test_calls_out_of_turn_say_what_to_do() -> None:
