@@ -271,6 +271,17 @@ class Deleted:
 
 
 @dataclass(slots=True)
+class BegunAnew:
+    """A replica leads that had begun, with nothing, at an offset: whoever wrote only below is unknown to it, as in
+    Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    at_s: float
+
+
+@dataclass(slots=True)
 class AppendFailed:
     """The broker's disk refused an append; the log was offline until `until_s` (None: the end of the history)."""
 
@@ -348,6 +359,7 @@ Operation = (
     | Dump
     | Lossy
     | Deleted
+    | BegunAnew
     | AppendFailed
     | Probe
     | ProducerIdentity
@@ -376,6 +388,7 @@ class History:
         self.dumps: list[Dump] = []
         self.lossy: list[Lossy] = []
         self.deleted: list[Deleted] = []
+        self.begun_anew: list[BegunAnew] = []
         self.failed_appends: list[AppendFailed] = []
         self.probes: list[Probe] = []
         self.identities: list[ProducerIdentity] = []
@@ -402,6 +415,7 @@ class History:
             Dump: self.dumps,
             Lossy: self.lossy,
             Deleted: self.deleted,
+            BegunAnew: self.begun_anew,
             AppendFailed: self.failed_appends,
             Probe: self.probes,
             ProducerIdentity: self.identities,

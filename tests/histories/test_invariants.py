@@ -10,6 +10,7 @@ from tests.histories import test_transaction_invariants as of_transactions
 from tests.histories.invariants import HistoryBroken, InvariantBroken, all_invariants, check_all
 from tests.histories.operations import (
     AppendFailed,
+    BegunAnew,
     Commit,
     Copied,
     Deleted,
@@ -132,8 +133,8 @@ CLEAN: list[Case] = [
         [sent(0, 1, at=49, takes=5), UNCLEAN, final(b"v0", b"v0")],
     ),
     (
-        "deleted, and sent again",
-        [sent(0, 1), Deleted("t", 0, 1, 5), polled(0, b"v0"), final(None, b"v0", log_start=1)],
+        "deleted, forgotten, and sent again",
+        [sent(0, 1, takes=9), BegunAnew("t", 0, 1, 5), polled(0, b"v0"), final(None, b"v0", log_start=1)],
     ),
     (
         "deleted, and one behind it was not",
@@ -322,6 +323,18 @@ BROKEN: dict[str, list[Case]] = {
         ("seen twice by a consumer", [sent(0, 0), polled(0, b"v0"), polled(1, b"v0")]),
         ("of unknown outcome", [unanswered(0), final(b"v0", b"v0")]),
         ("before it was deleted", [sent(0, 0), polled(0, b"v0"), polled(1, b"v0"), Deleted("t", 0, 2, 5)]),
+        (
+            "deleted, and known all the same",
+            [sent(0, 1, takes=9), Deleted("t", 0, 1, 5), polled(0, b"v0"), polled(1, b"v0")],
+        ),
+        (
+            "forgotten when it had been answered",
+            [sent(0, 1), BegunAnew("t", 0, 1, 5), polled(0, b"v0"), polled(1, b"v0")],
+        ),
+        (
+            "forgotten when it was there twice",
+            [sent(0, 1, takes=9), BegunAnew("t", 0, 2, 5), polled(0, b"v0"), polled(1, b"v0")],
+        ),
     ],
     "SendsOutOfOrder": [
         ("acknowledged offsets fall", [sent(0, 1), sent(1, 0)]),

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
+from math import inf
 
 from ..operations import (
     ALL_IN_SYNC,
@@ -152,6 +153,18 @@ class Facts:
             place = (one.topic, one.partition)
             found[place] = max(one.before_offset, found.get(place, 0))
         return found
+
+    def begun_anew_at(self, place: Place, sends: Iterable[Send]) -> int:
+        """The highest offset at which a replica had begun, with nothing, that led before all of these were answered."""
+        limit_s = max((inf if send.completed_s is None else send.completed_s for send in sends), default=0.0)
+        return max(
+            (
+                one.offset
+                for one in self.history.begun_anew
+                if (one.topic, one.partition) == place and one.at_s <= limit_s
+            ),
+            default=0,
+        )
 
     def may_be_deleted(self, send: Send) -> bool:
         """Whether something was deleted in its partition, by retention or because somebody asked."""

@@ -105,9 +105,9 @@ class AcknowledgedElsewhere(Invariant):
 
 
 class Duplicate(Invariant):
-    """An idempotent producer's record stands once in its partition, however often it had to be sent. (Where somebody
-    deleted it before its producer had an answer, it may be there once more behind that; so it may where leaders were
-    elected meanwhile who did not know it, and then one who did.)"""
+    """An idempotent producer's record stands once in its partition, however often it had to be sent. (Where it was
+    deleted and a replica led that had begun anew behind it, before its producer had an answer, it may be there once
+    more; so it may where leaders were elected meanwhile who did not know it, and then one who did.)"""
 
     scenarios = (5, 27)
 
@@ -118,8 +118,9 @@ class Duplicate(Invariant):
                 if len(offsets) < 2:
                     continue
                 sends = [one for one in sent.get(value, ()) if one.outcome is not Outcome.FAIL]
-                deleted = sum(offset < facts.deleted_before.get(place, 0) for offset in offsets)
-                copies = max(deleted, len(offsets) - deleted)
+                start = facts.begun_anew_at(place, sends)
+                forgotten = sum(offset < start for offset in offsets)
+                copies = max(forgotten, len(offsets) - forgotten)
                 if any(facts.losses.during(place, one) for one in sends):
                     continue
                 if copies > len(sends) > 0 and all(one.idempotent for one in sends):

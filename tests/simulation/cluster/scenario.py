@@ -23,6 +23,7 @@ from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.deafness import DeafAreFenced, deafen, has_deaf
 from tests.simulation.cluster.exact_reader import ExactReader
 from tests.simulation.cluster.faults import Faults
+from tests.simulation.cluster.forgetting import watching_new_starts
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
 from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
@@ -182,7 +183,8 @@ class Scenario:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Whoever looks at what single functions of the product do."""
-        with self.elections.watching(), self.retention.watching() if self.retention else nullcontext():
+        trimmed = self.retention.watching() if self.retention else nullcontext()
+        with self.elections.watching(), trimmed, watching_new_starts(self.history, self.machine):
             yield
 
     def _quicken_disks(self) -> None:
