@@ -7,7 +7,7 @@ has written to gets that writer's marker, and it is complete when all have them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -98,8 +98,10 @@ class Transaction:
     session_offset: int = -1
     writers: dict[int, Writer] = field(default_factory=dict)
     """By producer id, in the order in which they came."""
+    lacking: dict[Place, int] = field(default_factory=dict)
+    """The partitions where something is outstanding: of how many writers."""
     pool: dict[int, int] = field(default_factory=dict)
-    """Producer ids that writers beside the owner have had, with the last epoch of each."""
+    """Producer ids that writers beside the owner have had, with the last epoch of each. Who came last is last."""
 
     @property
     def outstanding(self) -> Iterator[tuple[Writer, Place]]:
@@ -118,7 +120,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Whether no marker is missing."""
-        return not any(writer.outstanding for writer in self.writers.values())
+        return not self.lacking
 
 
 class TransactionTable:
@@ -165,8 +167,9 @@ class TransactionTable:
             case TransactionSettledRecord():
                 self._settle(record)
             case WriterPoolRecord():
-                pool = self._known(record.transactional_id).pool
-                pool.update((one.producer_id, one.producer_epoch) for one in record.writers)
+                transaction = self._known(record.transactional_id)
+                for one in record.writers:
+                    _into_pool(transaction, one.producer_id, one.producer_epoch)
             case TransactionalIdRemovedRecord():
                 self._remove(record.transactional_id)
             case CommitIndexRecord():
@@ -193,28 +196,35 @@ class TransactionTable:
         transaction.session = (record.session_broker, record.session_epoch, record.session_connection)
         transaction.session_offset = record.session_offset
         self.by_producer[record.producer_id] = transaction
-        self.by_producer.update(dict.fromkeys(transaction.writers, transaction))
-        if transaction.phase.is_decided:
-            self.decided.add(record.transactional_id)
-        else:
-            self.decided.discard(record.transactional_id)
         self.next_commit_index = max(self.next_commit_index, record.commit_index + 1)
+        if not transaction.phase.is_decided:
+            self.decided.discard(record.transactional_id)
+            return
+        self.decided.add(record.transactional_id)
+        committed = frozenset(record.committed)
         for producer_id, writer in transaction.writers.items():
-            writer.committed = producer_id in record.committed
+            writer.committed = producer_id in committed
+            self.by_producer[producer_id] = (
+                transaction  # The owner's, too, which may have gone on to another.
+            )
 
     def _write(self, record: TransactionWriterRecord) -> None:
         transaction = self._known(record.transactional_id)
         writer = transaction.writers.get(record.producer_id)
         if writer is None or writer.producer_epoch != record.producer_epoch:
+            if writer is not None:
+                self._leave_all(transaction, writer)
             writer = Writer(record.producer_id, record.producer_epoch)
             transaction.writers[record.producer_id] = writer
-        if record.producer_id != transaction.producer_id:
-            transaction.pool[record.producer_id] = record.producer_epoch
+            if record.producer_id not in (transaction.producer_id, transaction.last_producer_id):
+                _into_pool(transaction, record.producer_id, record.producer_epoch)
         self.by_producer[record.producer_id] = transaction
         for place in places_of(record.topics):
             writer.places.add(place)
-            writer.outstanding.add(place)
-            self._at_place[place][record.producer_id] = transaction
+            if place not in writer.outstanding:
+                writer.outstanding.add(place)
+                transaction.lacking[place] = transaction.lacking.get(place, 0) + 1
+                self._at_place[place][record.producer_id] = transaction
 
     def _settle(self, record: TransactionSettledRecord) -> None:
         transaction = self._known(record.transactional_id)
@@ -222,8 +232,7 @@ class TransactionTable:
         for place in places_of(record.topics):
             if writer is None or place not in writer.outstanding:
                 raise TransactionInconsistent(f"{place} of {transaction} is settled, and was not outstanding")
-            writer.outstanding.remove(place)
-            self._leave(place, record.producer_id)
+            self._leave(transaction, writer, place)
         if record.completes:
             if not transaction.phase.is_decided or not transaction.is_settled:
                 raise TransactionInconsistent(f"{transaction} is not complete")
@@ -241,14 +250,21 @@ class TransactionTable:
 
     def _forget_writers(self, transaction: Transaction) -> None:
         for producer_id, writer in transaction.writers.items():
-            for place in writer.outstanding:
-                self._leave(place, producer_id)
+            self._leave_all(transaction, writer)
             self.by_producer.pop(producer_id, None)
         transaction.writers.clear()
 
-    def _leave(self, place: Place, producer_id: int) -> None:
+    def _leave_all(self, transaction: Transaction, writer: Writer) -> None:
+        for place in list(writer.outstanding):
+            self._leave(transaction, writer, place)
+
+    def _leave(self, transaction: Transaction, writer: Writer, place: Place) -> None:
+        writer.outstanding.remove(place)
+        transaction.lacking[place] -= 1
+        if not transaction.lacking[place]:
+            del transaction.lacking[place]
         here = self._at_place[place]
-        here.pop(producer_id, None)
+        del here[writer.producer_id]
         if not here:
             del self._at_place[place]
 
@@ -267,7 +283,9 @@ class TransactionTable:
         copy.decided = set(self.decided)
         for name, one in self.transactions.items():
             writers = {number: writer.copy() for number, writer in one.writers.items()}
-            copied = copy.transactions[name] = replace(one, writers=writers, pool=dict(one.pool))
+            copied = copy.transactions[name] = replace(
+                one, writers=writers, lacking=dict(one.lacking), pool=dict(one.pool)
+            )
             copy.by_producer[one.producer_id] = copied
             copy.by_producer.update(dict.fromkeys(writers, copied))
             for writer, place in copied.outstanding:
@@ -304,11 +322,21 @@ class TransactionTable:
             or (phase in (Phase.EMPTY, Phase.ONGOING)) != (transaction.commit_index < 0)
             or transaction.commit_index >= self.next_commit_index
             or any(not writer.outstanding <= writer.places for writer in transaction.writers.values())
+            or Counter(place for _, place in transaction.outstanding) != transaction.lacking
         )
         if wrong:
             raise TransactionInconsistent(
                 f"{name!r} is {transaction}, next commit index {self.next_commit_index}"
             )
+
+
+def _into_pool(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+    transaction.pool.pop(producer_id, None)
+    transaction.pool[producer_id] = producer_epoch
+
+
+def _committed(transaction: Transaction) -> list[int]:
+    return sorted(one.producer_id for one in transaction.writers.values() if one.committed)
 
 
 def places_of(topics: Iterable[WriterPartitions]) -> Iterator[Place]:
@@ -347,7 +375,7 @@ def transaction_record(transaction: Transaction, *, replaces: bool = False) -> T
         session_connection=connection,
         session_offset=transaction.session_offset,
         replaces=replaces,
-        committed=sorted(one.producer_id for one in transaction.writers.values() if one.committed),
+        committed=_committed(transaction) if transaction.phase.is_decided else [],
     )
 
 

@@ -36,7 +36,7 @@ def audience(work: Workspace, transaction: Transaction | None, more: Iterable[Pl
     brokers: set[int] = set()
     if transaction is not None:
         brokers.add(transaction.session[0])
-        for _, place in transaction.outstanding:
+        for place in transaction.lacking:
             brokers.update(_replicas(work, place))
     for place in more:
         brokers.update(_replicas(work, place))
@@ -102,9 +102,7 @@ class Telling:
         """These have their markers, or are gone. With the last ones a decided transaction is complete."""
         places = set(places)
         transaction = self.transaction
-        left = any(
-            one.outstanding - (places if one is writer else set()) for one in transaction.writers.values()
-        )
+        left = any(number > (place in places) for place, number in transaction.lacking.items())
         completes = transaction.phase.is_decided and not left
         self._work.emit(settled_record(transaction, writer, places, completes=completes), self._known)
 

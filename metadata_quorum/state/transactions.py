@@ -147,7 +147,13 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
 def _begun(transaction: Transaction, now_ms: int) -> Transaction:
     number = transaction.number + 1 if transaction.number < _NUMBER_LAST else 1
     return replace(
-        transaction, number=number, phase=Phase.ONGOING, commit_index=-1, started_ms=now_ms, writers={}
+        transaction,
+        number=number,
+        phase=Phase.ONGOING,
+        commit_index=-1,
+        started_ms=now_ms,
+        writers={},
+        lacking={},
     )
 
 
@@ -301,17 +307,22 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
             f"transaction {command.number} of {transaction.transactional_id!r} has {len(transaction.writers)} writers, "
             f"more than {WRITERS_MAX} are not allowed",
         )
+    producer_id, epoch = _free_in_pool(transaction) or (next_producer_id(work), 0)
+    with Telling(work, transaction.transactional_id, None) as telling:
+        telling.writes(producer_id, epoch, ())
+    return JoinTransactionResult(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _free_in_pool(transaction: Transaction) -> tuple[int, int] | None:
+    """A producer id that nobody writes under now, and its next epoch. Those in use are the last of the pool."""
+    if len(transaction.pool) < len(transaction.writers):
+        return None  # All are in use, and the owner writes, too.
     free = (
         (producer_id, epoch + 1)
         for producer_id, epoch in transaction.pool.items()
         if producer_id not in transaction.writers and epoch < EPOCH_LAST
     )
-    producer_id, epoch = next(free, (-1, 0))
-    if producer_id < 0:
-        producer_id = next_producer_id(work)
-    with Telling(work, transaction.transactional_id, None) as telling:
-        telling.writes(producer_id, epoch, ())
-    return JoinTransactionResult(producer_id=producer_id, producer_epoch=epoch)
+    return next(free, None)
 
 
 def verify(work: Workspace, command: VerifyTransaction) -> CommandResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state import transactions
+from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
@@ -184,3 +185,23 @@ def test_there_is_a_limit_to_writers(monkeypatch: pytest.MonkeyPatch) -> None:
         identity(cluster.join(owner))
     refused = cluster.join(owner)
     assert (refused.error_code, "3 are not" in refused.error_message) == (ErrorCode.INVALID_TXN_STATE, True)
+
+
+def test_a_node_that_was_restored_gives_out_the_same_producer_ids() -> None:
+    """Which id of the pool comes next depends on its order, which a snapshot has to tell."""
+    nodes = [Transactions(), Transactions()]
+    found = []
+    for restored, cluster in enumerate(nodes):
+        owner = cluster.begin()
+        given = []
+        for joins in (4, 2, 5, 3):
+            cluster.add(owner, ())
+            given += [identity(cluster.join(owner)) for _ in range(joins)]
+            if restored:
+                machine = new_machine()
+                machine.restore(cluster.machine.snapshot())
+                cluster.machine.adopt(machine)
+            owner = identity(cluster.end(owner))
+        assert len({producer_id for producer_id, _ in given}) == 5
+        found.append(given)
+    assert found[0] == found[1]
