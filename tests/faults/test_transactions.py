@@ -1,0 +1,92 @@
+"""Transactions over several partitions, and a pipeline that copies exactly once, while processes die or sleep."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster import RunningCluster, wait_until
+from tests.faults.faults import Faults, RandomFaults
+from tests.faults.test_kills import VICTIMS
+from tests.faults.transactions import PARTITIONS, Moves
+from tests.faults.workload import make_topic
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
+
+WHO = ("leader", "follower", "quorum-leader", "quorum-follower", "leader-and-quorum-leader")
+SHORT = {"leader-and-quorum-leader"}
+CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+
+
+def topics(cluster: RunningCluster, name: str) -> tuple[str, str]:
+    """One to write to, and one for its copy."""
+    names = f"moves-{name}", f"copies-{name}"
+    for one in names:
+        make_topic(cluster.bootstrap, one, PARTITIONS)
+    return names
+
+
+@pytest.mark.parametrize(
+    "victims", [pytest.param(name, marks=[pytest.mark.short] * (name in SHORT)) for name in WHO]
+)
+def test_some_die_and_the_worker_too(cluster: RunningCluster, victims: str) -> None:
+    source, target = topics(cluster, f"killed-{victims}")
+    with Faults(cluster, (source, target)) as faults, Moves(cluster, source, target) as moves:
+        moves.wait_committed(10)
+        moves.wait_copied(3)
+        faults.kill(*VICTIMS[victims](faults, source))
+        moves.wait_committed(5)  # with the victims dead
+        moves.pipeline.kill()
+        moves.wait_copied(3)
+        faults.heal()
+        moves.wait_committed(5)
+        moves.wait_copied(1)
+    moves.check(faults)
+
+
+@pytest.mark.parametrize("victims", ["leader", "quorum-leader"])
+def test_some_sleep_beyond_their_session(cluster: RunningCluster, victims: str) -> None:
+    source, target = topics(cluster, f"paused-{victims}")
+    with Faults(cluster, (source, target)) as faults, Moves(cluster, source, target) as moves:
+        moves.wait_committed(10)
+        moves.wait_copied(3)
+        faults.pause(*VICTIMS[victims](faults, source))
+        moves.wait_committed(5)  # with the victims asleep
+        moves.wait_copied(2)
+        faults.heal()
+        moves.wait_committed(5)
+    moves.check(faults)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_worker_that_wakes_up_after_it_was_replaced(cluster: RunningCluster, client: str) -> None:
+    source, target = topics(cluster, f"zombie-{client}")
+    with Faults(cluster, (source, target)) as faults, Moves(cluster, source, target, client=client) as moves:
+        moves.wait_copied(3)
+        for _ in range(3):
+            zombie = moves.pipeline.worker
+            zombie.pause()
+            moves.pipeline.start()
+            moves.wait_copied(3)
+            zombie.resume()
+            wait_until(lambda zombie=zombie: not zombie.alive, "the end of a worker that was replaced", 60)  # type: ignore[misc]
+            assert zombie.fenced, zombie.said[-10:]
+        faults.heal()
+        moves.wait_copied(3)
+    moves.check(faults)
+
+
+def test_many_random_faults(cluster: RunningCluster, seed: int) -> None:
+    source, target = topics(cluster, "random")
+    with (
+        Faults(cluster, (source, target), seed=seed) as faults,
+        Moves(cluster, source, target, seed=seed) as moves,
+    ):
+        moves.wait_committed(10)
+        for _ in range(5):
+            RandomFaults(faults, seed).run(5)
+            moves.pipeline.kill()
+            seed += 1
+        faults.heal()
+        moves.wait_committed(10)
+        moves.wait_copied(2)
+    moves.check(faults)

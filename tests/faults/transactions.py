@@ -1,0 +1,434 @@
+"""Transactions at work while processes break: movers that write to all partitions at once, a reader of what is
+committed, and a pipeline of workers that copies the topic exactly once, each of which may be killed or paused.
+
+    with Faults(cluster, ("moves", "copies")) as faults, Moves(cluster, "moves", "copies") as moves:
+        moves.wait_committed(20)
+        faults.kill(faults.leader("moves", 0))
+        moves.pipeline.kill()
+        faults.heal()
+    moves.check(faults)
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import kafka
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ottla.protocol.record import ControlType, read_control_record
+from ottla.protocol.record_batch import BatchHeader, walk_batches
+from tests.cluster import RunningCluster, wait_until
+from tests.faults.actors import PRODUCER, SETTLE_S, Actor, Reader, name_of
+from tests.faults.faults import HEAL_S, TALLY, Faults
+from tests.histories.invariants import check_all
+from tests.histories.operations import (
+    ALL_IN_SYNC,
+    CommittedRead,
+    Copied,
+    Dump,
+    FinalRead,
+    Healed,
+    History,
+    ProducerIdentity,
+    Send,
+    Transaction,
+)
+from tests.histories.transactions import Marker
+from tests.integration.history import segment_files
+from tests.integration.stock_clients import ROOT
+
+PARTITIONS = 3
+RECORDS = 3
+"""That a transaction writes to each partition."""
+PAUSE_S = 0.02
+ATTEMPT_S = 10.0
+TRANSACTION_MS = 60_000
+
+
+class Mover(Actor):
+    """Writes to all partitions in each transaction, and commits most of them. When an instance can do no more, the next
+    one takes its place under the same id."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, seed: int) -> None:
+        super().__init__(name)
+        self.committed = 0
+        self._bootstrap, self._topic = bootstrap, topic
+        self._random = random.Random(f"{seed} {name}")
+        self._instances = self._begun = 0
+        self._sequences = dict.fromkeys(range(PARTITIONS), 0)
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{self.name}-{self._topic}"
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._instances += 1
+            producer = Producer(
+                PRODUCER
+                | {
+                    "bootstrap.servers": self._bootstrap,
+                    "transactional.id": self.transactional_id,
+                    "transaction.timeout.ms": TRANSACTION_MS,
+                    "message.timeout.ms": TRANSACTION_MS,
+                }
+            )
+            with suppress(KafkaException):
+                _until_told(lambda: producer.init_transactions(ATTEMPT_S), self)  # noqa: B023
+                while not self._stop.is_set():
+                    self._one(producer)
+                    self._stop.wait(PAUSE_S)
+
+    def _one(self, producer: Producer) -> None:
+        """KafkaException once the instance can do no more."""
+        self._begun += 1
+        instance = f"{self.name}.{self._instances}"
+        transaction = Transaction(
+            f"{instance}#{self._begun}", self.transactional_id, instance, -1, -1, time.monotonic()
+        )
+        producer.begin_transaction()
+        self.history.add(transaction)
+        commits = self._random.random() < 0.75
+        try:
+            for partition in range(PARTITIONS):
+                for _ in range(RECORDS):
+                    self._send(producer, transaction, partition)
+            transaction.ask(time.monotonic(), commits=commits)
+            if commits:
+                _until_told(lambda: producer.commit_transaction(ATTEMPT_S), self)
+            else:
+                _until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                transaction.finish(time.monotonic(), name_of(error.args[0]), tried_before=True)
+                raise
+            transaction.ask(transaction.asked_s or time.monotonic(), commits=False)
+            _until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
+            commits = False
+        transaction.finish(time.monotonic())
+        self.committed += commits
+
+    def _send(self, producer: Producer, transaction: Transaction, partition: int) -> None:
+        number = self._sequences[partition]
+        self._sequences[partition] += 1
+        value = b"%s:%d:%d" % (transaction.name.encode(), partition, number)
+        send = Send(
+            self.name,
+            transaction.producer,
+            self._topic,
+            partition,
+            value,
+            acks=ALL_IN_SYNC,
+            idempotent=True,
+            sequence_number=number,
+            invoked_s=time.monotonic(),
+            transaction=transaction.name,
+        )
+        self.history.add(send)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            send.finish(time.monotonic(), name_of(error), offset=message.offset(), tried_before=True)
+
+        producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+
+
+def _until_told(ask: Any, actor: Actor) -> None:
+    """Again while nobody answers: the client goes on with the same request."""
+    deadline = time.monotonic() + SETTLE_S + HEAL_S
+    while True:
+        try:
+            ask()
+        except KafkaException as error:
+            if not error.args[0].retriable() or actor.abandoned or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+class CommittedReader(Reader):
+    """Reads only what is committed."""
+
+    def _run(self) -> None:
+        super()._run()
+        for poll in self.history.polls:
+            poll.committed = True
+
+
+class Pipeline:
+    """Workers that copy a topic to another one, one after the other under one transactional id."""
+
+    def __init__(self, bootstrap: str, source: str, target: str, client: str = "confluent-kafka") -> None:
+        self._argv = [sys.executable, "-m", "tests.integration.transactional_copier", client, bootstrap]
+        self._argv += [source, target, "--group", f"g-{source}", "--id", f"copier-{source}"]
+        self._argv += ["--timeout-ms", str(TRANSACTION_MS), "--forever"]
+        self._workers: list[Worker] = []
+
+    @property
+    def worker(self) -> Worker:
+        """The present one."""
+        return self._workers[-1]
+
+    @property
+    def committed(self) -> int:
+        """Transactions of all of them so far, that they told of."""
+        return sum(one.committed for one in self._workers)
+
+    def start(self) -> Worker:
+        """Another worker; the one before may still run, and be fenced."""
+        self._workers.append(Worker(self._argv))
+        return self.worker
+
+    def kill(self) -> None:
+        """SIGKILL to the present one, and start the next."""
+        TALLY["kill worker"] += 1
+        self.worker.end()
+        self.start()
+
+    def end(self) -> None:
+        """Kill all that still run."""
+        for one in self._workers:
+            one.end()
+
+
+class Worker:
+    """One process of the pipeline."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self.committed = 0
+        self.fenced = False
+        self.said: list[str] = []
+        self._process = subprocess.Popen(
+            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        TALLY["pause worker"] += 1
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """SIGKILL, if it still runs."""
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line) if line.startswith('{"') else {}
+            self.committed += "committed" in told
+            self.fenced |= "fenced" in told
+            if not told:
+                self.said.append(line)
+
+
+@dataclass
+class Moves:
+    """All of them at once, until the block ends; whoever is dead or paused has to be well again by then."""
+
+    cluster: RunningCluster
+    source: str
+    target: str
+    seed: int = 0
+    movers: int = 2
+    client: str = "confluent-kafka"
+    """Of the pipeline."""
+    history: History = field(default_factory=History)
+    """What everybody did and saw, once the block has ended."""
+
+    def __post_init__(self) -> None:
+        bootstrap = self.cluster.bootstrap
+        self._movers = [Mover(bootstrap, self.source, f"m{n}", self.seed) for n in range(self.movers)]
+        self._reader = CommittedReader(bootstrap, self.source, "reader", PARTITIONS)
+        self.pipeline = Pipeline(bootstrap, self.source, self.target, self.client)
+
+    def __enter__(self) -> Self:
+        for one in self._actors:
+            one.start()
+        self.pipeline.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._settle()
+        finally:
+            for one in self._actors:
+                one.abandoned = True
+                one.tell_to_stop()
+            self.pipeline.end()
+        if error is None:
+            self._reader.join()
+            self.history = History.merged([*(one.history for one in self._actors), self.history])
+
+    @property
+    def _actors(self) -> list[Actor]:
+        return [*self._movers, self._reader]
+
+    def wait_committed(self, more: int, timeout_s: float = SETTLE_S) -> None:
+        """Return once every mover has committed `more` transactions than now."""
+        goals = [one.committed + more for one in self._movers]
+
+        def reached() -> bool:
+            for one in self._actors:
+                one.raise_crash()
+            return all(one.committed >= goal for one, goal in zip(self._movers, goals, strict=True))
+
+        wait_until(reached, f"{more} commits of each mover", timeout_s)
+
+    def wait_copied(self, more: int, timeout_s: float = SETTLE_S) -> None:
+        """Return once the pipeline has committed `more` transactions than now."""
+        goal = self.pipeline.committed + more
+        wait_until(lambda: self.pipeline.committed >= goal, f"{more} commits of the pipeline", timeout_s)
+
+    def _settle(self) -> None:
+        for mover in self._movers:
+            mover.join()
+        wanted = sum(
+            len(read.records) for read in final_reads(self.cluster.bootstrap, self.source, committed=True)
+        )
+
+        def copied() -> bool:
+            found = final_reads(self.cluster.bootstrap, self.target, committed=True)
+            return sum(len(read.records) for read in found) >= wanted
+
+        try:
+            wait_until(copied, f"a copy of {wanted} records", SETTLE_S)
+        except AssertionError as error:
+            error.add_note("".join(self.pipeline.worker.said[-20:]))
+            raise
+        self.pipeline.end()
+        for topic in (self.source, self.target):
+            for committed in (True, False):
+                for read in final_reads(self.cluster.bootstrap, topic, committed=committed):
+                    self.history.add(read)
+        ends = {
+            read.partition: read.records[-1][0] + 1
+            for read in self.history.committed_reads
+            if read.topic == self.source and read.records
+        }
+        wait_until(lambda: self._reader.next_offsets == ends, f"the reader at {ends}", SETTLE_S)
+
+    def check(self, faults: Faults) -> None:
+        """Fail unless what everybody saw fits together, and to what the replicas hold."""
+        for read in list(self.history.final_reads):
+            for found in dump(faults.cluster, read.topic, read.partition, read.end or 0):
+                self.history.add(found)
+        identify(self.history, faults.cluster, self.source)
+        now = time.monotonic()
+        self.history.add(Healed(faults.healed_s, HEAL_S + SETTLE_S))
+        self.history.add(Copied(self.source, self.target, True, now, committed=True))
+        TALLY["transactions"] += len(self.history.transactions)
+        TALLY["histories"] += 1
+        assert any(one.is_committed for one in self.history.transactions)
+        check_all(self.history)
+
+
+def final_reads(bootstrap: str, topic: str, *, committed: bool) -> list[FinalRead]:
+    """Every partition from its earliest to its end, or to the end of what is committed."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed" if committed else "read_uncommitted"
+    )
+    try:
+        every = [kafka.TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        ends = consumer.end_offsets(every)
+        found: dict[Any, list[tuple[int, bytes]]] = {one: [] for one in every}
+        consumer.assign(every)
+        for one in every:
+            consumer.seek(one, 0)
+        deadline = time.monotonic() + SETTLE_S
+        while any(consumer.position(one) < ends[one] for one in every):
+            assert time.monotonic() < deadline, f"{topic} is not read up to {ends}"
+            for place, records in consumer.poll(100).items():
+                found[place] += [(one.offset, one.value) for one in records]
+        now = time.monotonic()
+        kind = CommittedRead if committed else FinalRead
+        return [
+            kind(topic, one.partition, found[one], end=ends[one], at_s=now, reached=consumer.position(one))
+            for one in every
+        ]
+    finally:
+        consumer.close()
+
+
+def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: int) -> list[Dump]:
+    """What stands in the files of all replicas, batch by batch, and their markers; nothing may be written meanwhile."""
+    found = []
+    for broker_id in cluster.partitions(topic)[partition].replicas:
+        entries, markers = [], []
+        for header, data in _batches(cluster, broker_id, topic, partition):
+            entries.append((header.base_offset, header.partition_leader_epoch, header.crc))
+            control = read_control_record(data) if header.is_control else None
+            if control is not None:
+                commits = control.type is ControlType.COMMIT
+                who = header.producer_id, header.producer_epoch
+                markers.append(
+                    Marker(header.base_offset, *who, commits, control.number, control.commit_index)
+                )
+        now = time.monotonic()
+        found.append(Dump(broker_id, topic, partition, 0, high_watermark, entries, now, markers))
+    return found
+
+
+def identify(history: History, cluster: RunningCluster, topic: str) -> None:
+    """Note under which producer ids and epochs transactions were written, as the log has it: clients do not tell."""
+    transactions = {one.name: one for one in history.transactions}
+    headers: dict[tuple[int, int], BatchHeader] = {}
+    for partition, info in cluster.partitions(topic).items():
+        for header, _ in _batches(cluster, info.leader, topic, partition):
+            for offset in range(header.base_offset, header.last_offset + 1):
+                headers[partition, offset] = header
+    given: dict[str, ProducerIdentity] = {}
+    for send in history.sends:
+        header_of = headers.get((send.partition, send.offset)) if send.offset is not None else None
+        if header_of is None or send.transaction is None:
+            continue
+        transaction = transactions[send.transaction]
+        transaction.producer_id = header_of.producer_id
+        transaction.producer_epoch = header_of.producer_epoch
+        given.setdefault(
+            transaction.producer,
+            ProducerIdentity(
+                transaction.producer,
+                header_of.producer_id,
+                header_of.producer_epoch,
+                transaction.begun_s,
+                transaction.transactional_id,
+            ),
+        )
+    for identity in given.values():
+        history.add(identity)
+
+
+def _batches(
+    cluster: RunningCluster, broker_id: int, topic: str, partition: int
+) -> Iterable[tuple[BatchHeader, memoryview]]:
+    for segment in segment_files(cluster, broker_id, topic, partition):
+        data = memoryview(segment.read_bytes())
+        for position, header in walk_batches(data):
+            yield header, data[position : position + header.size]
