@@ -117,6 +117,7 @@ class Transactions:
             f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
         )
         self._adding = False
+        self._asking = 0  # how many questions are under way that the transaction depends on
         self._ending = False
         self._end_answered = False
         state.on_wanted = self._begin_adding
@@ -155,9 +156,10 @@ class Transactions:
             producer_id=self._identity.id,
             producer_epoch=self._identity.epoch,
         )
-        answer = await self._in_transaction(
-            self._coordinator, request, lambda one: failure_of(one.error_code, one.error_message), "begin"
-        )
+        with self._before_the_end():
+            answer = await self._in_transaction(
+                self._coordinator, request, lambda one: failure_of(one.error_code, one.error_message), "begin"
+            )
         self.shared = Shared(answer.number, answer.token, app_version)
         return self.shared
 
@@ -167,6 +169,10 @@ class Transactions:
         """
         self._state.require(Phase.OPEN, Phase.COMMITTING)
         chosen = list(writers)
+        if self._asking:
+            raise OutOfTurn(
+                "offsets are being sent, or others are being let in: wait for that before you commit"
+            )
         if chosen and self.shared is None:
             raise OutOfTurn("nobody can have joined this transaction: it was not begun with `begin`")
         with self._one_end():
@@ -192,23 +198,24 @@ class Transactions:
         if not offsets:
             return
         self._state.reached_cluster = True
-        if not self._state.adds_by_writing:
-            add = AddOffsetsToTxnRequest(
-                transactional_id=self._state.transactional_id,
-                producer_id=self._identity.id,
-                producer_epoch=self._identity.epoch,
-                group_id=group.group_id,
-            )
+        with self._before_the_end():
+            if not self._state.adds_by_writing:
+                add = AddOffsetsToTxnRequest(
+                    transactional_id=self._state.transactional_id,
+                    producer_id=self._identity.id,
+                    producer_epoch=self._identity.epoch,
+                    group_id=group.group_id,
+                )
+                await self._in_transaction(
+                    self._coordinator, add, lambda one: failure_of(one.error_code), "adding a group"
+                )
             await self._in_transaction(
-                self._coordinator, add, lambda one: failure_of(one.error_code), "adding a group"
+                self._group_coordinator(group.group_id),
+                self._offset_commit(offsets, group),
+                _offsets_failure,
+                f"offsets of group {group.group_id!r}",
+                _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
             )
-        await self._in_transaction(
-            self._group_coordinator(group.group_id),
-            self._offset_commit(offsets, group),
-            _offsets_failure,
-            f"offsets of group {group.group_id!r}",
-            _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
-        )
 
     async def close(self) -> None:
         """Abort what is open, if that can be done soon."""
@@ -217,6 +224,15 @@ class Transactions:
                 async with asyncio.timeout(CLOSE_S):
                     await self.abort()
         self._questions.close()
+
+    @contextmanager
+    def _before_the_end(self) -> Iterator[None]:
+        """Something that has to be answered before a commit."""
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
 
     # ------------------------------------------------------------ the end
 
@@ -415,6 +431,11 @@ class Transactions:
             if not useful():
                 raise TransactionAborted(f"the transaction is over ({error})") from error
             raise self._failed(error, fatal=error.code in _FATAL) from error
+        except asyncio.CancelledError:
+            # Whoever commits all the same would not know what is part of it.
+            if useful():
+                self._failed(RequestTimedOut(f"{what}: the caller gave up waiting"), fatal=False)
+            raise
 
     def _failed(self, error: KafkaError, *, fatal: bool) -> KafkaError:
         """The transaction, or the producer, cannot go on. What the caller is to be told."""

@@ -61,6 +61,8 @@ class Fault(Enum):
     """Refused: nothing was appended."""
     INVALID_TIMESTAMP = auto()
     """Refused for good, and the broker forgets all producers."""
+    REFUSED = auto()
+    """Refused for good, and nothing else happens."""
     TIMED_OUT_AFTER = auto()
     """Appended; the answer says that replicas were too slow."""
 
@@ -248,6 +250,8 @@ class FakeCluster:
                 code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 if log.leader == broker and fault is Fault.NOT_ENOUGH_REPLICAS:
                     code = ErrorCode.NOT_ENOUGH_REPLICAS
+                elif fault is Fault.REFUSED:
+                    code = ErrorCode.INVALID_RECORD
                 elif fault is Fault.INVALID_TIMESTAMP:
                     code = ErrorCode.INVALID_TIMESTAMP
                     log.producers.clear()

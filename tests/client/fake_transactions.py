@@ -153,14 +153,14 @@ class TransactionalCluster(FakeCluster):
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
         self.asked.append(type(request).__name__.removesuffix("Request"))
         if isinstance(request, FindCoordinatorRequest):
-            where = {"node_id": self.coordinator, "host": "127.0.0.1", "port": self.ports[self.coordinator]}
-            return FindCoordinatorResponse(**where)
+            node = self.coordinator if request.key_type == 1 else len(self.ports) - 1
+            return FindCoordinatorResponse(node_id=node, host="127.0.0.1", port=self.ports[node])
         trouble = self.trouble()
         if trouble is Trouble.DROP_BEFORE:
             return None
         code = {Trouble.BUSY: ErrorCode.CONCURRENT_TRANSACTIONS}.get(trouble, ErrorCode.NONE)
-        joins = isinstance(request, JoinTransactionRequest)
-        if (trouble is Trouble.MOVED or broker != self.coordinator) and not joins:
+        elsewhere = isinstance(request, (JoinTransactionRequest, TxnOffsetCommitRequest))
+        if (trouble is Trouble.MOVED or broker != self.coordinator) and not elsewhere:
             if broker == self.coordinator:
                 self.coordinator = (self.coordinator + 1) % len(self.ports)
             code = ErrorCode.NOT_COORDINATOR

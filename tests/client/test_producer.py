@@ -12,7 +12,8 @@ from ottla.client.producer import Producer
 from ottla.protocol.errors import KafkaError
 from tests.client.fake_cluster import Fault, fake_cluster
 
-FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG, Fault.INVALID_TIMESTAMP)]
+FINAL = (Fault.INVALID_TIMESTAMP, Fault.REFUSED)
+FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG, *FINAL)]
 
 
 @pytest.mark.parametrize("seed", range(30))
