@@ -9,8 +9,10 @@ import sys
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests import java
 from tests.integration.conftest import create
 from tests.integration.stock_clients import ROOT
+from tests.integration.test_confluent_kafka import produce
 from tests.integration.test_transactions import NAMES
 from tests.integration.transactional_clients import Confluent
 
@@ -59,3 +61,42 @@ def test_each_record_is_copied_once_wherever_the_worker_dies(
     assert done.returncode == 0, done.stderr
     copied = Confluent(bootstrap).read(target, committed=True)
     assert sorted(one.value for one in copied) == sorted(expected)
+
+
+@java.needs_java
+@pytest.mark.java
+def test_the_transactions_of_kafkas_load_tool(bootstrap: str, one_partition: str) -> None:
+    said = java.run(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", bootstrap, "--topic", one_partition, "--num-records", str(RECORDS)),
+        *("--record-size", "20", "--throughput", "1000", "--transactional-id", f"load-{one_partition}"),
+        *("--transaction-duration-ms", "20"),
+    )
+    assert f"{RECORDS} records sent" in said
+    assert len(Confluent(bootstrap).read(one_partition, committed=True)) == RECORDS
+
+
+@java.needs_java
+@pytest.mark.java
+def test_kafkas_own_copier_is_killed_and_goes_on(bootstrap: str, admin: AdminClient) -> None:
+    """It aborts at random, too. Its source has no markers: it would take them for messages that are missing."""
+    source, target = create(admin, 1), create(admin, 1)
+    produce(bootstrap, source, [b"%d" % number for number in range(RECORDS)], **{"enable.idempotence": True})
+    written = Confluent(bootstrap).read(source, committed=True)
+    copier = java.command(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", bootstrap, "--input-topic", source, "--input-partition", "0"),
+        *("--output-topic", target, "--consumer-group", f"g-{source}", "--transaction-size", "20"),
+        *("--transactional-id", f"copier-{source}", "--enable-random-aborts"),
+    )
+    first = subprocess.Popen(copier, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert first.stdout is not None
+    for line in first.stdout:
+        if '"totalProcessed":' in line and '"totalProcessed":0' not in line:
+            break
+    first.kill()
+    first.communicate()
+    second = subprocess.run(copier, capture_output=True, text=True, timeout=120, check=False)
+    assert second.returncode == 0, second.stdout + second.stderr
+    copied = Confluent(bootstrap).read(target, committed=True)
+    assert [one.value for one in copied] == [one.value for one in written]
