@@ -23,6 +23,7 @@ from ottla.client.group import ConsumerGroupMetadata
 from ottla.client.producer import Producer
 from ottla.client.transaction_state import TRANSITIONS, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
@@ -270,6 +271,24 @@ async def test_an_abort_waits_for_offsets_that_somebody_gave_up_waiting_for(vers
         async with producer.transaction():
             await producer.send("t", b"x")
         assert (cluster.committed(0), cluster.group_offsets) == ([b"x"], {})
+
+
+@both_versions
+async def test_a_batch_that_arrives_after_the_abort_is_not_part_of_the_next_transaction(version: int) -> None:
+    async with transactional_cluster(version) as cluster, producing(cluster) as producer:
+        await producer.begin_transaction()
+        held = cluster.held[ProduceRequest.api_key] = asyncio.Event()
+        await producer.send("t", b"late")
+        while not cluster.waiting:
+            await asyncio.sleep(0.001)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"x")
+        while version == 1 and cluster.asked.count("AddPartitionsToTxn") < 2:
+            await asyncio.sleep(0.001)
+        held.set()
+        await producer.commit_transaction()
+        assert cluster.committed(0) == [b"x"]
 
 
 @both_versions
