@@ -134,7 +134,8 @@ class Position:
 class Commit:
     """An offset committed for a group. `own_epoch`: `generation` is the member's own epoch (KIP-848), not the group's
     generation; members are then at different epochs at the same time. `retried`: it may have been sent several times,
-    and an attempt that had no answer may come into force later, even again."""
+    and an attempt that had no answer may come into force later, even again. `transaction`: that which it is part of;
+    then it is asked for and answered when that is ended."""
 
     group: str
     member: str
@@ -148,6 +149,7 @@ class Commit:
     error: str | None = None
     own_epoch: bool = False
     retried: bool = False
+    transaction: str | None = None
 
     def finish(self, at_s: float, error: str | None = None, *, tried_before: bool = False) -> None:
         """Note the answer."""

@@ -261,14 +261,29 @@ class Facts:
                 found.setdefault(send.transaction, []).append(send)
         return found
 
-    @cached_property
-    def transaction_of(self) -> dict[tuple[Place, bytes], Transaction]:
-        """The transaction in which a value was sent to a partition."""
-        return {
-            ((send.topic, send.partition), send.value): self.transactions[name]
-            for name, sends in self.sent_in.items()
-            for send in sends
-        }
+    def read_in(self, poll: Poll) -> Transaction | None:
+        """The transaction in which what was read was sent, as far as that is certain."""
+        sends = self.sent.get((poll.topic, poll.partition), {}).get(poll.value, [])
+        found = [one for one in sends if one.offset == poll.offset]
+        if not found:
+            found = [one for one in sends if one.offset is None]
+        name = found[0].transaction if len(found) == 1 else None
+        return None if name is None else self.transactions[name]
+
+    def stands(self, send: Send, values: dict[int, bytes], offsets: dict[bytes, list[int]]) -> bool:
+        """Whether it is certainly there, where `values` is what there is and `offsets` where each stands. Pipelines may
+        send a value more than once."""
+        if send.offset is not None:
+            return values.get(send.offset) == send.value
+        sends = self.sent[send.topic, send.partition][send.value]
+        placed = {one.offset for one in sends if one.offset is not None}
+        alone = sum(one.offset is None for one in sends) == 1
+        return alone and any(offset not in placed for offset in offsets.get(send.value, ()))
+
+    def was_read(self, send: Send) -> bool:
+        """Whether somebody has read it for certain, committed or not."""
+        place = (send.topic, send.partition)
+        return len(self.sent[place][send.value]) == 1 and send.value in self.ever_read.get(place, {})
 
     @cached_property
     def committed_final(self) -> dict[Place, dict[int, bytes]]:

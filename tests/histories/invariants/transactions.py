@@ -25,17 +25,27 @@ class TornTransaction(Invariant):
     def violations(self, facts: Facts) -> Iterator[str]:
         if not facts.history.committed_reads:
             return
-        visible = {place: set(values.values()) for place, values in facts.committed_final.items()}
+        offsets: dict[Place, dict[bytes, list[int]]] = {}
+        for place, values in facts.committed_final.items():
+            here = offsets.setdefault(place, {})
+            for offset, value in values.items():
+                here.setdefault(value, []).append(offset)
+
+        def is_there(send: Send) -> bool:
+            where = _place(send)
+            return where in offsets and facts.stands(send, facts.committed_final[where], offsets[where])
+
         seen = self._seen(facts)
         for name, sends in facts.sent_in.items():
             transaction = facts.transactions[name]
-            there = [one for one in sends if one.value in visible.get(_place(one), ())]
+            there = [one for one in sends if is_there(one)]
             missing = [
                 one
                 for one in sends
                 if one.outcome is Outcome.OK
                 and facts.must_be_final(one)
-                and one.value not in visible.get(_place(one), (one.value,))
+                and _place(one) in offsets
+                and not is_there(one)
             ]
             if transaction.is_committed is False:
                 if there:
@@ -50,7 +60,7 @@ class TornTransaction(Invariant):
         """A transaction of which somebody has read something who reads only what is committed."""
         found: dict[str, Poll] = {}
         for poll in facts.history.polls:
-            transaction = facts.transaction_of.get((_place(poll), poll.value)) if poll.committed else None
+            transaction = facts.read_in(poll) if poll.committed else None
             if transaction is not None:
                 found.setdefault(transaction.name, poll)
         return found
@@ -66,7 +76,7 @@ class UncommittedRead(Invariant):
         if not facts.transactions:
             return
         for poll in facts.history.polls:
-            transaction = facts.transaction_of.get((_place(poll), poll.value)) if poll.committed else None
+            transaction = facts.read_in(poll) if poll.committed else None
             if transaction is None:
                 continue
             if transaction.is_committed is False:
@@ -172,8 +182,8 @@ class ReplacedProducerWrites(Invariant):
             if replaced_s is None:
                 continue
             for send in facts.sent_in.get(name, ()):
-                appears = send.value in facts.ever_read.get(_place(send), {})
-                if send.invoked_s > replaced_s and (send.outcome is Outcome.OK or appears):
+                written = send.outcome is Outcome.OK or facts.was_read(send)
+                if send.invoked_s > replaced_s and written:
                     yield f"{told(send)}; its producer was replaced at {replaced_s:.6f}"
             late = transaction.asked_s is not None and transaction.asked_s > replaced_s
             if late and transaction.commits and transaction.outcome is Outcome.OK:
@@ -193,7 +203,7 @@ class WrittenAfterTheEnd(Invariant):
             for send in sends:
                 if over_s is None or send.invoked_s <= over_s:
                     continue
-                if send.outcome is Outcome.OK or send.value in facts.ever_read.get(_place(send), {}):
+                if send.outcome is Outcome.OK or facts.was_read(send):
                     yield f"{told(send)}; {ended(transaction)}"
 
 

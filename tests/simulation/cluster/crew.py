@@ -59,6 +59,7 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
     if is_transactional(seed):
         for name, make in writers(workload, seed).items():
             crew.employ(name, make)
+        return
     makes: dict[str, Callable[[str], Actor]] = {
         "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),
         "consumer": lambda name: ConsumerProtocolMember(workload, name, GROUP, SOURCE),

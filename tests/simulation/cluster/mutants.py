@@ -11,6 +11,7 @@ from tests.simulation.cluster import (
     mutants_of_raft,
     mutants_of_replication,
     mutants_of_the_isr,
+    mutants_of_transactions,
 )
 from tests.simulation.cluster.planting import Mutant
 
@@ -23,6 +24,7 @@ MUTANTS: dict[str, Mutant] = {
         *mutants_of_the_isr.ALL,
         *mutants_of_brokers.ALL,
         *mutants_of_raft.ALL,
+        *mutants_of_transactions.ALL,
     )
 }
 """By name."""

@@ -96,6 +96,9 @@ class Scenario:
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
         if is_transactional(seed):
             self.workload.topics |= transactional.TOPICS
+        if transactional.copies_exactly(seed):
+            self.workload.topics[transactional.TARGET] = 1
+            self.workload.copies[transactional.TARGET] = transactional.SOURCE
         if bold := is_bold(seed):
             add_topic(self.workload)
         #: in runs with a topic that keeps little
@@ -138,8 +141,8 @@ class Scenario:
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))
         if is_transactional(self.seed):
-            name = "reader of what is committed"
-            self._client(name, lambda: clients.consume(workload, name, committed=True))
+            committed = "reader of what is committed"
+            self._client(committed, lambda: clients.consume(workload, committed, committed=True))
         for place in workload.partitions:
             if place.topic in workload.lossy | workload.trimmed:
                 name = f"exact reader of {place.topic}-{place.partition}"

@@ -115,8 +115,8 @@ class StockProducer:
         while True:
             with suppress(_MayHelp):
                 answer = await self._ask(request, ADD_VERSION)
-                for topic in answer.results_by_topic_v3_and_below:
-                    for one in topic.results_by_partition:
+                for result in answer.results_by_topic_v3_and_below:
+                    for one in result.results_by_partition:
                         self._check(one.partition_error_code)
                 return
             await asyncio.sleep(PAUSE_S)

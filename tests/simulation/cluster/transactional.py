@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Protocol
 
 from ottla.client.cluster import Cluster
 from ottla.client.fetched import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import Commit, Leaderless, Send, Transaction
 from tests.simulation.cluster.cluster import Node
+from tests.simulation.cluster.own_writer import ABANDONED, COMMITTED, TIMEOUTS_MS, OwnWriter, all_of
 from tests.simulation.cluster.stock_producer import StockProducer
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
-SHARE = 0.3
-TOPICS = {"accounts": 2}
+SHARE, EXACT = 0.3, 0.3
+"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once."""
+SOURCE, TARGET = "accounts", "copies"
+TOPICS = {SOURCE: 2}
 """The first by name, which faults befall most."""
-WRITTEN_TO = ("accounts", "events")
-TIMEOUTS_MS = (500, 1500, 3000)
-COMMITTED, ABANDONED, HELD, STRAYS = 0.7, 0.06, 0.25, 0.12
-"""How often: commits among ends; transactions that nobody ends; EndTxn that is held up on its way; a late batch."""
+WRITTEN_TO = (SOURCE, "events")
+HELD, STRAYS = 0.25, 0.12
+"""How often an EndTxn is held up on its way, and a batch."""
 
 
 def is_transactional(seed: int) -> bool:
@@ -28,13 +31,20 @@ def is_transactional(seed: int) -> bool:
     return Random(f"transactions {seed}").random() < SHARE
 
 
+def copies_exactly(seed: int) -> bool:
+    """Whether there is a pipeline in it."""
+    return is_transactional(seed) and Random(f"exact copies {seed}").random() < EXACT
+
+
 class StockWriter:
     """One process that writes in transactions under a transactional id, which others may use, too."""
 
-    def __init__(self, workload: Workload, name: str, transactional_id: str) -> None:
+    def __init__(
+        self, workload: Workload, name: str, transactional_id: str, places: Sequence[TopicPartition]
+    ) -> None:
         self._workload, self._name, self._transactional_id = workload, name, transactional_id
         self._chance: Random = workload.chance()
-        self._places = [one for one in workload.partitions if one.topic in WRITTEN_TO]
+        self._places = list(places)
         self._transaction: Transaction | None = None
         self._count = 0
         self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
@@ -103,7 +113,7 @@ class StockWriter:
             producer.release()
         for _ in range(chance.randint(1, 3)):
             chosen = chance.sample(places, chance.randint(1, len(places)))
-            await _all(*(producer.produce(one, chance.randint(1, 3), transaction) for one in chosen))
+            await all_of(*(producer.produce(one, chance.randint(1, 3), transaction) for one in chosen))
             await asyncio.sleep(chance.uniform(0, 0.02))
         if not last and chance.random() < ABANDONED:
             await self._abandon(transaction, places)
@@ -134,13 +144,6 @@ class StockWriter:
         await producer.deliver(late)
 
 
-async def _all(*doing: object) -> None:
-    """All of them to their end; then the first error."""
-    for one in await asyncio.gather(*doing, return_exceptions=True):  # type: ignore[call-overload]
-        if isinstance(one, BaseException):
-            raise one
-
-
 class LeaderlessPartitions:
     """Notes which partitions some broker takes for ones without a leader: EndTxn does not wait for them."""
 
@@ -156,7 +159,7 @@ class LeaderlessPartitions:
             return
         self._offsets[node.name] = image.offset
         now = self._workload.now()
-        for topic in WRITTEN_TO:
+        for topic in self._workload.topics:
             for index, state in image.topics[topic].partitions.items() if topic in image.topics else ():
                 key = (node.name, topic, index)
                 if state.leader >= 0:
@@ -167,11 +170,36 @@ class LeaderlessPartitions:
                     self._workload.history.add(self._open[key])
 
 
-def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], StockWriter]]:
-    """By the names of their clients: some have an id of their own, some share one and replace each other."""
+class Writer(Protocol):
+    """One process that writes in transactions."""
+
+    @property
+    def waiting(self) -> Sequence[Commit | Send | Transaction]:
+        """What it has asked for and not been answered."""
+
+    async def run(self) -> None: ...
+
+
+SHARED_IDS = (("a",), ("a", "b"), ("a", "a"), ("a", "a", "b"))
+"""The transactional id of each writer."""
+GROUP = "copyists"
+
+
+def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]:
+    """By the names of their clients: some have an id of their own, some share one and replace each other; some use our
+    producer, some are as stock ones."""
     chance = Random(f"writers {seed}")
-    shapes = (("a",), ("a", "b"), ("a", "a"), ("a", "a", "b"))
-    found: dict[str, Callable[[str], StockWriter]] = {}
-    for number, transactional_id in enumerate(chance.choice(shapes)):
-        found[f"writer-{number}"] = lambda name, own=transactional_id: StockWriter(workload, name, own)  # type: ignore[misc]
+    places = [one for one in workload.partitions if one.topic in WRITTEN_TO]
+    found: dict[str, Callable[[str], Writer]] = {}
+    for number, transactional_id in enumerate(
+        chance.choice((("a",), ("a", "b"), ("a", "a"), ("a", "a", "b")))
+    ):
+        if chance.random() < 0.4:
+            found[f"writer-{number}"] = lambda name, own=transactional_id: OwnWriter(
+                workload, name, own, places
+            )  # type: ignore[misc]
+        else:
+            found[f"writer-{number}"] = lambda name, own=transactional_id: StockWriter(
+                workload, name, own, places
+            )  # type: ignore[misc]
     return found

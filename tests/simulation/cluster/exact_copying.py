@@ -1,0 +1,126 @@
+"""A pipeline that copies exactly once: members of a group copy what is committed in one topic into another, and how far
+they are counts with what they wrote, in one transaction (KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ottla.client.fetched import ConsumerRecord, TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.histories.operations import Commit, Send, Transaction
+from tests.simulation.cluster.group_members import WatchedConsumer, ask_committed
+from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer, all_of
+from tests.simulation.cluster.workload import POLL_MS, Workload, started
+
+WRITERS = ("writer-", "producer-", "prober")
+"""Who writes to the source."""
+
+
+class ExactCopyist:
+    """One member of the pipeline: exactly once, whatever becomes of it and the others."""
+
+    def __init__(
+        self, workload: Workload, name: str, member: str, group: str, source: str, target: str
+    ) -> None:
+        """`member`: whose transactional id is the same for all processes that follow each other."""
+        self._workload, self._name, self._member, self._group = workload, name, member, group
+        self._source = source
+        self._sources = [one for one in workload.partitions if one.topic == source]
+        self._target = TopicPartition(target, 0)
+        self._timeout_ms = workload.chance().choice(TIMEOUTS_MS)
+        self._own: OwnProducer | None = None
+        self._commits: list[Commit] = []
+        self._round = 0
+
+    @property
+    def waiting(self) -> Sequence[Commit | Send | Transaction]:
+        """What it has asked for and not been answered."""
+        return [] if self._own is None else [*self._own.waiting, *self._commits]
+
+    async def run(self) -> None:
+        """Until nobody writes to the source any more, and all of it has been copied."""
+        while not await self._copied():
+            await asyncio.sleep(0.02)
+
+    async def _copied(self) -> bool:
+        """Copy, until everything is or something goes wrong: then from where the last transaction ended."""
+        workload = self._workload
+        self._round += 1
+        actor = f"{self._name}/{self._round}"
+        consumer = await started(
+            lambda: WatchedConsumer(
+                workload, actor, self._source, self._group, isolation_level="read_committed"
+            )
+        )
+        own = self._own = await started(
+            lambda: OwnProducer(workload, actor, f"copier {self._member}", self._timeout_ms)
+        )
+        copied: dict[TopicPartition, int] = {}
+        try:
+            while not await self._nothing_left(consumer):
+                await self._copy_some(consumer, own, copied)
+        except KafkaError:
+            return False
+        finally:
+            await consumer.stop()
+            await own.stop()
+        return True
+
+    async def _copy_some(
+        self, consumer: WatchedConsumer, own: OwnProducer, copied: dict[TopicPartition, int]
+    ) -> None:
+        """One transaction; none if there is nothing new. KafkaError: all is to begin anew."""
+        taken = await consumer.getmany(timeout_ms=POLL_MS)
+        group, places = consumer.group_metadata(), list(consumer.owned)
+        offsets = {one: await consumer.position(one) for one in places}
+        offsets = {one: offset for one, offset in offsets.items() if offset != copied.get(one)}
+        if not offsets or consumer.group_metadata() != group:
+            if taken:
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+            return
+        transaction = await own.begin()
+        try:
+            records = [record for one in taken.values() for record in one]
+            await self._send(own, records, transaction)
+            await own.producer.send_offsets_to_transaction(offsets, group)
+        except KafkaError:
+            await own.end(transaction, commits=False)
+            raise
+        self._commits = [
+            Commit(
+                self._group,
+                group.member_id,
+                group.generation,
+                *one,
+                offset,
+                self._workload.now(),
+                transaction=transaction.name,
+            )
+            for one, offset in offsets.items()
+        ]
+        for each in self._commits:
+            self._workload.history.add(each)
+        try:
+            await own.end(transaction, commits=True)
+        finally:
+            for each in self._commits:
+                error = transaction.error
+                each.finish(self._workload.now(), error, tried_before=error is not None)
+        copied |= offsets
+        await ask_committed(self._workload, consumer, self._group, list(offsets))
+
+    async def _send(self, own: OwnProducer, records: list[ConsumerRecord], transaction: Transaction) -> None:
+        await all_of(*(own.send(self._target, record.value or b"", transaction) for record in records))
+
+    async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
+        workload = self._workload
+        if not workload.over:
+            return False
+        if not all(ended for name, ended in workload.ended.items() if name.startswith(WRITERS)):
+            return False
+        ends = await consumer.end_offsets(self._sources)
+        for one in self._sources:
+            if (await consumer.committed(one) or 0) < ends[one]:
+                return False
+        return True

@@ -1,0 +1,193 @@
+"""Transactions by our own producer, which has an epoch for each (transaction version 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from random import Random
+
+from ottla.client.failures import ProducerFenced, RequestTimedOut
+from ottla.client.fetched import TopicPartition
+from ottla.client.producer import Producer
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction
+from tests.simulation.cluster.workload import (
+    DELIVERY_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    Workload,
+    started,
+)
+
+BLOCK_MS = 4000
+TIMEOUTS_MS = (500, 1500, 3000)
+"""Of transactions."""
+COMMITTED, ABANDONED = 0.7, 0.06
+"""How often: commits among ends; transactions that nobody ends until their timeout is over."""
+
+
+class OwnProducer:
+    """Our producer of a transactional id; what it does goes into the history."""
+
+    def __init__(
+        self, workload: Workload, name: str, transactional_id: str, timeout_ms: int, linger_ms: float = 0
+    ) -> None:
+        self.waiting: list[Send | Transaction] = []
+        """What it has asked for and not been answered."""
+        self.producer = Producer(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            bootstrap_servers=workload.cluster.bootstrap,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=BLOCK_MS,
+            linger_ms=linger_ms,
+        )
+        self._workload, self._name, self._transactional_id = workload, name, transactional_id
+        self._count = self._sent = 0
+
+    async def start(self) -> None:
+        """Raises KafkaError."""
+        await self.producer.start()
+        identity = self.producer._need_transactions()._identity
+        given = ProducerIdentity(
+            self._name, identity.id, identity.epoch, self._workload.now(), self._transactional_id
+        )
+        self._workload.history.add(given)
+
+    async def stop(self) -> None:
+        """Aborts what is open."""
+        await self.producer.stop()
+
+    async def begin(self) -> Transaction:
+        """Raises KafkaError."""
+        await self.producer.begin_transaction()
+        identity = self.producer._need_transactions()._identity
+        self._count += 1
+        transaction = Transaction(
+            f"{self._name}#{self._count}",
+            self._transactional_id,
+            self._name,
+            identity.id,
+            identity.epoch,
+            self._workload.now(),
+        )
+        self._workload.history.add(transaction)
+        self.waiting = [transaction]
+        return transaction
+
+    async def send(self, place: TopicPartition, value: bytes, transaction: Transaction) -> None:
+        """Until it is acknowledged. Raises KafkaError."""
+        self._sent += 1
+        workload = self._workload
+        send = Send(self._name, self._name, *place, value, ALL_IN_SYNC, True, self._sent, workload.now())
+        send.transaction = transaction.name
+        workload.history.add(send)
+        self.waiting.append(send)
+        try:
+            told = await (await self.producer.send(place.topic, value, partition=place.partition))
+        except KafkaError as error:
+            send.finish(workload.now(), error.code.name, tried_before=True)
+            raise
+        send.finish(workload.now(), offset=told.offset)
+
+    async def end(self, transaction: Transaction, *, commits: bool) -> None:
+        """Until it is known how it ended. Raises KafkaError if that is not to be known, or not as asked."""
+        if transaction.asked_s is None:
+            transaction.ask(self._workload.now(), commits=commits)
+        while True:
+            try:
+                if commits:
+                    await self.producer.commit_transaction()
+                else:
+                    await self.producer.abort_transaction()
+            except RequestTimedOut:
+                continue
+            except KafkaError as error:
+                if transaction.completed_s is None:
+                    transaction.finish(self._workload.now(), error.code.name, tried_before=True)
+                raise
+            if transaction.completed_s is None:
+                transaction.finish(self._workload.now())
+            return
+
+
+class OwnWriter:
+    """One process that writes in transactions under a transactional id, which others may use, too."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        name: str,
+        transactional_id: str,
+        places: Sequence[TopicPartition],
+    ) -> None:
+        self._workload, self._name, self._transactional_id = workload, name, transactional_id
+        self._chance: Random = workload.chance()
+        self._places = list(places)
+        self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
+        self._own: OwnProducer | None = None
+        self._sent = self._round = 0
+
+    @property
+    def waiting(self) -> Sequence[Commit | Send | Transaction]:
+        """What it has asked for and not been answered."""
+        return [] if self._own is None else self._own.waiting
+
+    async def run(self) -> None:
+        """Until the workload is over, and one transaction more that is committed."""
+        workload, chance = self._workload, self._chance
+        while True:
+            own = self._own = await started(self._made)
+            try:
+                while not workload.over:
+                    await self._transact(own, last=False)
+                await self._transact(own, last=True)
+            except KafkaError:
+                await asyncio.sleep(chance.uniform(0.02, 0.3))
+            else:
+                break
+            finally:
+                await own.stop()
+
+    def _made(self) -> OwnProducer:
+        self._round += 1
+        return OwnProducer(
+            self._workload,
+            f"{self._name}/{self._round}",
+            self._transactional_id,
+            self._timeout_ms,
+            self._chance.choice((0, 0, 5)),
+        )
+
+    async def _transact(self, own: OwnProducer, *, last: bool) -> None:
+        """One transaction. KafkaError: this producer is of no more use."""
+        chance = self._chance
+        transaction = await own.begin()
+        places = chance.sample(self._places, chance.randint(1, len(self._places)))
+        try:
+            for _ in range(chance.randint(1, 3)):
+                chosen = [chance.choice(places) for _ in range(chance.randint(1, 5))]
+                await all_of(*(own.send(one, self._value(), transaction) for one in chosen))
+                await asyncio.sleep(chance.uniform(0, 0.02))
+        except ProducerFenced:
+            raise
+        except KafkaError:
+            await own.end(transaction, commits=False)
+            if last:
+                raise
+            return
+        if not last and chance.random() < ABANDONED:
+            await asyncio.sleep(self._timeout_ms / 1000 * chance.uniform(0.5, 2.0))
+        await own.end(transaction, commits=last or chance.random() < COMMITTED)
+        await asyncio.sleep(chance.uniform(0, 0.05))
+
+    def _value(self) -> bytes:
+        self._sent += 1
+        return f"{self._name}:{self._sent}".encode() + b"." * self._chance.choice((0, 10, 100))
+
+
+async def all_of(*doing: Awaitable[object]) -> None:
+    """All of them to their end; then the first error."""
+    for one in await asyncio.gather(*doing, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one

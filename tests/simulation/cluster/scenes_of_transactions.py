@@ -1,0 +1,149 @@
+"""Short scenes of transactions, played beside a real state machine of the quorum."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.quorum_commands import CommandResult
+from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
+from tests.dataplane.transactions.broker_beside_a_quorum import Beside, beside_a_quorum
+from tests.dataplane.transactions.test_markers import markers_of, written
+from tests.metadata_quorum.state.test_transaction_connections import ending
+from tests.metadata_quorum.state.transactional import Identity, Transactions
+from tests.simulation.cluster.scenes import SCENES as SCENES
+from tests.simulation.cluster.scenes import Scene, shows
+
+AsyncScene = Callable[[Beside], Awaitable[bool]]
+
+
+def beside(scene: AsyncScene) -> Scene:
+    """With a broker that is beside a quorum."""
+
+    async def play(folder: Path) -> bool:
+        async with beside_a_quorum(folder) as one:
+            return await scene(one)
+
+    @wraps(scene)
+    def played(folder: Path) -> bool:
+        return asyncio.run(play(folder))
+
+    return played
+
+
+def led_again(one: Beside) -> None:
+    """In the next leader epoch."""
+    one.quorum.fence(1)
+    one.catch_up()
+    one.quorum.unfence(1)
+    one.catch_up()
+
+
+@shows("new-leader-presumes-abort")
+@beside
+async def a_commit_becomes_an_abort(one: Beside) -> bool:
+    who = await written(one, "x", 0)
+    one.quorum.fence(1)
+    one.quorum.end(who)
+    one.quorum.unfence(1)
+    one.catch_up()
+    log = one.partition().log
+    return log.aborted_transactions(0, log.log_end_offset) != []
+
+
+@shows("new-leader-writes-markers-again")
+@beside
+async def a_marker_is_there_twice(one: Beside) -> bool:
+    who = await written(one, "x", 0)
+    one.quorum.answers = False
+    one.quorum.end(who)
+    one.catch_up()
+    led_again(one)
+    return len(markers_of(one)) != 1
+
+
+async def with_a_marker_that_one_has(one: Beside) -> Identity:
+    who = one.quorum.begin()
+    one.quorum.add(who, one.quorum.places(0, topic="pair"))
+    one.catch_up()
+    await one.produce(who, 0, topic="pair")
+    one.quorum.end(who)
+    one.catch_up()
+    return who
+
+
+@shows("marker-reported-at-append")
+@beside
+async def it_is_complete_before_anybody_has_copied_the_marker(one: Beside) -> bool:
+    await with_a_marker_that_one_has(one)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return one.quorum.state().phase.is_over
+
+
+@shows("ended-before-it-is-seen")
+@beside
+async def its_client_is_told_before_readers_see_it(one: Beside) -> bool:
+    await with_a_marker_that_one_has(one)
+    try:
+        await one.endings.over("x", one.quorum.state().number, 0.01)
+    except KafkaError:
+        return False
+    return True
+
+
+@shows("markers-in-any-order")
+@beside
+async def who_was_decided_first_stands_behind(one: Beside) -> bool:
+    first, second = await written(one, "x", 0), await written(one, "y", 0)
+    one.quorum.end(first, name="x")
+    one.quorum.end(second, name="y")
+    one.catch_up()
+    return markers_of(one) != [first[0], second[0]]
+
+
+@shows("any-batch-accepted")
+@beside
+async def a_batch_opens_what_nobody_knows(one: Beside) -> bool:
+    who = await written(one, "x", 0)
+    one.quorum.end(who, commits=False, bumps=False)
+    one.catch_up()
+    try:
+        await one.produce(who, 1)
+    except KafkaError:
+        return False
+    return True
+
+
+@shows("leader-forgets-open-transactions")
+@beside
+async def what_is_open_is_shown(one: Beside) -> bool:
+    who = await written(one, "x", 0)
+    led_again(one)
+    await one.produce(who, 1)
+    partition = one.partition()
+    return partition.log.last_stable_offset(partition.high_watermark) > 0
+
+
+@shows("delayed-end-taken")
+def a_request_of_an_older_connection_ends_it(_folder: Path) -> bool:
+    cluster = Transactions()
+    older = cluster.origin(1)
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    return ending(cluster, who, older) is ErrorCode.NONE
+
+
+@shows("timeout-keeps-epoch")
+def a_producer_goes_on_after_its_timeout(_folder: Path) -> bool:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    number = cluster.state().number
+    late = ExpireTransactions(transactions=[OpenTransaction(transactional_id="x", number=number)])
+    cluster.do(late, CommandResult)
+    cluster.write_markers()
+    return cluster.add(who, cluster.places(1)).error_code == ErrorCode.NONE
