@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
+from ottla.client.coordinator import COORDINATOR_MOVED
 from ottla.client.failures import ConnectionLost, RequestTimedOut
 from ottla.client.fetched import TopicPartition
-from ottla.client.group import COORDINATOR_MOVED, Group
+from ottla.client.group import Group
 from ottla.client.metadata import BrokerAddress
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
