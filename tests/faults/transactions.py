@@ -41,6 +41,7 @@ from tests.histories.operations import (
     FinalRead,
     Healed,
     History,
+    Outcome,
     ProducerIdentity,
     Send,
     Transaction,
@@ -105,6 +106,8 @@ class Mover(Actor):
             for partition in range(PARTITIONS):
                 for _ in range(RECORDS):
                     self._send(producer, transaction, partition)
+            if not commits:
+                producer.flush(SETTLE_S)  # Else what has not been sent would be thrown away.
             transaction.ask(time.monotonic(), commits=commits)
             if commits:
                 _until_told(lambda: producer.commit_transaction(ATTEMPT_S), self)
@@ -140,6 +143,8 @@ class Mover(Actor):
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             send.finish(time.monotonic(), name_of(error), offset=message.offset(), tried_before=True)
+            if error is not None and error.code() == KafkaError._PURGE_QUEUE:
+                send.outcome = Outcome.FAIL  # It was never sent.
 
         producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
 

@@ -39,6 +39,7 @@ from tests.integration.history import Place, Read
 
 TIMEOUT_MS = 60_000
 """Of a transaction, where a test says nothing else."""
+SOCKET_MS = 4_000
 DEADLINE_S = 90.0
 
 T = TypeVar("T")
@@ -121,7 +122,8 @@ class _ConfluentProducer(Producer):
         }
         if transactional_id is not None:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
-            settings |= {"message.timeout.ms": 0}
+            # What a broker that hangs does not answer is asked of the next one soon.
+            settings |= {"message.timeout.ms": 0, "socket.timeout.ms": min(SOCKET_MS, timeout_ms - 100)}
         self._bootstrap = bootstrap
         self._producer = confluent_kafka.Producer(settings)
         if transactional_id is not None:
@@ -361,6 +363,8 @@ class Aiokafka(Client):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._loop = asyncio.new_event_loop()
+        # It never looks at how its own tasks fail when it is fenced; what matters it raises.
+        self._loop.set_exception_handler(lambda _, context: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()
 

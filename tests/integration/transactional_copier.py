@@ -19,7 +19,14 @@ import time
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from tests.integration.transactional_clients import DEADLINE_S, Client, Fenced, Producer, open_client
+from tests.integration.transactional_clients import (
+    DEADLINE_S,
+    SOCKET_MS,
+    Client,
+    Fenced,
+    Producer,
+    open_client,
+)
 
 BATCH_MAX = 10
 MOMENTS = ("never", "begun", "sent", "offsets", "committing", "committed")
@@ -40,6 +47,7 @@ class Source:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 50,
+                "socket.timeout.ms": SOCKET_MS,
                 "log_level": 0,
             }
         )
