@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.protocol.errors import ErrorCode
 from tests.cluster import RunningCluster, wait_until
 from tests.faults.faults import Faults, RandomFaults
 from tests.faults.test_kills import VICTIMS
 from tests.faults.transactions import PARTITIONS, Moves
 from tests.faults.workload import make_topic
+from tests.integration.raw_transactions import RawTransactions
+from tests.integration.transactional_clients import Confluent
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 
@@ -75,11 +78,36 @@ def test_a_worker_that_wakes_up_after_it_was_replaced(cluster: RunningCluster, c
     moves.check(faults)
 
 
+@pytest.mark.parametrize("with_quorum_leader", [False, True])
+def test_what_a_dead_producer_left_open_ends(cluster: RunningCluster, *, with_quorum_leader: bool) -> None:
+    """The next leader of the quorum begins to measure its time anew, and ends it all the same."""
+    topic = f"left-open-{with_quorum_leader}".lower()
+    make_topic(cluster.bootstrap, topic, PARTITIONS)
+    client = Confluent(cluster.bootstrap)
+    with Faults(cluster, (topic,), groups=False) as faults, RawTransactions(cluster.bootstrap) as raw:
+        who = raw.init(f"dead-{topic}", timeout_ms=3_000)
+        plain = client.producer(None)
+        for partition in range(PARTITIONS):
+            assert raw.add(who, topic, [partition]) == [ErrorCode.NONE]
+            assert raw.produce(who, topic, partition, b"left open") is ErrorCode.NONE
+            plain.send(topic, partition, b"behind it")
+        plain.flush()
+        if with_quorum_leader:
+            faults.kill(faults.quorum_leader())
+        wait_until(
+            lambda: len(client.read(topic, committed=True)) == PARTITIONS, "the end of what was open", 60
+        )
+        faults.heal()
+        assert raw.end(who, commit=True).code is ErrorCode.PRODUCER_FENCED
+        assert {one.value for one in client.read(topic, committed=True)} == {b"behind it"}
+    client.close()
+
+
 def test_many_random_faults(cluster: RunningCluster, seed: int) -> None:
     source, target = topics(cluster, "random")
     with (
         Faults(cluster, (source, target), seed=seed) as faults,
-        Moves(cluster, source, target, seed=seed) as moves,
+        Moves(cluster, source, target, seed=seed, looks=False) as moves,
     ):
         moves.wait_committed(10)
         for _ in range(5):

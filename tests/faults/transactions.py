@@ -25,12 +25,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import kafka
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ottla.protocol.record import ControlType, read_control_record
 from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.cluster import RunningCluster, wait_until
-from tests.faults.actors import PRODUCER, SETTLE_S, Actor, Reader, name_of
+from tests.faults.actors import CONSUMER, PRODUCER, SETTLE_S, Actor, Reader, name_of
 from tests.faults.faults import HEAL_S, TALLY, Faults
 from tests.histories.invariants import check_all
 from tests.histories.operations import (
@@ -44,6 +44,7 @@ from tests.histories.operations import (
     Outcome,
     ProducerIdentity,
     Send,
+    StableEnd,
     Transaction,
 )
 from tests.histories.transactions import Marker
@@ -62,9 +63,14 @@ class Mover(Actor):
     """Writes to all partitions in each transaction, and commits most of them. When an instance can do no more, the next
     one takes its place under the same id."""
 
-    def __init__(self, bootstrap: str, topic: str, name: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, name: str, seed: int, *, looks: bool) -> None:
+        """`looks`: it asks after some commits how far readers of what is committed get."""
         super().__init__(name)
         self.committed = 0
+        self._looks = looks
+        self._consumer = Consumer(
+            CONSUMER | {"bootstrap.servers": bootstrap, "group.id": name, "isolation.level": "read_committed"}
+        )
         self._bootstrap, self._topic = bootstrap, topic
         self._random = random.Random(f"{seed} {name}")
         self._instances = self._begun = 0
@@ -90,7 +96,10 @@ class Mover(Actor):
                 _until_told(lambda: producer.init_transactions(ATTEMPT_S), self)  # noqa: B023
                 while not self._stop.is_set():
                     self._one(producer)
+                    if self._looks and self._begun % 4 == 0:
+                        self._look()
                     self._stop.wait(PAUSE_S)
+        self._consumer.close()
 
     def _one(self, producer: Producer) -> None:
         """KafkaException once the instance can do no more."""
@@ -122,6 +131,16 @@ class Mover(Actor):
             commits = False
         transaction.finish(time.monotonic())
         self.committed += commits
+
+    def _look(self) -> None:
+        for partition in range(PARTITIONS):
+            asked_s = time.monotonic()
+            with suppress(KafkaException):
+                _, end = self._consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, partition), timeout=1
+                )
+                now = time.monotonic()
+                self.history.add(StableEnd(self.name, self._topic, partition, end, asked_s, now))
 
     def _send(self, producer: Producer, transaction: Transaction, partition: int) -> None:
         number = self._sequences[partition]
@@ -259,6 +278,8 @@ class Moves:
     target: str
     seed: int = 0
     movers: int = 2
+    looks: bool = True
+    """Whether what is committed is to be seen at once: not where a partition may have no leader for a while."""
     client: str = "confluent-kafka"
     """Of the pipeline."""
     history: History = field(default_factory=History)
@@ -266,7 +287,9 @@ class Moves:
 
     def __post_init__(self) -> None:
         bootstrap = self.cluster.bootstrap
-        self._movers = [Mover(bootstrap, self.source, f"m{n}", self.seed) for n in range(self.movers)]
+        self._movers = [
+            Mover(bootstrap, self.source, f"m{n}", self.seed, looks=self.looks) for n in range(self.movers)
+        ]
         self._reader = CommittedReader(bootstrap, self.source, "reader", PARTITIONS)
         self.pipeline = Pipeline(bootstrap, self.source, self.target, self.client)
 
