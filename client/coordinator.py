@@ -74,6 +74,20 @@ class Coordinator:
             self.forget()
             raise
 
+    async def leave_if_replaced(self) -> None:
+        """It is silent. If the cluster names another one by now, give up the connection: who waits there is told
+        ConnectionLost, and asks the other one."""
+        silent = self.broker_id
+        if silent is None:
+            return
+        try:
+            named = await self._find()
+        except KafkaError:
+            return
+        connection = self._cluster.connected(silent, self._lane)
+        if named != silent and connection is not None:
+            connection.close()
+
     async def _find(self) -> int:
         connection = await self._cluster.any_connection()
         version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)

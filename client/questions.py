@@ -11,6 +11,7 @@ from ..protocol.schema import Message, Request
 from .cluster import Backoff
 from .coordinator import COORDINATOR_MOVED, Coordinator
 from .failures import ClientClosed, RequestTimedOut, TransactionAborted
+from .in_flight import STALL_S
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
@@ -95,7 +96,13 @@ class Questions:
         async with self._turn:
             if not useful():
                 raise TransactionAborted(f"{self._whose}: the transaction is over")
-            return await whom.ask(request, at_most=at_most)
+            asking = asyncio.ensure_future(whom.ask(request, at_most=at_most))
+            try:
+                while not (await asyncio.wait([asking], timeout=STALL_S))[0]:
+                    await whom.leave_if_replaced()  # it may hang while another one has taken over
+                return asking.result()
+            finally:
+                asking.cancel()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]

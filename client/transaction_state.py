@@ -171,8 +171,7 @@ class TransactionState:
         """The producer cannot go on."""
         if self.phase is not Phase.DEAD:
             self._become(Phase.DEAD)
-            fenced = error.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-            self.error = self._fenced(error) if fenced else error
+            self.error = self._explained(error)
 
     # for the sender
 
@@ -212,8 +211,14 @@ class TransactionState:
         if phase not in (Phase.FAILED, Phase.DEAD):
             self.error = None
 
-    def _fenced(self, error: KafkaError) -> ProducerFenced:
-        return ProducerFenced(
-            f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
-            f"longer than its timeout ({error.message})"
-        )
+    def _explained(self, error: KafkaError) -> KafkaError:
+        if error.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+            return ProducerFenced(
+                f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
+                f"longer than its timeout ({error.message})"
+            )
+        if error.code is ErrorCode.INVALID_TXN_STATE:  # what Kafka answers after a timeout
+            return KafkaError(
+                error.code, f"{error.message} Perhaps the transaction was open for longer than its timeout."
+            )
+        return error

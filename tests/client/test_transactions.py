@@ -24,7 +24,7 @@ from ottla.client.producer import Producer
 from ottla.client.transaction_state import TRANSITIONS, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
+from ottla.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
 
@@ -228,6 +228,21 @@ async def test_an_end_that_is_not_answered_can_be_asked_for_again(version: int) 
         await producer.begin_transaction()
         await producer.send("t", b"y")
         await producer.abort_transaction()
+        assert cluster.committed(0) == [b"x"]
+
+
+@both_versions
+async def test_a_coordinator_that_hangs_is_left_once_another_one_is_named(version: int) -> None:
+    async with transactional_cluster(version, brokers=2) as cluster, producing(cluster) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        cluster.held[EndTxnRequest.api_key] = asyncio.Event()
+        commit = asyncio.ensure_future(producer.commit_transaction())
+        while not cluster.waiting:
+            await asyncio.sleep(0.001)
+        cluster.held.clear()
+        cluster.coordinator = 1
+        await asyncio.wait_for(commit, 5)
         assert cluster.committed(0) == [b"x"]
 
 

@@ -10,7 +10,9 @@ from contextlib import aclosing, suppress
 import pytest
 
 from ottla.client.admin import Admin, NewTopic
+from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
+from ottla.client.coordinator import OF_TRANSACTION, Coordinator
 from ottla.client.failures import ProducerFenced, TransactionFailed
 from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
@@ -274,6 +276,27 @@ async def test_nothing_is_lost_or_torn_when_a_broker_is_killed(cluster: RunningC
     assert sorted(await committed(cluster, "killed")) == sorted(expected)
     victim.restart()
     await asyncio.to_thread(cluster.wait_until_in_sync, "killed")
+
+
+async def test_a_broker_that_hangs_does_not_keep_a_commit_waiting(cluster: RunningCluster) -> None:
+    await create(cluster, "paused")
+    async with transactional(cluster, "paused") as producer, Cluster(cluster.bootstrap) as client:
+        coordinator = Coordinator(client, "paused", OF_TRANSACTION, "")
+        await coordinator.connection()
+        assert coordinator.broker_id is not None
+        await producer.begin_transaction()
+        await producer.send_and_wait("paused", b"x")
+        victim = cluster.broker(coordinator.broker_id)
+        victim.pause()
+        try:
+            async with asyncio.timeout(15):  # request_timeout_ms is 30 s
+                await producer.commit_transaction()
+        finally:
+            victim.resume()
+        async with producer.transaction():
+            await producer.send("paused", b"y")
+    assert await committed(cluster, "paused") == [b"x", b"y"]
+    await asyncio.to_thread(cluster.wait_until_in_sync, "paused")
 
 
 async def whole(consumer: Consumer, count: int, **options: int) -> list[CommittedTransaction]:
