@@ -66,7 +66,8 @@ class Producer(RecordWriter):
     # transactions
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
-        """A transaction for an `async with`: committed at the end of the block, aborted when that raises.
+        """A transaction for an `async with`: committed at the end of the block, aborted when that raises. After
+        TransactionFailed the same work may be tried again in another one.
 
         With an `app_version` it counts only if no transaction of this transactional id was committed under this version
         or a later one; `result.was_committed` tells. That takes a cluster of Ottla.

@@ -186,11 +186,18 @@ class RecordWriter:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> RecordMetadata:
-        """`send`, then wait until the record is acknowledged."""
+        """`send`, then wait until the record is acknowledged. Raises what that failed with; in a transaction, which
+        then can only be aborted, TransactionFailed.
+        """
         delivery = await self.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
-        return await delivery
+        try:
+            return await delivery
+        except KafkaError as error:
+            if self._transaction is not None and self._transaction.error is not None:
+                raise self._transaction.in_the_way() from error
+            raise
 
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""

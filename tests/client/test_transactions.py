@@ -174,6 +174,28 @@ async def test_a_block_that_raises_is_aborted_and_its_exception_goes_on(version:
 
 
 @both_versions
+async def test_work_whose_transaction_failed_is_done_again(version: int) -> None:
+    faults = iter([Fault.REFUSED, Fault.NONE, Fault.REFUSED])
+    async with (
+        transactional_cluster(version, fault=lambda: next(faults, Fault.NONE)) as cluster,
+        producing(cluster) as producer,
+    ):
+        failures: list[str] = []
+        while len(failures) < 5:
+            try:
+                async with producer.transaction():
+                    for value in (b"a", b"b"):
+                        await producer.send_and_wait("t", value)
+                break
+            except TransactionFailed as failed:
+                failures.append(failed.message)
+        assert len(failures) == 2
+        assert all("INVALID_RECORD" in message for message in failures)
+        assert cluster.committed(0) == [b"a", b"b"]
+        assert not cluster.hanging()
+
+
+@both_versions
 async def test_a_second_producer_fences_the_first(version: int) -> None:
     async with transactional_cluster(version) as cluster, producing(cluster) as first:
         await first.begin_transaction()
