@@ -23,7 +23,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 import aiokafka
@@ -163,8 +163,9 @@ class _ConfluentProducer(Producer):
             self._producer.abort_transaction(DEADLINE_S)
 
     def close(self) -> None:
-        self._producer.purge()
-        self._producer.poll(0)
+        with suppress(confluent_kafka.KafkaException):  # what has ended it before
+            self._producer.purge()
+            self._producer.poll(0)
 
 
 @contextmanager
