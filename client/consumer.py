@@ -98,6 +98,7 @@ class Consumer:
             rebalance_timeout_ms=max_poll_interval_ms,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            read_committed=isolation_level == "read_committed",
         )
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._group: Group | None = None
@@ -363,7 +364,8 @@ class Consumer:
             try:
                 committed = await self._need_group().committed([one.partition for one in states])
             except KafkaError as error:
-                self._fetcher.fail(error)
+                if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    self._fetcher.fail(error)
                 await asyncio.sleep(backoff.next_s())
                 continue
             for one in states:

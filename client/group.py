@@ -43,6 +43,8 @@ from .subscription import decode_assignment, decode_subscription, encode_assignm
 NO_GENERATION = -1
 LANE = "group"
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_LAST_FOR_ONE_GROUP = 7
+_FIRST_WITH_STABLE = 7
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -70,6 +72,8 @@ class GroupOptions:
     rebalance_timeout_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
+    read_committed: bool = False
+    """Whether to wait for offsets that an open transaction may still change (KIP-447)."""
 
 
 class Group:
@@ -171,7 +175,9 @@ class Group:
         await self._with_retries(once)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets the group keeps, without those it has none for. Raises KafkaError."""
+        """The offsets the group keeps, without those it has none for. Raises KafkaError: UNSTABLE_OFFSET_COMMIT if who
+        reads what is committed has to wait for the end of a transaction for longer than the request timeout.
+        """
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for one in partitions:
             topics[one.topic].append(one.partition)
@@ -184,7 +190,11 @@ class Group:
         found: dict[TopicPartition, int] = {}
 
         async def once() -> None:
-            response = await self._ask(request, at_most=7)
+            connection = await self._coordinator.connection()
+            version = connection.version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
+            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as they give it to Kafka's consumer.
+            request.require_stable = self._options.read_committed and version >= _FIRST_WITH_STABLE
+            response = await self._ask(request, at_most=version)
             self._check(response.error_code, "offset fetch")
             for topic in response.topics:
                 for partition in topic.partitions:
@@ -319,7 +329,7 @@ class Group:
 
     async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
-        again.
+        again, or by waiting for the end of a transaction.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
@@ -331,9 +341,11 @@ class Group:
                 moved = error.code in COORDINATOR_MOVED or isinstance(
                     error, (ConnectionLost, RequestTimedOut)
                 )
-                if not moved or loop.time() > deadline:
+                unstable = error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if not (moved or unstable) or loop.time() > deadline:
                     raise
-                self._coordinator.forget()
+                if moved:
+                    self._coordinator.forget()
                 await asyncio.sleep(backoff.next_s())
 
     def _check(self, code: int, what: str) -> None:

@@ -56,7 +56,9 @@ class Coordinator:
         return self
 
     async def any_connection(self) -> Any:
-        return SimpleNamespace(version_for=lambda *_, **__: 0, request=self._request, features={})
+        return SimpleNamespace(
+            version_for=lambda _kind, at_most=99: at_most, request=self._request, features={}
+        )
 
     async def connection(self, _broker: int, _lane: str) -> Any:
         return await self.any_connection()
@@ -108,8 +110,8 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     return made
 
 
-def member() -> Consumer:
-    return Consumer("t", group_id="g", heartbeat_interval_ms=1, auto_offset_reset="earliest")
+def member(**options: Any) -> Consumer:
+    return Consumer("t", group_id="g", heartbeat_interval_ms=1, auto_offset_reset="earliest", **options)
 
 
 async def assigned(consumer: Consumer) -> None:
@@ -190,3 +192,25 @@ async def test_a_member_that_cannot_learn_where_to_begin_asks_again(coordinator:
                     break
                 except KafkaError:
                     continue
+
+
+async def test_who_reads_what_is_committed_begins_behind_no_open_transaction(
+    coordinator: Coordinator,
+) -> None:
+    """Another member's transaction may still move the offset: what lies before would be read twice (KIP-447)."""
+    asked: list[bool] = []
+
+    async def unstable(message: OffsetFetchRequest) -> Message:
+        asked.append(message.require_stable)
+        if len(asked) > 3:
+            return coordinator.usual(message)
+        told = OffsetFetchResponsePartition(
+            partition_index=0, committed_offset=-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+        )
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[told])])
+
+    coordinator.answers[OffsetFetchRequest] = unstable
+    async with asyncio.timeout(10), member(isolation_level="read_committed") as consumer:
+        await assigned(consumer)
+        assert await consumer.position(PLACE) == COMMITTED
+    assert asked == [True] * 4
