@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 
 from ottla.client.fetched import ConsumerRecord, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -15,6 +16,8 @@ from tests.simulation.cluster.workload import POLL_MS, Workload, started
 
 WRITERS = ("writer-", "producer-", "prober")
 """Who writes to the source."""
+HESITATES = 0.4
+"""How often some time passes between the offsets and the end of the transaction: others may take over meanwhile."""
 
 
 class ExactCopyist:
@@ -28,7 +31,8 @@ class ExactCopyist:
         self._source = source
         self._sources = [one for one in workload.partitions if one.topic == source]
         self._target = TopicPartition(target, 0)
-        self._timeout_ms = workload.chance().choice(TIMEOUTS_MS)
+        self._chance: Random = workload.chance()
+        self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
         self._own: OwnProducer | None = None
         self._commits: list[Commit] = []
         self._round = 0
@@ -84,6 +88,8 @@ class ExactCopyist:
             records = [record for one in taken.values() for record in one]
             await self._send(own, records, transaction)
             await own.producer.send_offsets_to_transaction(offsets, group)
+            if self._chance.random() < HESITATES:
+                await asyncio.sleep(self._chance.uniform(0, 0.8))
         except KafkaError:
             await own.end(transaction, commits=False)
             raise

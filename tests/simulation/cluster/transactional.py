@@ -10,8 +10,9 @@ from typing import Protocol
 from ottla.client.cluster import Cluster
 from ottla.client.fetched import TopicPartition
 from ottla.protocol.errors import KafkaError
-from tests.histories.operations import Commit, Leaderless, Send, Transaction
+from tests.histories.operations import Commit, Copied, Leaderless, Send, Transaction
 from tests.simulation.cluster.cluster import Node
+from tests.simulation.cluster.exact_copying import ExactCopyist
 from tests.simulation.cluster.own_writer import ABANDONED, COMMITTED, TIMEOUTS_MS, OwnWriter, all_of
 from tests.simulation.cluster.stock_producer import StockProducer
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
@@ -187,19 +188,28 @@ GROUP = "copyists"
 
 def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]:
     """By the names of their clients: some have an id of their own, some share one and replace each other; some use our
-    producer, some are as stock ones."""
+    producer, some are as stock ones. In some runs there is a pipeline, too."""
     chance = Random(f"writers {seed}")
     places = [one for one in workload.partitions if one.topic in WRITTEN_TO]
     found: dict[str, Callable[[str], Writer]] = {}
-    for number, transactional_id in enumerate(
-        chance.choice((("a",), ("a", "b"), ("a", "a"), ("a", "a", "b")))
-    ):
-        if chance.random() < 0.4:
-            found[f"writer-{number}"] = lambda name, own=transactional_id: OwnWriter(
-                workload, name, own, places
-            )  # type: ignore[misc]
-        else:
-            found[f"writer-{number}"] = lambda name, own=transactional_id: StockWriter(
-                workload, name, own, places
-            )  # type: ignore[misc]
+    if copies_exactly(seed):
+        workload.history.add(Copied(SOURCE, TARGET, exactly_once=True, at_s=workload.now(), committed=True))
+        for number in range(2):
+            found[f"copyist-{number}"] = _copyist(workload, str(number))
+    for number, transactional_id in enumerate(chance.choice(SHARED_IDS)):
+        kind = OwnWriter if chance.random() < 0.4 else StockWriter
+        found[f"writer-{number}"] = _writer(kind, workload, transactional_id, places)
     return found
+
+
+def _copyist(workload: Workload, member: str) -> Callable[[str], Writer]:
+    return lambda name: ExactCopyist(workload, name, member, GROUP, SOURCE, TARGET)
+
+
+def _writer(
+    kind: type[OwnWriter | StockWriter],
+    workload: Workload,
+    transactional_id: str,
+    places: Sequence[TopicPartition],
+) -> Callable[[str], Writer]:
+    return lambda name: kind(workload, name, transactional_id, places)
