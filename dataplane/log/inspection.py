@@ -22,7 +22,8 @@ from .batch_walk import BrokenBatch, walk_file
 from .checkpoints import LEADER_EPOCHS, read_leader_epochs, read_topic_id
 from .producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from .producer_snapshot import read_snapshot
-from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from .transaction_index import decode_transactions, read_if_there
 
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 
@@ -47,11 +48,15 @@ class SegmentContents:
     last_offsets: list[int] = field(default_factory=list)
     highest_timestamps: list[int] = field(default_factory=list)
     """The largest timestamp up to and with each batch, in ms."""
+    markers: dict[int, int] = field(default_factory=dict)
+    """Producer id by offset."""
 
     def note(self, position: int, header: BatchHeader) -> None:
         """Take one batch in."""
         self.positions[position] = header
         self.last_offsets.append(header.last_offset)
+        if header.is_control:
+            self.markers[header.last_offset] = header.producer_id
         before = self.highest_timestamps[-1] if self.highest_timestamps else -1
         self.highest_timestamps.append(max(before, header.max_timestamp))
         self.next_offset = header.next_offset
@@ -143,7 +148,19 @@ def verify_segment(path: Path) -> tuple[SegmentContents, list[Problem]]:
                 problems += [Problem(index, what) for what in check(index_entries(index), contents)]
             except KafkaError as error:
                 problems.append(Problem(index, error.message))
+    problems += _aborted_faults(path.with_suffix(TRANSACTION_INDEX_SUFFIX), contents)
     return contents, problems
+
+
+def _aborted_faults(path: Path, contents: SegmentContents) -> Iterator[Problem]:
+    """A reader leaves out what is listed: each entry ends at a marker of its producer. Raises OSError."""
+    try:
+        for aborted in decode_transactions(read_if_there(path)):
+            if contents.markers.get(aborted.last_offset) != aborted.producer_id:
+                what = f"producer {aborted.producer_id} is said to have a marker at {aborted.last_offset}, and has none"
+                yield Problem(path, what)
+    except ValueError as error:
+        yield Problem(path, str(error))
 
 
 def _records_at_fault(path: Path, position: int, header: BatchHeader, batch: memoryview) -> list[Problem]:

@@ -149,3 +149,49 @@ def test_files_of_other_kinds_are_refused(
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["log", "verify", str(path)]) == 1
     assert main(["log", "verify", str(tmp_path)]) == 1
+
+
+@pytest.fixture
+def transactional(tmp_path: Path) -> Path:
+    """A log in which producer 7 has committed offsets 0-1 and aborted 3-4."""
+    folder = tmp_path / "data" / "payments-0"
+    log = PartitionLog.open(folder, LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
+    for number, commit in enumerate((True, False)):
+        batch = encode_batch(
+            [(None, b"12", 10_000), (None, b"13", 10_000)],
+            producer_id=7, producer_epoch=number, base_sequence=0, transactional=True,
+        )  # fmt: skip
+        log.append_as_leader(memoryview(bytearray(batch)), 3, now_ms=20_000)
+        log.append_marker(
+            7, number + 1, commit=commit, number=number + 1, commit_index=40 + number, leader_epoch=3, now_ms=20_000
+        )  # fmt: skip
+    log.close(clean=True)
+    return folder
+
+
+def test_transactions_are_dumped(transactional: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = dumped(capsys, str(transactional), "-p")
+    markers = [line for line in lines if line["type"] == "record" and "control" in line]
+    assert [(one["offset"], one["control"], one["number"], one["commit_index"]) for one in markers] == [
+        (2, "commit", 1, 40),
+        (5, "abort", 2, 41),
+    ]
+    (index,) = transactional.glob("*.txnindex")
+    assert dumped(capsys, str(index)) == [
+        {"type": "aborted", "producer_id": 7, "first_offset": 3, "last_offset": 5, "last_stable_offset": 6}
+    ]
+    (producer,) = dumped(capsys, str(sorted(transactional.glob("*.snapshot"))[-1]))
+    assert (producer["marker_number"], producer["marker_commit_index"]) == (2, 41)
+
+
+def test_an_index_of_aborted_transactions_that_says_too_much_is_found(
+    transactional: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (index,) = transactional.glob("*.txnindex")
+    assert problems(capsys, transactional) == []
+    index.write_bytes(struct.pack(">hqqqq", 0, 7, 0, 2, 3) + struct.pack(">hqqqq", 0, 8, 3, 5, 6))
+    assert problems(capsys, transactional) == [
+        f"{index.name}: producer 8 is said to have a marker at 5, and has none"
+    ]
+    index.write_bytes(b"short")
+    assert problems(capsys, transactional) == [f"{index.name}: 5 bytes are no entries of 34"]

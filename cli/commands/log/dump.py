@@ -13,6 +13,8 @@ from ....dataplane.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, rea
 from ....dataplane.log.inspection import index_entries, segments_in, walk_segment
 from ....dataplane.log.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from ....dataplane.log.producer_snapshot import read_snapshot
+from ....dataplane.log.segment import TRANSACTION_INDEX_SUFFIX
+from ....dataplane.log.transaction_index import decode_transactions
 from ....protocol.compression import Compression
 from ....protocol.errors import KafkaError
 from ....protocol.record import Record, decode_control_record, decode_records
@@ -114,6 +116,9 @@ def _record_fields(record: Record, header: BatchHeader) -> dict[str, Any]:
     if header.is_control:
         marker = decode_control_record(record)
         fields["control"] = "unknown" if marker is None else marker.type.name.lower()
+        if marker is not None:
+            fields["number"] = marker.number
+            fields["commit_index"] = marker.commit_index
         return fields
     fields["key"] = _shown(record.key)
     fields["value"] = _shown(record.value)
@@ -136,6 +141,11 @@ def _time_index(path: Path) -> Iterator[Line]:
         yield "entry", {"timestamp_ms": timestamp, "offset": offset}
 
 
+def _transaction_index(path: Path) -> Iterator[Line]:
+    for aborted in decode_transactions(path.read_bytes()):
+        yield "aborted", aborted._asdict()
+
+
 def _snapshot(path: Path) -> Iterator[Line]:
     for entry in read_snapshot(path).entries():
         yield (
@@ -147,6 +157,8 @@ def _snapshot(path: Path) -> Iterator[Line]:
                 "last_offset": entry.batches[-1].last_offset if entry.batches else -1,
                 "last_seen_ms": entry.last_seen_ms,
                 "transaction_first_offset": entry.transaction_first_offset,
+                "marker_number": entry.marker_number,
+                "marker_commit_index": entry.marker_commit_index,
             },
         )
 
@@ -175,6 +187,7 @@ def _properties(path: Path) -> Iterator[Line]:
 _READERS: dict[str, Callable[[Path], Iterator[Line]]] = {
     ".index": _offset_index,
     ".timeindex": _time_index,
+    TRANSACTION_INDEX_SUFFIX: _transaction_index,
     SNAPSHOT_SUFFIX: _snapshot,
     LEADER_EPOCHS: _epochs,
     PARTITION_METADATA: _properties,

@@ -80,3 +80,31 @@ def test_producer_snapshots(folder: Path) -> None:
     last = BATCHES // 2 * RECORDS - 1
     assert {(row[0], row[1]) for row in found} == {("70", "4"), ("71", "4")}, text
     assert f"lastSequence: {last}" in text, text
+
+
+def test_transactions(tmp_path: Path) -> None:
+    """Markers, the index of aborted transactions, and an open one in the snapshot."""
+    folder = tmp_path / "payments-0"
+    log = PartitionLog.open(folder, LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
+    for producer, commit in ((70, True), (71, False), (72, None)):
+        batch = encode_batch(
+            [(None, b"%d" % producer, 10_000)],
+            producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True,
+        )  # fmt: skip
+        log.append_as_leader(memoryview(bytearray(batch)), 3, now_ms=20_000)
+        if commit is not None:
+            log.append_marker(
+                producer, 1, commit=commit, number=9, commit_index=producer, leader_epoch=3, now_ms=20_000
+            )
+    log.close(clean=True)
+    text = _dump(folder, "*.log", "--deep-iteration")
+    assert re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: (\d+)", text) == [
+        ("COMMIT", "9"),
+        ("ABORT", "9"),
+    ]
+    assert "isvalid: false" not in text
+    text = _dump(folder, "*.txnindex")
+    assert "producerId: 71 firstOffset: 2 lastOffset: 3 lastStableOffset: 4" in text, text
+    newest = sorted(folder.glob("*.snapshot"))[-1]
+    text = _dump(folder, newest.name)
+    assert re.search(r"producerId: 72 .*currentTxnFirstOffset: (Optional\[4\]|OptionalLong\[4\])", text), text
