@@ -192,7 +192,7 @@ class Group:
         async def once() -> None:
             connection = await self._coordinator.connection()
             version = connection.version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
-            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as they give it to Kafka's consumer.
+            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
             request.require_stable = self._options.read_committed and version >= _FIRST_WITH_STABLE
             response = await self._ask(request, at_most=version)
             self._check(response.error_code, "offset fetch")
