@@ -176,7 +176,8 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
             raise _unmapped(transaction, command.producer_id)
         if command.producer_epoch != transaction.producer_epoch:
             raise _fenced(transaction)
-    check_session_of_epoch(transaction, command.origin)
+    if not command.bumps_epoch:  # Else the epoch tells which transaction is meant.
+        check_session_of_epoch(transaction, command.origin)
     if command.number >= 0 and command.number != transaction.number:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,

@@ -20,9 +20,14 @@ def adding(cluster: Transactions, who: Identity, origin: t.ClientOrigin) -> Erro
     return ErrorCode(cluster.do(command, t.AddToTransactionResult).error_code)
 
 
-def ending(cluster: Transactions, who: Identity, origin: t.ClientOrigin) -> ErrorCode:
+def ending(cluster: Transactions, who: Identity, origin: t.ClientOrigin, *, bumps: bool = False) -> ErrorCode:
     command = t.EndTransaction(
-        transactional_id="x", producer_id=who[0], producer_epoch=who[1], commits=True, origin=origin
+        transactional_id="x",
+        producer_id=who[0],
+        producer_epoch=who[1],
+        commits=True,
+        bumps_epoch=bumps,
+        origin=origin,
     )
     return ErrorCode(cluster.do(command, t.EndTransactionResult).error_code)
 
@@ -56,6 +61,21 @@ def test_once_a_connection_was_used_an_older_one_is_not_any_more() -> None:
     cluster.add(who, cluster.places(0))
     assert adding(cluster, who, older) == ErrorCode.NETWORK_EXCEPTION
     assert ending(cluster, who, older) == ErrorCode.NETWORK_EXCEPTION
+    assert cluster.state().phase is Phase.ONGOING
+
+
+def test_who_takes_up_epochs_may_end_a_transaction_on_any_connection() -> None:
+    """As Java does when its coordinator changes: it has had connections to all brokers for long. What is delayed has an
+    epoch of the past by then."""
+    cluster = Transactions()
+    older = cluster.origin(1)
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    assert ending(cluster, who, older, bumps=True) == ErrorCode.NONE
+    cluster.write_markers()
+    present = who[0], who[1] + 1
+    cluster.add(present, cluster.places(0))
+    assert ending(cluster, who, older, bumps=True) == ErrorCode.PRODUCER_FENCED
     assert cluster.state().phase is Phase.ONGOING
 
 
