@@ -90,6 +90,8 @@ class Mover(Actor):
                     "transactional.id": self.transactional_id,
                     "transaction.timeout.ms": TRANSACTION_MS,
                     "message.timeout.ms": TRANSACTION_MS,
+                    # Else an instance that can do no more raises from whatever call serves its callbacks.
+                    "error_cb": lambda _: None,
                 }
             )
             with suppress(KafkaException):
