@@ -11,6 +11,7 @@ from tests.faults.test_kills import VICTIMS
 from tests.faults.transactions import PARTITIONS, Moves
 from tests.faults.workload import make_topic
 from tests.integration.raw_transactions import RawTransactions
+from tests.integration.test_transactions import NAMES
 from tests.integration.transactional_clients import Confluent
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
@@ -57,6 +58,24 @@ def test_some_sleep_beyond_their_session(cluster: RunningCluster, victims: str) 
         moves.wait_copied(2)
         faults.heal()
         moves.wait_committed(5)
+    moves.check(faults)
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_the_broker_that_a_worker_speaks_to_dies(cluster: RunningCluster, client: str) -> None:
+    """That of its transactional id, and that of its group, which may be the same one."""
+    source, target = topics(cluster, f"spoken-to-{client}")
+    with Faults(cluster, (source, target)) as faults, Moves(cluster, source, target, client=client) as moves:
+        moves.wait_copied(3)
+        with RawTransactions(cluster.bootstrap) as raw:
+            port = raw.coordinator(moves.pipeline.transactional_id)
+        faults.kill(next(node for node in cluster.brokers if node.port == port))
+        moves.wait_copied(3)
+        faults.heal()
+        faults.kill(faults.coordinator(moves.pipeline.group))
+        moves.wait_copied(3)
+        faults.heal()
+        moves.wait_copied(1)
     moves.check(faults)
 
 

@@ -197,7 +197,8 @@ class Pipeline:
 
     def __init__(self, bootstrap: str, source: str, target: str, client: str = "confluent-kafka") -> None:
         self._argv = [sys.executable, "-m", "tests.integration.transactional_copier", client, bootstrap]
-        self._argv += [source, target, "--group", f"g-{source}", "--id", f"copier-{source}"]
+        self.group, self.transactional_id = f"g-{source}", f"copier-{source}"
+        self._argv += [source, target, "--group", self.group, "--id", self.transactional_id]
         self._argv += ["--timeout-ms", str(TRANSACTION_MS), "--forever"]
         self._workers: list[Worker] = []
 
