@@ -209,10 +209,10 @@ class Consumer:
         self._fetcher.changed()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record, waiting until it is known."""
-        state = self._state(partition)
+        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
+        consumer's, or not any more."""
         backoff = Backoff(100)
-        while state.position is None:
+        while (state := self._state(partition)).position is None:
             self._raise_failures()
             await asyncio.sleep(backoff.next_s())
         unread = next((r.offset for r in self._unread if (r.topic, r.partition) == partition), None)

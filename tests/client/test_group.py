@@ -214,3 +214,22 @@ async def test_who_reads_what_is_committed_begins_behind_no_open_transaction(
         await assigned(consumer)
         assert await consumer.position(PLACE) == COMMITTED
     assert asked == [True] * 4
+
+
+async def test_nobody_waits_for_the_position_of_a_partition_that_is_somebody_elses(
+    coordinator: Coordinator,
+) -> None:
+    async def refuse(_message: OffsetFetchRequest) -> Message:
+        return OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async def nothing(_message: SyncGroupRequest) -> Message:
+        return SyncGroupResponse(assignment=encode_assignment({}))
+
+    coordinator.answers[OffsetFetchRequest] = refuse
+    async with asyncio.timeout(10), member() as consumer:
+        await assigned(consumer)
+        waiting = asyncio.create_task(consumer.position(PLACE))
+        coordinator.answers[SyncGroupRequest] = nothing
+        coordinator.generation += 1
+        with pytest.raises(ValueError, match="t-0 is not assigned"):
+            await waiting
