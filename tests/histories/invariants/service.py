@@ -122,8 +122,11 @@ class NotServing(Invariant):
     def _served(self, facts: Facts, send: Send) -> bool:
         if send.acks == 0 or send.outcome is Outcome.OK or send.error in REFUSED_FOR_WHAT_IT_IS:
             return True
-        if send.transaction is not None and send.error in REFUSED_IN_TRANSACTIONS:
-            return True
+        if send.transaction is not None:
+            over_s = facts.transactions[send.transaction].completed_s
+            comes_late = over_s is not None and over_s <= send.invoked_s
+            if comes_late or send.error in REFUSED_IN_TRANSACTIONS:
+                return True
         return send.error in SEQUENCE_ERRORS and facts.losses.touch((send.topic, send.partition))
 
     def _commits(self, facts: Facts, healed: Healed) -> Iterator[str]:

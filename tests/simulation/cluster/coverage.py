@@ -26,8 +26,11 @@ from ottla.dataplane.replication.damage import Damage
 from ottla.dataplane.replication.leader import LeaderState
 from ottla.dataplane.replication.offline import OfflineReplicas
 from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.transactions.gate import TransactionGate
+from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.raft.core import Core
-from ottla.metadata_quorum.state import election, partitions, reassignment
+from ottla.metadata_quorum.state import election, partitions, reassignment, transactions
+from ottla.metadata_quorum.transaction_deadlines import TransactionClocks
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import History
@@ -47,6 +50,9 @@ NAMED_ERRORS = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.PRODUCER_FENCED,
 )
 
 Namer = Callable[[tuple[Any, ...], Any], str | None]
@@ -76,6 +82,20 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (LeaderState, "propose_shrink", lambda _, result: result and "ISR shrink proposed"),
             (partitions, "_refusal", _refused),
             (KafkaError, "__init__", _error),
+            (
+                TransactionClocks,
+                "expire",
+                lambda _arguments, late: "transaction expired" if late is not None else None,
+            ),
+            (transactions, "abort_and_fence", lambda _arguments, _result: "open transaction aborted"),
+            (TransactionGate, "wait", lambda _arguments, _result: "transactional write waited"),
+            (Partition, "append_marker", lambda _arguments, _end: "marker written"),
+            (Markers, "elected", _owed),
+            (
+                Shard,
+                "commit_in_transaction",
+                lambda _arguments, _result: "offsets committed in a transaction",
+            ),
             (Core, "leadership_begins", lambda _arguments, _result: "quorum node leads"),
             (reassignment, "begun", lambda arguments, state: _changed(arguments, state, "move begun")),
             (
@@ -150,6 +170,12 @@ def _changed(arguments: tuple[Any, ...], state: PartitionState, branch: str) -> 
     return None if state is arguments[0] else branch
 
 
+def _owed(arguments: tuple[Any, ...], _result: Any) -> str | None:
+    markers, partition = arguments
+    here = markers._image().transactions.at((partition.topic_id, partition.index))
+    return "marker owed by a new leader" if any(one.phase.is_decided for one in here.values()) else None
+
+
 def _refused(_arguments: tuple[Any, ...], result: Any) -> str | None:
     return None if result == ErrorCode.NONE else f"ISR change refused: {ErrorCode(result).name}"
 
@@ -178,4 +204,6 @@ def told(history: History) -> Counter[str]:
 
 def _error(arguments: tuple[Any, ...], _result: Any) -> str | None:
     error: KafkaError = arguments[0]
+    if error.message.endswith("did last"):
+        return "refused: a request of an older connection"
     return f"refused: {error.code.name}" if error.code in NAMED_ERRORS else None

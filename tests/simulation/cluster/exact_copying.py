@@ -77,7 +77,10 @@ class ExactCopyist:
         """One transaction; none if there is nothing new. KafkaError: all is to begin anew."""
         taken = await consumer.getmany(timeout_ms=POLL_MS)
         group, places = consumer.group_metadata(), list(consumer.owned)
-        offsets = {one: await consumer.position(one) for one in places}
+        try:
+            offsets = {one: await consumer.position(one) for one in places}
+        except ValueError:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS) from None
         offsets = {one: offset for one, offset in offsets.items() if offset != copied.get(one)}
         if not offsets or consumer.group_metadata() != group:
             if taken:

@@ -163,10 +163,10 @@ class OwnWriter:
         """One transaction. KafkaError: this producer is of no more use."""
         chance = self._chance
         transaction = await own.begin()
-        places = chance.sample(self._places, chance.randint(1, len(self._places)))
+        places = self._places if last else chance.sample(self._places, chance.randint(1, len(self._places)))
         try:
             for _ in range(chance.randint(1, 3)):
-                chosen = [chance.choice(places) for _ in range(chance.randint(1, 5))]
+                chosen = places if last else [chance.choice(places) for _ in range(chance.randint(1, 5))]
                 await all_of(*(own.send(one, self._value(), transaction) for one in chosen))
                 await asyncio.sleep(chance.uniform(0, 0.02))
         except ProducerFenced:

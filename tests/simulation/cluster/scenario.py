@@ -29,6 +29,7 @@ from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
 from tests.simulation.cluster.retention import Retention, is_trimmed
+from tests.simulation.cluster.stable_offsets import StableOffsetHolds
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.transactional import is_transactional
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
@@ -91,11 +92,10 @@ class Scenario:
         sync_s = chance.choice(DISKS_S)
         for node in self.cluster.brokers.values():
             node.host.disk.sync_s = sync_s
-        self.workload = Workload(self.cluster, self.history, {"orders": 2, "events": 1})
+        topics = transactional.TOPICS if is_transactional(seed) else {"orders": 2, "events": 1}
+        self.workload = Workload(self.cluster, self.history, dict(topics))
         if kind_of(seed) == "pipeline":
             self.workload.topics[TARGET], self.workload.copies[TARGET] = 1, SOURCE
-        if is_transactional(seed):
-            self.workload.topics |= transactional.TOPICS
         if transactional.copies_exactly(seed):
             self.workload.topics[transactional.TARGET] = 1
             self.workload.copies[transactional.TARGET] = transactional.SOURCE
@@ -130,13 +130,15 @@ class Scenario:
             self._invariants.append(self.elections)
         if is_transactional(seed):
             self._invariants.append(transactional.LeaderlessPartitions(self.workload))
+            self._invariants.append(StableOffsetHolds(self.workload.lossy))
 
     def play(self) -> None:
         machine, workload = self.machine, self.workload
         self.cluster.start()
         self._client("creator", lambda: clients.create_topics(workload, self.configs, 3))
         self._wait(lambda: workload.ended.get("creator", False), FORM_S, "the cluster forms and makes topics")
-        for number, acks in enumerate((ALL_IN_SYNC, ALL_IN_SYNC, 1)):
+        producers = (ALL_IN_SYNC,) if is_transactional(self.seed) else (ALL_IN_SYNC, ALL_IN_SYNC, 1)
+        for number, acks in enumerate(producers):
             name = f"producer-{number}"
             self._client(name, lambda name=name, acks=acks: clients.produce(workload, name, acks, 20.0))  # type: ignore[misc]
         self._client("reader", lambda: clients.consume(workload, "reader"))

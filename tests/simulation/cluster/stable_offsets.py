@@ -1,0 +1,51 @@
+"""How far readers of what is committed get, at every step, whatever they see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ottla.dataplane.replication.partition import Partition
+from ottla.protocol.errors import KafkaError
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import Node
+
+Place = tuple[bytes, int]
+
+
+class StableOffsetHolds:
+    """The last stable offset of a partition is never above its high watermark, and it is not taken back: with the high
+    watermark at which one leader has told it, every later leader tells it, too. All below is decided for good."""
+
+    def __init__(self, lossy: Collection[str]) -> None:
+        """Of `lossy` topics an unclean election takes it back."""
+        self._lossy = lossy
+        #: leader epoch, log end and high watermark when it was last looked at
+        self._seen: dict[Partition, tuple[int, int, int]] = {}
+        #: the highest that was told of each partition, and the lowest high watermark at which it was
+        self._highest: dict[Place, tuple[int, int]] = {}
+
+    def observe(self, node: Node) -> None:
+        """Only what has moved."""
+        for partition in node.led():
+            look = (partition.leader_epoch, partition.log.log_end_offset, partition.high_watermark)
+            if partition.topic in self._lossy or self._seen.get(partition) == look:
+                continue
+            self._seen[partition] = look
+            self._check(node, partition)
+
+    def _check(self, node: Node, partition: Partition) -> None:
+        watermark = partition.high_watermark
+        try:
+            stable = partition.log.last_stable_offset(watermark)
+        except KafkaError:
+            return  # Its folder is broken.
+        place = (partition.topic_id, partition.index)
+        highest, at = self._highest.get(place, (0, 0))
+        if stable > watermark or (stable < highest and watermark >= at):
+            raise InvariantBroken(
+                "the last stable offset holds",
+                f"{node.name} has {partition!r}, stable up to {stable}; it was {highest} before, at the high "
+                f"watermark {at}",
+            )
+        if stable > highest:
+            self._highest[place] = (stable, watermark)
