@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal
 
@@ -252,7 +252,7 @@ class Consumer:
 
     async def transactions(
         self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
-    ) -> AsyncIterator[CommittedTransaction]:
+    ) -> AsyncGenerator[CommittedTransaction, None]:
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. One that
         is open holds up no other. Takes a cluster of Ottla; `isolation_level` does not matter.
 
