@@ -29,6 +29,7 @@ from .transactions import Leaderless as Leaderless
 from .transactions import Marker
 from .transactions import StableEnd as StableEnd
 from .transactions import Transaction as Transaction
+from .transactions import WholeRead as WholeRead
 
 NO_GENERATION: Final = -1
 """The generation of a commit by nobody's member: an administrator, or a consumer that assigns itself."""
@@ -371,6 +372,7 @@ Operation = (
     | Transaction
     | StableEnd
     | Leaderless
+    | WholeRead
 )
 
 
@@ -401,6 +403,7 @@ class History:
         self.transactions: list[Transaction] = []
         self.stable_ends: list[StableEnd] = []
         self.leaderless: list[Leaderless] = []
+        self.whole_reads: list[WholeRead] = []
         self.consumed: list[Poll | Position] = []
         """Polls and positions as they followed each other."""
         self._operations: list[Operation] = []
@@ -428,6 +431,7 @@ class History:
             Transaction: self.transactions,
             StableEnd: self.stable_ends,
             Leaderless: self.leaderless,
+            WholeRead: self.whole_reads,
         }
         for operation in operations:
             self.add(operation)
@@ -511,6 +515,8 @@ def _as_json(operation: Operation) -> dict[str, object]:
             value = value.value
         elif isinstance(operation, FinalRead) and each.name == "records":
             value = [(offset, record.decode("latin-1")) for offset, record in operation.records]
+        elif isinstance(operation, WholeRead) and each.name == "records":
+            value = [(*where, record.decode("latin-1")) for *where, record in operation.records]
         plain[each.name] = value
     return plain
 
@@ -525,6 +531,8 @@ def _from_json(plain: dict[str, Any]) -> Operation:
         plain["reason"] = Reason(plain["reason"])
     if kind in (FinalRead, CommittedRead):
         plain["records"] = [(offset, value.encode("latin-1")) for offset, value in plain["records"]]
+    if kind is WholeRead:
+        plain["records"] = [(*where, value.encode("latin-1")) for *where, value in plain["records"]]
     if kind is Dump:
         plain["entries"] = [(offset, epoch, digest) for offset, epoch, digest in plain["entries"]]
         plain["markers"] = [Marker(*marker) for marker in plain["markers"]]

@@ -39,6 +39,7 @@ from tests.histories.operations import (
     StableEnd,
     Transaction,
     Watermark,
+    WholeRead,
     outcome_of,
 )
 from tests.histories.transactions import Marker
@@ -59,6 +60,7 @@ ONE_OF_EACH: list[Operation] = [
     Transaction("T", "id", "p", 1, 2, 3.0, 3.5, True, 4.0, Outcome.OK),
     StableEnd("c", "t", 0, 4, 4.0, 4.5),
     Leaderless("t", 0, 3.0, 3.1),
+    WholeRead("c", "s", 4, [("t", 0, 7, EVERY_BYTE)], 5.0),
     Dump(1, "t", 0, 0, 5, [(0, 1, 0xFFFFFFFF), (4, 2, 5)], 8.0, [Marker(4, 1, 2, True, 3, 9)]),
     Lossy("power", 1.0, None, "t", None, 5),
     Deleted("t", 0, 5, 1.0),

@@ -58,6 +58,18 @@ class StableEnd:
 
 
 @dataclass(slots=True)
+class WholeRead:
+    """A whole transaction, as a reader of whole transactions got it: (topic, partition, offset, value) of its records.
+    The partitions that it reads are those of which the session has a Position; it begins at the log starts."""
+
+    actor: str
+    session: str
+    commit_index: int
+    records: list[tuple[str, int, int, bytes]]
+    at_s: float
+
+
+@dataclass(slots=True)
 class Leaderless:
     """Some broker took a partition for one without a leader. `until_s` None: it still does."""
 

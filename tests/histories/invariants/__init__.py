@@ -37,6 +37,7 @@ from .transactions import (
     UncommittedRead,
     WrittenAfterTheEnd,
 )
+from .whole_transactions import NotWhole
 
 __all__ = [
     "AcknowledgedAfterFailedAppend",
@@ -56,6 +57,7 @@ __all__ = [
     "LostWrite",
     "MarkersContradict",
     "NotServing",
+    "NotWhole",
     "OnlyWhatWasSent",
     "PollsOutOfOrder",
     "ProducerIdentityShared",
@@ -114,6 +116,7 @@ def all_invariants() -> list[Invariant]:
         ReplacedProducerWrites(),
         WrittenAfterTheEnd(),
         MarkersContradict(),
+        NotWhole(),
     ]
 
 

@@ -33,6 +33,7 @@ from tests.simulation.cluster.stable_offsets import StableOffsetHolds
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.transactional import is_transactional
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
+from tests.simulation.cluster.whole_reader import read_whole
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import START_S, Machine
@@ -144,7 +145,10 @@ class Scenario:
         self._client("reader", lambda: clients.consume(workload, "reader"))
         if is_transactional(self.seed):
             committed = "reader of what is committed"
-            self._client(committed, lambda: clients.consume(workload, committed, committed=True))
+            if transactional.reads_whole(self.seed):
+                self._client(committed, lambda: read_whole(workload, committed))
+            else:
+                self._client(committed, lambda: clients.consume(workload, committed, committed=True))
         for place in workload.partitions:
             if place.topic in workload.lossy | workload.trimmed:
                 name = f"exact reader of {place.topic}-{place.partition}"

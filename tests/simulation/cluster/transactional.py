@@ -17,8 +17,9 @@ from tests.simulation.cluster.own_writer import ABANDONED, COMMITTED, TIMEOUTS_M
 from tests.simulation.cluster.stock_producer import StockProducer
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
-SHARE, EXACT = 0.3, 0.3
-"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once."""
+SHARE, EXACT, WHOLE = 0.3, 0.3, 0.3
+"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once, and a reader of whole
+transactions instead of one of what is committed."""
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
 """And their partitions; the first by name is the one which faults befall most."""
@@ -34,6 +35,11 @@ def is_transactional(seed: int) -> bool:
 def copies_exactly(seed: int) -> bool:
     """Whether there is a pipeline in it."""
     return is_transactional(seed) and Random(f"exact copies {seed}").random() < EXACT
+
+
+def reads_whole(seed: int) -> bool:
+    """Whether the reader in it reads whole transactions."""
+    return Random(f"whole transactions {seed}").random() < WHOLE
 
 
 class StockWriter:

@@ -1,0 +1,118 @@
+"""The promise to readers of whole transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..operations import Outcome, Send
+from ..transactions import Marker, WholeRead
+from .base import Invariant
+from .facts import Facts, Place, ended, told
+
+
+class NotWhole(Invariant):
+    """A reader of whole transactions gets each committed one that has records where it reads, once, whole, in the order
+    in which the cluster decided, none before somebody asked to commit it. (What was deleted is missing.)"""
+
+    scenarios = (10, 12, 34)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        if not facts.history.whole_reads:
+            return
+        by_session: dict[str, list[WholeRead]] = {}
+        for read in facts.history.whole_reads:
+            by_session.setdefault(read.session, []).append(read)
+        indexes = commit_indexes(facts)
+        for session, reads in by_session.items():
+            places = {place for name, place in facts.sessions if name == session}
+            last = -1
+            got: dict[int, str] = {}
+            for read in reads:
+                if read.commit_index <= last:
+                    yield f"{read} came behind commit index {last}"
+                last = max(last, read.commit_index)
+                yield from self._one(facts, read, places, got)
+            yield from self._passed_over(facts, session, places, indexes, got, last)
+
+    def _one(self, facts: Facts, read: WholeRead, places: set[Place], got: dict[int, str]) -> Iterator[str]:
+        values: dict[tuple[Place, int | None], bytes] = {
+            ((topic, partition), offset): value for topic, partition, offset, value in read.records
+        }
+        names = {
+            name
+            for topic, partition, offset, value in read.records
+            for name in _sent_in(facts, (topic, partition), offset, value)
+        }
+        if len(names) != 1:
+            yield f"{read} is of the transactions {sorted(names)}"
+            return
+        transaction = facts.transactions[names.pop()]
+        got[read.commit_index] = transaction.name
+        if (
+            transaction.is_committed is False
+            or transaction.asked_s is None
+            or read.at_s < transaction.asked_s
+        ):
+            yield f"{read}, of {ended(transaction)}"
+        for send in facts.sent_in[transaction.name]:
+            place = (send.topic, send.partition)
+            if place in places and _stays(facts, send) and values.get((place, send.offset)) != send.value:
+                yield f"{read} lacks what {told(send)}"
+
+    def _passed_over(
+        self,
+        facts: Facts,
+        session: str,
+        places: set[Place],
+        indexes: dict[str, int],
+        got: dict[int, str],
+        last: int,
+    ) -> Iterator[str]:
+        for name, index in indexes.items():
+            transaction = facts.transactions[name]
+            if index >= last or not transaction.is_committed or got.get(index) == name:
+                continue
+            for send in facts.sent_in[name]:
+                if (send.topic, send.partition) in places and _stays(facts, send):
+                    yield f"{session} went up to commit index {last} without {index}: {ended(transaction)}"
+                    break
+
+
+def commit_indexes(facts: Facts) -> dict[str, int]:
+    """Of the transactions whose markers some log has, by name."""
+    markers: dict[tuple[Place, int], list[Marker]] = {}
+    for dump in facts.history.dumps:
+        for one in dump.markers:
+            markers.setdefault(((dump.topic, dump.partition), one.producer_id), []).append(one)
+    found: dict[str, int] = {}
+    for name, transaction in facts.transactions.items():
+        for send in facts.sent_in.get(name, ()):
+            known = markers.get(((send.topic, send.partition), transaction.producer_id), ())
+            index = min((one.commit_index for one in known if _is_behind(one, send)), default=None)
+            if index is not None and _stays(facts, send):
+                found[name] = index
+                break
+    return found
+
+
+def _is_behind(marker: Marker, send: Send) -> bool:
+    return send.offset is not None and marker.offset > send.offset and marker.commit_index >= 0
+
+
+def _sent_in(facts: Facts, place: Place, offset: int, value: bytes) -> Iterator[str]:
+    sends = facts.sent.get(place, {}).get(value, [])
+    placed = [one for one in sends if one.offset == offset] or [one for one in sends if one.offset is None]
+    for send in placed:
+        if send.transaction is not None:
+            yield send.transaction
+
+
+def _stays(facts: Facts, send: Send) -> bool:
+    """Whether it has to be there for who reads its partition."""
+    place = (send.topic, send.partition)
+    return (
+        send.outcome is Outcome.OK
+        and send.offset is not None
+        and send.offset >= facts.deleted_before.get(place, 0)
+        and not facts.losses.touch(place)
+    )
