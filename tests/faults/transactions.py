@@ -335,7 +335,11 @@ class Moves:
     def wait_copied(self, more: int, timeout_s: float = SETTLE_S) -> None:
         """Return once the pipeline has committed `more` transactions than now."""
         goal = self.pipeline.committed + more
-        wait_until(lambda: self.pipeline.committed >= goal, f"{more} commits of the pipeline", timeout_s)
+        try:
+            wait_until(lambda: self.pipeline.committed >= goal, f"{more} commits of the pipeline", timeout_s)
+        except AssertionError as error:
+            error.add_note("".join(self.pipeline.worker.said[-20:]))
+            raise
 
     def _settle(self) -> None:
         for mover in self._movers:

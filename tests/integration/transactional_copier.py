@@ -10,6 +10,7 @@ killed by itself in the fourth transaction, once the records are sent; a test ma
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import signal
@@ -135,6 +136,7 @@ def main() -> None:
     parser.add_argument("--after", type=int, default=0)
     parser.add_argument("--forever", action="store_true", help="go on at the end, for records to come")
     options = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)
     client = open_client(options.client, options.bootstrap)
     try:
         copy(options, client)
