@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ottla.client.fetched import ConsumerRecord, TopicPartition
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import KafkaError
 from tests.histories.operations import Commit, Send, Transaction
 from tests.simulation.cluster.group_members import WatchedConsumer, ask_committed
 from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer, all_of
@@ -63,7 +63,9 @@ class ExactCopyist:
         copied: dict[TopicPartition, int] = {}
         try:
             while not await self._nothing_left(consumer):
-                await self._copy_some(consumer, own, copied)
+                if not await self._copy_some(consumer, own, copied):
+                    copied.clear()
+                    await self._go_back(consumer)
         except KafkaError:
             return False
         finally:
@@ -71,21 +73,30 @@ class ExactCopyist:
             await own.stop()
         return True
 
+    async def _go_back(self, consumer: WatchedConsumer) -> None:
+        """To where the last transaction ended. Who left the group instead would end the generation of the others."""
+        for one in list(consumer.owned):
+            committed = await consumer.committed(one)
+            if one not in consumer.owned:
+                continue
+            if committed is None:
+                consumer.seek_to_beginning(one)
+            else:
+                consumer.seek(one, committed)
+
     async def _copy_some(
         self, consumer: WatchedConsumer, own: OwnProducer, copied: dict[TopicPartition, int]
-    ) -> None:
-        """One transaction; none if there is nothing new. KafkaError: all is to begin anew."""
+    ) -> bool:
+        """One transaction; none if there is nothing new. False: it was aborted. KafkaError: all is to begin anew."""
         taken = await consumer.getmany(timeout_ms=POLL_MS)
         group, places = consumer.group_metadata(), list(consumer.owned)
         try:
             offsets = {one: await consumer.position(one) for one in places}
         except ValueError:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS) from None
+            return False
         offsets = {one: offset for one, offset in offsets.items() if offset != copied.get(one)}
         if not offsets or consumer.group_metadata() != group:
-            if taken:
-                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-            return
+            return not taken
         transaction = await own.begin()
         try:
             records = [record for one in taken.values() for record in one]
@@ -95,7 +106,7 @@ class ExactCopyist:
                 await asyncio.sleep(self._chance.uniform(0, 0.8))
         except KafkaError:
             await own.end(transaction, commits=False)
-            raise
+            return False
         self._commits = [
             Commit(
                 self._group,
@@ -118,6 +129,7 @@ class ExactCopyist:
                 each.finish(self._workload.now(), error, tried_before=error is not None)
         copied |= offsets
         await ask_committed(self._workload, consumer, self._group, list(offsets))
+        return True
 
     async def _send(self, own: OwnProducer, records: list[ConsumerRecord], transaction: Transaction) -> None:
         await all_of(*(own.send(self._target, record.value or b"", transaction) for record in records))
