@@ -213,10 +213,11 @@ def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: in
 
 
 def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
-    """A version 4 UUID out of the seed, unlike any that there is."""
+    """A version 4 UUID out of the command alone, unlike any that there is: folders of replicas bear it, so a later
+    version that applies the same journal has to come to the same one."""
     attempt = 0
     while True:
-        text = f"{seed}/{work.image.offset}/{attempt}/{name}".encode()
+        text = f"{seed}/{attempt}/{name}".encode()
         digest = bytearray(blake2b(text, digest_size=16, person=b"topic id").digest())
         digest[6] = digest[6] & 0x0F | 0x40
         digest[8] = digest[8] & 0x3F | 0x80

@@ -1,0 +1,33 @@
+"""Ids of topics: folders on brokers bear them for as long as the topic lives."""
+
+from __future__ import annotations
+
+from ottla.protocol.messages.topic_commands import (
+    CreateTopics,
+    CreateTopicsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
+)
+
+from .harness import Cluster, assigned
+
+
+def test_ids_do_not_depend_on_how_many_records_came_before() -> None:
+    """A later version may tell more of the same commands; it must find the topics of its journal where they are."""
+    short, long = Cluster(brokers=2), Cluster(brokers=3)
+    assert short.machine.image.offset != long.machine.image.offset
+    assert short.create(assigned("orders", [1])) == long.create(assigned("orders", [1]))
+
+
+def test_topics_of_one_name_and_of_one_command_differ() -> None:
+    cluster = Cluster()
+
+    def made(seed: int, *names: str) -> list[bytes]:
+        topics = [assigned(name, [1]) for name in names]
+        found = cluster.do(CreateTopics(topics=topics, seed=seed), CreateTopicsResult).topics
+        return [topic.topic_id for topic in found]
+
+    ids = made(1, "a", "b")
+    cluster.do(DeleteTopics(names=["a"]), DeleteTopicsResult)
+    ids += made(2, "a")
+    assert len(set(ids)) == 3
