@@ -98,6 +98,15 @@ class TransactionGate:
         """How many writes wait."""
         return sum(len(queue.writes) for queue in self._queues.values())
 
+    def check_owner(self, producer_id: int, transactional_id: str) -> None:
+        """KafkaError: INVALID_PRODUCER_ID_MAPPING if the id is known to be another's. It never changes hands."""
+        transaction = self._table().by_producer.get(producer_id)
+        if transaction is not None and transaction.transactional_id != transactional_id:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"producer id {producer_id} is not of {transactional_id!r}",
+            )
+
     def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
         """Whether the write may be appended now; else it has to `wait`.
 

@@ -188,6 +188,7 @@ def test_batches_that_do_not_belong(
     assert code(who.but(transactional_id="")) is ErrorCode.INVALID_REQUEST
     assert raw.produce(who, new_topic, 0, b"right", version=version) is ErrorCode.NONE
     assert code(who, sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code(who.but(transactional_id=fresh()), sequence=1) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert code(who, sequence=1, transactional=False) is ErrorCode.INVALID_TXN_STATE
     assert raw.end(who, commit=True).code is ErrorCode.NONE
     assert code(who, sequence=1) is not_added, "it is over"

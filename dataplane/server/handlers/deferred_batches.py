@@ -93,11 +93,12 @@ class TransactionalBatches:
         self.gate = gate
         self._held_bytes = 0
 
-    def admits(self, partition: Partition, records: memoryview) -> bool:
+    def admits(self, partition: Partition, records: memoryview, transactional_id: str) -> bool:
         """Whether a transactional batch may be appended in this turn, or be refused by the append. KafkaError."""
         if partition.leader is None:
             return True
         header = parse_header(records)
+        self.gate.check_owner(header.producer_id, transactional_id)
         if partition.log.producers.is_duplicate(header):
             return True
         return self.gate.admits(partition, header.producer_id, header.producer_epoch)
@@ -174,7 +175,8 @@ class Deferred:
         records = memoryview(outcome)
         try:
             header = parse_header(records)
-            if header.is_transactional and not self._transactional.admits(place.partition, records):
+            name = self._message.transactional_id or ""
+            if header.is_transactional and not self._transactional.admits(place.partition, records, name):
                 self._transactional.hold(self._request, len(records))
                 released = partial(self._released, place, records)
                 self._transactional.gate.wait(

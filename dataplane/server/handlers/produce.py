@@ -111,7 +111,8 @@ class ProduceHandlers:
                         (partition.settings.stored is not None or compressing)
                         and self._recompression.takes(partition, records)
                     ) or (
-                        attributes & TRANSACTIONAL_FLAG and not self._transactional.admits(partition, records)
+                        attributes & TRANSACTIONAL_FLAG
+                        and not self._transactional.admits(partition, records, message.transactional_id or "")
                     ):
                         deferred.append((Place(partition, answers, len(answers)), records))
                         answers.append(PartitionProduceResponse(index=data.index))

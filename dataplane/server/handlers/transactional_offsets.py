@@ -81,7 +81,7 @@ class TransactionalOffsetHandlers:
         try:
             self._coordinator.shard_for(message.group_id)
             partition = self._partition(message.group_id)
-            self._check_owner(message)
+            self._gate.check_owner(message.producer_id, message.transactional_id)
             if self._gate.admits(partition, producer_id, epoch):
                 write(partition, None)
                 return
@@ -104,7 +104,7 @@ class TransactionalOffsetHandlers:
         try:
             if error is not None:
                 raise error
-            self._check_owner(message)
+            self._gate.check_owner(message.producer_id, message.transactional_id)
             shard = self._coordinator.shard_for(message.group_id)
             if self._partition(message.group_id) is not partition:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{partition!r} was replaced")
@@ -130,15 +130,6 @@ class TransactionalOffsetHandlers:
         if not count:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
         return self._replicas.get(OFFSETS_TOPIC, partition_for(group_id, count))
-
-    def _check_owner(self, message: TxnOffsetCommitRequest) -> None:
-        """A producer id never changes hands."""
-        transaction = self._image().transactions.by_producer.get(message.producer_id)
-        if transaction is not None and transaction.transactional_id != message.transactional_id:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"producer id {message.producer_id} is not of {message.transactional_id!r}",
-            )
 
     def _refuse(
         self, request: Request, message: TxnOffsetCommitRequest, offsets: SortedCommit, error: KafkaError
