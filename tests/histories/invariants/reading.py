@@ -59,12 +59,16 @@ class SkippedRecord(Invariant):
                         if here not in known:
                             known[here] = self._offsets(facts, place, committed)
                         kept_from = max(position, facts.deleted_before.get(place, 0))
-                        first = bisect_left(known[here], kept_from)
-                        missed = bisect_left(known[here], offset) - first
-                        if missed > 0:
+                        first, behind = bisect_left(known[here], kept_from), bisect_left(known[here], offset)
+                        missed = [
+                            one
+                            for one in known[here][first:behind]
+                            if not facts.losses.excuse(place, one, event.at_s)
+                        ]
+                        if missed:
                             yield (
                                 f"{session} went on from offset {position} of {named(place)} to {offset} at "
-                                f"{event.at_s:.6f} without {missed} records, the first at {known[here][first]}"
+                                f"{event.at_s:.6f} without {len(missed)} records, the first at {missed[0]}"
                             )
                 position = offset if isinstance(event, Position) else event.offset + 1
 

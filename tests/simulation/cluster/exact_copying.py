@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from ottla.client.fetched import ConsumerRecord, TopicPartition
+from ottla.client.fetched import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import Commit, Send, Transaction
 from tests.simulation.cluster.group_members import WatchedConsumer, ask_committed
-from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer, all_of
+from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer
 from tests.simulation.cluster.workload import POLL_MS, Workload, started
 
 WRITERS = ("writer-", "producer-", "prober")
@@ -99,8 +99,8 @@ class ExactCopyist:
             return not taken
         transaction = await own.begin()
         try:
-            records = [record for one in taken.values() for record in one]
-            await self._send(own, records, transaction)
+            values = [record.value or b"" for one in taken.values() for record in one]
+            await own.send([(self._target, value) for value in values], transaction)
             await own.producer.send_offsets_to_transaction(offsets, group)
             if self._chance.random() < HESITATES:
                 await asyncio.sleep(self._chance.uniform(0, 0.8))
@@ -130,9 +130,6 @@ class ExactCopyist:
         copied |= offsets
         await ask_committed(self._workload, consumer, self._group, list(offsets))
         return True
-
-    async def _send(self, own: OwnProducer, records: list[ConsumerRecord], transaction: Transaction) -> None:
-        await all_of(*(own.send(self._target, record.value or b"", transaction) for record in records))
 
     async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
         workload = self._workload

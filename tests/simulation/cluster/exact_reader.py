@@ -11,6 +11,7 @@ from ottla.client.fetched import FetchedRecords, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.record_batch import walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Poll, Position, Reason
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
@@ -88,9 +89,16 @@ class ExactReader:
             offset = min(self._position, data.diverging_epoch.end_offset)
             self._jump(offset, Reason.TRUNCATION, data.diverging_epoch.epoch)
             return False
-        taken = FetchedRecords(self._place, memoryview(data.records or b""), self._position).take(MANY)
+        found = memoryview(data.records or b"")
+        taken = FetchedRecords(self._place, found, self._position).take(MANY)
+        markers = {
+            header.base_offset: header.partition_leader_epoch
+            for _, header in walk_batches(found, partial_tail=True)
+            if header.is_control
+        }
         now = self._workload.now()
         for record in taken:
+            self._pass_over(markers)
             if record.offset != self._position:
                 what = f"{self._name} at {self._position} of {self._place}, told nothing, got {record.offset} next"
                 raise InvariantBroken("no offset is left out", what)
@@ -106,7 +114,13 @@ class ExactReader:
                 )
             )
             self._position, self._epoch = record.offset + 1, record.leader_epoch
+        self._pass_over(markers)
         return not taken
+
+    def _pass_over(self, markers: dict[int, int]) -> None:
+        """Transactions end there: nothing is to be read."""
+        while self._position in markers:
+            self._position, self._epoch = self._position + 1, markers[self._position]
 
     async def _ask(self, offset: int) -> PartitionData:
         leader, epoch = self._leader()

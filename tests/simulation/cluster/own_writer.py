@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from random import Random
 
 from ottla.client.failures import ProducerFenced, RequestTimedOut
 from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction
 from tests.simulation.cluster.workload import (
@@ -75,20 +76,32 @@ class OwnProducer:
         self.waiting = [transaction]
         return transaction
 
-    async def send(self, place: TopicPartition, value: bytes, transaction: Transaction) -> None:
-        """Until it is acknowledged. Raises KafkaError."""
-        self._sent += 1
+    async def send(self, records: Iterable[tuple[TopicPartition, bytes]], transaction: Transaction) -> None:
+        """One after the other, and then until all are acknowledged. Raises KafkaError."""
         workload = self._workload
-        send = Send(self._name, self._name, *place, value, ALL_IN_SYNC, True, self._sent, workload.now())
-        send.transaction = transaction.name
-        workload.history.add(send)
-        self.waiting.append(send)
+        deliveries: list[Awaitable[None]] = []
+        for place, value in records:
+            self._sent += 1
+            send = Send(self._name, self._name, *place, value, ALL_IN_SYNC, True, self._sent, workload.now())
+            send.transaction = transaction.name
+            workload.history.add(send)
+            self.waiting.append(send)
+            try:
+                delivery = await self.producer.send(place.topic, value, partition=place.partition)
+            except KafkaError as error:
+                send.finish(workload.now(), error.code.name, tried_before=True)
+                await asyncio.gather(*deliveries, return_exceptions=True)
+                raise
+            deliveries.append(self._delivered(send, delivery))
+        await all_of(*deliveries)
+
+    async def _delivered(self, send: Send, delivery: Awaitable[RecordMetadata]) -> None:
         try:
-            told = await (await self.producer.send(place.topic, value, partition=place.partition))
+            told = await delivery
         except KafkaError as error:
-            send.finish(workload.now(), error.code.name, tried_before=True)
+            send.finish(self._workload.now(), error.code.name, tried_before=True)
             raise
-        send.finish(workload.now(), offset=told.offset)
+        send.finish(self._workload.now(), offset=told.offset)
 
     async def end(self, transaction: Transaction, *, commits: bool) -> None:
         """Until it is known how it ended. Raises KafkaError if that is not to be known, or not as asked."""
@@ -167,7 +180,7 @@ class OwnWriter:
         try:
             for _ in range(chance.randint(1, 3)):
                 chosen = places if last else [chance.choice(places) for _ in range(chance.randint(1, 5))]
-                await all_of(*(own.send(one, self._value(), transaction) for one in chosen))
+                await own.send([(one, self._value()) for one in chosen], transaction)
                 await asyncio.sleep(chance.uniform(0, 0.02))
         except ProducerFenced:
             raise

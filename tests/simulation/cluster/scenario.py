@@ -29,7 +29,7 @@ from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
 from tests.simulation.cluster.retention import Retention, is_trimmed
-from tests.simulation.cluster.stable_offsets import StableOffsetHolds
+from tests.simulation.cluster.stable_offsets import StableOffsetHolds, check_nothing_hangs
 from tests.simulation.cluster.telling import PartitionChanges, log_lines
 from tests.simulation.cluster.transactional import is_transactional
 from tests.simulation.cluster.unclean import UncleanElections, add_topic, is_bold
@@ -188,6 +188,7 @@ class Scenario:
         dump_replicas(self.cluster, self.history, machine.now)
         check_all(self.history)
         check_images(self.cluster)
+        check_nothing_hangs(self.cluster)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -7,9 +7,22 @@ from collections.abc import Collection
 from ottla.dataplane.replication.partition import Partition
 from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
-from tests.simulation.cluster.cluster import Node
+from tests.simulation.cluster.cluster import Cluster, Node
 
 Place = tuple[bytes, int]
+
+
+def check_nothing_hangs(cluster: Cluster) -> None:
+    """After all transactions have ended every leader shows all that is committed, also in the topics that only the
+    cluster itself reads. Raises InvariantBroken."""
+    for node in cluster.brokers.values():
+        for partition in node.led():
+            watermark = partition.high_watermark
+            if (stable := partition.log.last_stable_offset(watermark)) != watermark:
+                raise InvariantBroken(
+                    "nothing hangs",
+                    f"{node.name} has {partition!r}, stable up to {stable}: {watermark} is reached",
+                )
 
 
 class StableOffsetHolds:
