@@ -104,10 +104,20 @@ class Markers:
         decided = sorted(
             ((one.commit_index, producer_id) for producer_id, one in here.items() if one.phase.is_decided)
         )
+        uncleanly = self._was_elected_uncleanly(place)
         for _, producer_id in decided:
             transaction = here[producer_id]
-            self._write(partition, transaction, transaction.writers[producer_id])
-        if self._was_elected_uncleanly(place):
+            writer = transaction.writers[producer_id]
+            if (
+                uncleanly
+                and writer.committed
+                and not self._abort_what_is_older(partition, transaction, writer)
+            ):
+                self._stuck.setdefault(place, [])
+                self._later(partial(self._begin_again, partition, partition.leader_epoch))
+                return
+            self._write(partition, transaction, writer)
+        if uncleanly:
             self._abort_what_nobody_knows(partition)
 
     def close(self) -> None:
@@ -195,6 +205,30 @@ class Markers:
     def _was_elected_uncleanly(self, place: Place) -> bool:
         topic = self._image().topics_by_id.get(place[0])
         return topic is not None and place[1] in topic.partitions and topic.partitions[place[1]].unclean
+
+    def _begin_again(self, partition: Partition, leader_epoch: int) -> None:
+        owed = self._stuck.pop(self._place(partition), [])
+        if partition.leader is not None and partition.leader_epoch == leader_epoch:
+            self.elected(partition)
+        for one in owed:
+            self._write_owed(one)
+
+    def _abort_what_is_older(self, partition: Partition, transaction: Transaction, writer: Writer) -> bool:
+        """What is open in the log may be of a transaction whose abort was lost with the former leader: the commit of
+        the producer's next one is not to commit it. Unless that is known to be its own, it is aborted; false if there
+        is no room for that."""
+        entry = partition.log.producers.get(writer.producer_id)
+        if entry is None or writer.producer_id not in partition.log.open_transactions:
+            return True
+        is_first = transaction.number == 1 or entry.marker_number == transaction.number - 1
+        if entry.producer_epoch == writer.producer_epoch and is_first:
+            return True
+        try:
+            self.abort_unknown(partition, writer.producer_id)
+        except KafkaError as error:
+            log.warning("a transaction of %r cannot be aborted: %s", partition, error)
+            return False
+        return True
 
     def _abort_what_nobody_knows(self, partition: Partition) -> None:
         """Transactions whose markers were lost with the former leader: the quorum has closed them long ago, or aborts

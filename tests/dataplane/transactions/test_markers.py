@@ -315,6 +315,46 @@ async def test_of_other_topics_groups_are_told_nothing(tmp_path: Path) -> None:
         assert one.ended == []
 
 
+@pytest.mark.parametrize(("bumps", "full"), [(True, False), (False, False), (True, True)])
+async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, bumps: bool, full: bool
+) -> None:
+    """The marker of the abort was lost with the former leader, and so was all of the next transaction, which is
+    committed. On a full disk it is written later."""
+    monkeypatch.setattr(markers, "RETRY_S", 0.01)
+    async with beside_a_quorum(tmp_path) as one:
+        who, place = one.quorum.begin(), one.quorum.places(0, topic="pair")
+        one.quorum.add(who, place)
+        one.catch_up()
+        await one.produce(who, 0, topic="pair")
+        one.quorum.fence(1)
+        ended = one.quorum.end(who, commits=False, bumps=bumps)
+        one.quorum.write_markers(place)
+        who = (ended.producer_id, ended.producer_epoch)
+        one.quorum.add(who, place)
+        one.quorum.end(who, commits=True, bumps=bumps)
+        one.quorum.unfence(1)
+        one.quorum.fence(2)
+        elect = ElectLeaders(
+            election_type=ElectionType.UNCLEAN,
+            partitions=[ElectionPartition(topic_id=one.quorum.topic_id("pair"), partition=0)],
+        )
+        one.quorum.do(elect, ElectLeadersResult)
+        log = one.partition("pair").log
+        if full:
+            with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+                one.catch_up()
+                one.markers.image_changed(["x"])
+                assert log.log_end_offset == 1
+        else:
+            one.catch_up()
+        await until(lambda: not log.open_transactions)
+        assert [(found.producer_id, found.first_offset) for found in log.aborted_transactions(0, 10)] == [
+            (who[0], 0)
+        ]
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
 async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
