@@ -140,13 +140,19 @@ class UncleanElections:
     def _common_end(self, topic_id: bytes, index: int, after: PartitionState) -> int:
         """Up to where the new leader has what all have: as they are, or as they were when their brokers died. Who has
         not begun yet has nothing to be lost."""
-        names = {number: node.host.name for number, node in self._cluster.brokers.items()}
-        logs = {
-            number: partition.log
-            for number in after.replicas
-            if (partition := self._replicas.get((names[number], topic_id, index))) is not None
-        }
+        logs: dict[int, PartitionLog] = {}
+        for number in after.replicas:
+            node = self._cluster.brokers[number]
+            partition = self._replicas.get((node.host.name, topic_id, index))
+            if partition is not None and not _gave_up(node, partition):
+                logs[number] = partition.log
         return common_end(list(logs.values())) if after.leader in logs else 0
+
+
+def _gave_up(node: Node, partition: Partition) -> bool:
+    """Whether it has no such replica any more: one that it was given again would be another."""
+    replicas = getattr(node.broker, "replicas", None) if node.up else None
+    return replicas is not None and not any(one is partition for one in replicas)
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
