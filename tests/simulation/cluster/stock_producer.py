@@ -19,6 +19,7 @@ from ottla.client.fetched import TopicPartition
 from ottla.client.metadata import BrokerAddress
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (
@@ -28,7 +29,7 @@ from ottla.protocol.messages.transactions import (
 )
 from ottla.protocol.record import encode_batch
 from ottla.protocol.schema import Message, Request
-from tests.histories.operations import ALL_IN_SYNC, ProducerIdentity, Send, Transaction
+from tests.histories.operations import ALL_IN_SYNC, ProducerIdentity, Send, StableEnd, Transaction
 from tests.simulation.cluster.workload import Workload
 
 TIMEOUT_MS = 700
@@ -36,7 +37,9 @@ GIVEN_UP_AFTER_S = 3.0
 """A batch that is not acknowledged by then: its transaction is aborted."""
 PAUSE_S = 0.03
 FIND_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION, PRODUCE_VERSION = 3, 4, 3, 3, 11
+LIST_VERSION = 7
 OF_TRANSACTION = 1
+LATEST, READ_COMMITTED = -1, 1
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -174,6 +177,26 @@ class StockProducer:
             else:
                 transaction.finish(self._workload.now())
                 return
+
+    async def look(self, place: TopicPartition) -> None:
+        """How far somebody gets who begins now to read what is committed; no answer is none."""
+        part = ListOffsetsPartition(partition_index=place.partition, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=READ_COMMITTED,
+            topics=[ListOffsetsTopic(name=place.topic, partitions=[part])],
+        )
+        asked_s = self._workload.now()
+        with suppress(KafkaError):
+            leader = self._cluster.metadata.leader(*place)
+            if leader is None:
+                return
+            connection = await self._cluster.connection(leader, "look")
+            answer = await connection.request(request, version=LIST_VERSION, timeout_ms=TIMEOUT_MS)
+            found = answer.topics[0].partitions[0]
+            if not found.error_code:
+                end = StableEnd(self.actor, *place, found.offset, asked_s, self._workload.now())
+                self._workload.history.add(end)
 
     def release(self) -> None:
         """What was held up arrives."""

@@ -23,8 +23,8 @@ transactions instead of one of what is committed."""
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
 """And their partitions; the first by name is the one which faults befall most."""
-HELD, STRAYS = 0.25, 0.12
-"""How often an EndTxn is held up on its way, and a batch."""
+HELD, STRAYS, LOOKS = 0.25, 0.12, 0.4
+"""How often an EndTxn is held up on its way, and a batch; and how often somebody looks right after the end of one."""
 
 
 def is_transactional(seed: int) -> bool:
@@ -126,6 +126,8 @@ class StockWriter:
         commits = last or chance.random() < COMMITTED
         transaction.ask(workload.now(), commits=commits)
         await producer.end(transaction, holds=not last and chance.random() < HELD)
+        if chance.random() < LOOKS:
+            await producer.look(chance.choice(places))
         if not last and chance.random() < STRAYS:
             await self._come_late(transaction, chance.choice(places))
         await asyncio.sleep(chance.uniform(0, 0.05))
