@@ -215,13 +215,14 @@ class Markers:
 
     def _abort_what_is_older(self, partition: Partition, transaction: Transaction, writer: Writer) -> bool:
         """What is open in the log may be of a transaction whose abort was lost with the former leader: the commit of
-        the producer's next one is not to commit it. Unless that is known to be its own, it is aborted; false if there
-        is no room for that."""
+        the producer's next one is not to commit it. It is its own if each transaction of the client has an epoch of its
+        own, or if the one before has its marker here. Else it is aborted; false if there is no room for that."""
         entry = partition.log.producers.get(writer.producer_id)
         if entry is None or writer.producer_id not in partition.log.open_transactions:
             return True
-        is_first = transaction.number == 1 or entry.marker_number == transaction.number - 1
-        if entry.producer_epoch == writer.producer_epoch and is_first:
+        is_next = transaction.number == 1 or entry.marker_number == transaction.number - 1
+        has_own_epoch = transaction.marker_epoch(writer) != writer.producer_epoch
+        if entry.producer_epoch == writer.producer_epoch and (is_next or has_own_epoch):
             return True
         try:
             self.abort_unknown(partition, writer.producer_id)

@@ -315,6 +315,32 @@ async def test_of_other_topics_groups_are_told_nothing(tmp_path: Path) -> None:
         assert one.ended == []
 
 
+async def test_after_an_unclean_election_a_commit_keeps_what_is_its_own(tmp_path: Path) -> None:
+    """Its producer has not written here before: the epoch tells that what is open is of this transaction."""
+    async with beside_a_quorum(tmp_path) as one:
+        who, elsewhere = one.quorum.begin(), one.solo(0)
+        one.quorum.add(who, elsewhere)
+        ended = one.quorum.end(who)
+        one.quorum.write_markers(elsewhere)
+        who = (ended.producer_id, ended.producer_epoch)
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        await one.produce(who, 0, topic="pair")
+        one.quorum.fence(1)
+        one.quorum.end(who)
+        one.quorum.unfence(1)
+        one.quorum.fence(2)
+        elect = ElectLeaders(
+            election_type=ElectionType.UNCLEAN,
+            partitions=[ElectionPartition(topic_id=one.quorum.topic_id("pair"), partition=0)],
+        )
+        one.quorum.do(elect, ElectLeadersResult)
+        one.catch_up()
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+        log = one.partition("pair").log
+        assert (dict(log.open_transactions), log.aborted_transactions(0, 10)) == ({}, [])
+
+
 @pytest.mark.parametrize(("bumps", "full"), [(True, False), (False, False), (True, True)])
 async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, bumps: bool, full: bool
