@@ -68,12 +68,12 @@ class TransactionReader:
             while True:
                 assembler.set_cut(*await self._next_cut())
                 for done in assembler.ready():
+                    self._go_on()
                     yield done
                 while unread := assembler.unread():
                     idle.reset()
                     one = next((one for one in unread if self._has_batch(one)), None)
-                    if self._stopped:
-                        raise ClientClosed("the consumer was stopped")
+                    self._go_on()
                     if one is None:
                         self._fetcher.raise_failure()
                         await self._fetcher.wait(self._timeout_s)
@@ -86,7 +86,9 @@ class TransactionReader:
                     if plain:
                         yield CommittedTransaction(None, {one: plain})
                     for done in assembler.ready():
+                        self._go_on()
                         yield done
+                self._go_on()
                 await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
         finally:
             await self._fetcher.stop()
@@ -96,6 +98,10 @@ class TransactionReader:
         self._stopped = True
         self._fetcher.wake_waiter()
         await self._fetcher.stop()
+
+    def _go_on(self) -> None:
+        if self._stopped:
+            raise ClientClosed("the consumer was stopped")
 
     # ------------------------------------------------------------ where to begin
 
