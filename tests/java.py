@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -96,6 +97,7 @@ class Tools:
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[str] | None = None
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the tools
 
     def __enter__(self) -> Self:
         if shutil.which("javac") is not None:
@@ -103,6 +105,7 @@ class Tools:
                 compiled_command(_SERVER_SOURCE),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=self._complaints,
                 text=True,
             )
         return self
@@ -113,6 +116,7 @@ class Tools:
         if self._server is not None:
             self._server.kill()
             self._server.communicate()
+        self._complaints.close()
 
     def run(self, main_class: str, *arguments: str, status: int = 0) -> str:
         """Run a tool to its end; what it printed, errors behind the rest. Fails on another exit status."""
@@ -126,7 +130,10 @@ class Tools:
             self._server.stdin.write(json.dumps(argv) + "\n")
             self._server.stdin.flush()
             line = self._server.stdout.readline()
-            assert line, f"the JVM ended in {argv}"
+            if not line:
+                self._complaints.seek(0)
+                code = self._server.wait(10)
+                raise AssertionError(f"the JVM ended with {code} in {argv}: {self._complaints.read()}")
             answer = json.loads(line)
             found, said = answer["status"], answer["out"] + answer["err"]
         assert found == status, f"{argv} ended with {found}:\n{said[-3000:]}"

@@ -51,6 +51,8 @@ public final class ToolServer {
     public static void main(String[] arguments) throws Exception {
         ObjectMapper json = new ObjectMapper();
         PrintStream answers = System.out;
+        PrintStream complaints = System.err;
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> error.printStackTrace(complaints));
         System.setOut(new PrintStream(OUT, true));
         System.setErr(new PrintStream(ERR, true));
         Exit.setExitProcedure((status, message) -> { throw ended(status); });
