@@ -10,9 +10,11 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas import Replicas
 from ottla.metadata_quorum.state.election import Progress
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import NO_LEADER, PartitionState
+from ottla.protocol.errors import ErrorCode
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
 from tests.simulation.cluster.cluster import Cluster, Node
@@ -52,7 +54,7 @@ class UncleanElections:
         self._machine = cluster.machine
         self._history = history
         self._last_known_lose = last_known_lose
-        #: the latest of each host
+        #: the latest of each host that was not deleted, also while it is down or has not read its logs yet
         self._replicas: dict[tuple[str, bytes, int], Partition] = {}
         self._seen: set[tuple[bytes, int, int]] = set()
         #: elections since which a leader of before may still be at work: the loss, topic id and index
@@ -81,9 +83,18 @@ class UncleanElections:
                 host = self._machine.running.process.host.name
                 self._replicas[host, partition.topic_id, partition.index] = partition
 
+        remove: Callable[..., None] = Replicas._remove
+
+        def removed(replicas: Replicas, partition: Partition, told: ErrorCode) -> None:
+            remove(replicas, partition, told)
+            for key, latest in list(self._replicas.items()):
+                if latest is partition:
+                    del self._replicas[key]
+
         with (
             patch.object(Workspace, "set_partition", watched),
             patch.object(Partition, "__init__", begun),
+            patch.object(Replicas, "_remove", removed),
         ):
             yield
 
@@ -139,20 +150,13 @@ class UncleanElections:
 
     def _common_end(self, topic_id: bytes, index: int, after: PartitionState) -> int:
         """Up to where the new leader has what all have: as they are, or as they were when their brokers died. Who has
-        not begun yet has nothing to be lost."""
+        not begun yet, or gave its replica up, has nothing to be lost."""
         logs: dict[int, PartitionLog] = {}
         for number in after.replicas:
-            node = self._cluster.brokers[number]
-            partition = self._replicas.get((node.host.name, topic_id, index))
-            if partition is not None and not _gave_up(node, partition):
+            partition = self._replicas.get((self._cluster.brokers[number].host.name, topic_id, index))
+            if partition is not None:
                 logs[number] = partition.log
         return common_end(list(logs.values())) if after.leader in logs else 0
-
-
-def _gave_up(node: Node, partition: Partition) -> bool:
-    """Whether it has no such replica any more: one that it was given again would be another."""
-    replicas = getattr(node.broker, "replicas", None) if node.up else None
-    return replicas is not None and not any(one is partition for one in replicas)
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
