@@ -118,6 +118,7 @@ class Broker:
             self._session_config(),
             on_delta=self._image_changed,
             progress=lambda: self.replicas.progress(),
+            on_settled=lambda name, number: self.transactions.endings.settled(name, number),
             on_lost=self._lost,
         )
         self.logs.cordoned = cordoned_folders(self.own_settings, config.log_dirs)

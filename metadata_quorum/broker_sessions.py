@@ -107,6 +107,7 @@ class BrokerSession:
         #: where the broker answers probes; 0 until its first heartbeat has told
         self.heartbeat_port = 0
         self.commands_in_flight = 0
+        self.hears_of_settled = False
         self._sessions = sessions
         self._offset: int | None = None
         self._snapshot: asyncio.Task[None] | None = None
@@ -122,6 +123,7 @@ class BrokerSession:
             case Subscribe():
                 self._stop_snapshot()
                 self._offset = message.metadata_offset
+                self.hears_of_settled = message.hears_of_settled
                 self.push()
             case Unsubscribe():
                 self._stop_snapshot()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..protocol.codec import MalformedMessage, prepare
 from ..protocol.exposition import Family
@@ -25,15 +25,21 @@ from ..protocol.messages.quorum_session import (
     HeartbeatAnswer,
     LeaderChanged,
     SessionHeartbeat,
+    SettledTransaction,
     ShutdownAllowed,
     SubmitCommand,
+    TransactionsSettled,
 )
+from ..protocol.messages.transaction_commands import ReportMarkers
 from ..protocol.messages.transaction_questions import TransactionQuestion
+from ..protocol.messages.transaction_records import TransactionSettledRecord
+from ..protocol.transaction_table import Transaction
 from .broker_sessions import BrokerSession, BrokerSessions, SnapshotSource
 from .config import QuorumNodeConfig
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderCommand, LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress, SessionTracker
+from .marker_reports import MarkerReports, ToldMarkers
 from .metrics import quorum_families
 from .probe import ProbeResult, is_refused, probe
 from .quorum_status import OffsetMarks, status
@@ -89,6 +95,8 @@ class QuorumNode:
         self._noted_end = 0
         self._marks = OffsetMarks()
         self._answers = TransactionAnswers()
+        self._told_markers = ToldMarkers(lambda: self.machine.image)
+        self._reports = MarkerReports(self._told_markers, self.raft.propose)
         self.sessions = BrokerSessions(
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
@@ -162,6 +170,7 @@ class QuorumNode:
             task.cancel()
         self.sessions.close_all("this quorum node is stopping")
         await self.server.stop()
+        self._reports.flush()
         await self.raft.stop()
 
     # ------------------------------------------------------------ what Raft says
@@ -174,6 +183,8 @@ class QuorumNode:
                 self._suspect(session)
         else:
             self.duties.follow()
+            self._reports.flush()
+            self._told_markers.clear()
         hint = change.leader_id
         if hint is None or (hint == self.config.node_id and not change.leads):
             hint = -1
@@ -187,6 +198,9 @@ class QuorumNode:
         self._noted += [FeedEntry(scope, encode_record(record)) for scope, record in records]
         self._noted_end = end
         self.duties.noted((record for _, record in records), _now())
+        self._told_markers.changed(
+            record.transactional_id for _, record in records if isinstance(record, TransactionSettledRecord)
+        )
 
     def _applied(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
@@ -271,7 +285,12 @@ class QuorumNode:
             )
 
     def asked_about_transactions(self, session: BrokerSession, question: TransactionQuestion) -> None:
-        """Answered by the active leader alone, which a majority has heard of lately."""
+        """Answered by the active leader alone, which a majority has heard of lately, and with all of which a client may
+        have been told."""
+        if self.raft.is_leader:
+            self._reports.once_applied(lambda: self._answer(session, question))
+
+    def _answer(self, session: BrokerSession, question: TransactionQuestion) -> None:
         if self.raft.is_leader:
             image = self.machine.image
             session.send(self._answers.answer(session.broker_id, question, image.transactions, image.offset))
@@ -291,9 +310,30 @@ class QuorumNode:
             # Brokers do not know how far the others' logs reach; this node has heard it.
             command.progress = self.duties.leaderless_progress()
             encoded = encode_command(sender, command)
-        self.raft.propose(encoded).add_done_callback(
-            lambda outcome: session.reply(self._reply(message.sequence, outcome))
-        )
+
+        def done(outcome: asyncio.Future[object]) -> None:
+            session.reply(self._reply(message.sequence, outcome))
+
+        if isinstance(command, ReportMarkers):
+            self._settled(self._reports.take(command, encoded, done))
+        else:
+            self._propose(encoded).add_done_callback(done)
+
+    def _propose(self, encoded: bytes) -> asyncio.Future[object]:
+        self._reports.flush()
+        return self.raft.propose(encoded)
+
+    def _settled(self, transactions: Iterable[Transaction]) -> None:
+        """Their clients need not wait any longer."""
+        by_broker: dict[int, list[SettledTransaction]] = {}
+        for one in transactions:
+            told = SettledTransaction(transactional_id=one.transactional_id, number=one.number)
+            by_broker.setdefault(one.session[0], []).append(told)
+        for broker_id, settled in by_broker.items():
+            broker = self.machine.image.brokers.get(broker_id)
+            session = None if broker is None else self.sessions.of(broker_id, broker.incarnation)
+            if session is not None and session.hears_of_settled:
+                session.send(TransactionsSettled(transactions=settled))
 
     def _reply(self, sequence: int, outcome: asyncio.Future[object]) -> CommandReply:
         error = None if outcome.cancelled() else outcome.exception()
@@ -365,7 +405,7 @@ class QuorumNode:
                 logger.info("%s: %s", _named(command), error)
             done()
 
-        self.raft.propose(encoded).add_done_callback(known)
+        self._propose(encoded).add_done_callback(known)
 
     async def _tick(self) -> None:
         pause = self.config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT

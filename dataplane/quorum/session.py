@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,6 +24,7 @@ from ...protocol.messages.quorum_session import (
     ShutdownAllowed,
     SubmitCommand,
     Subscribe,
+    TransactionsSettled,
     Unsubscribe,
     decode_session_message,
     encode_session_message,
@@ -36,14 +37,13 @@ from ...protocol.messages.transaction_questions import (
     TransactionsTold,
 )
 from ...protocol.schema import Message
-from ...protocol.transaction_table import Place
 from .commands import CommandSubmitter
 from .config import QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
 from .questions import Questions
-from .transaction_questions import Cut, TransactionQuestions
+from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +65,8 @@ class QuorumSession:
     """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
 
     `on_delta(image, delta)` is called in the loop turn in which the image changed. `progress()` lists how
-    far this broker's logs reach. `on_lost(error)` is called once if another process took over this broker's
-    id.
+    far this broker's logs reach. `on_settled(transactional_id, number)`: a decided transaction has all its markers,
+    which the image will say later. `on_lost(error)` is called once if another process took over this broker's id.
     """
 
     def __init__(
@@ -75,11 +75,13 @@ class QuorumSession:
         *,
         on_delta: OnDelta,
         progress: Callable[[], Iterable[Progress]] = tuple,
+        on_settled: Callable[[str, int], None] | None = None,
         on_lost: Callable[[SessionLost], None] | None = None,
     ) -> None:
         self._config = config
         self._on_delta = on_delta
         self._progress = progress
+        self._on_settled = on_settled
         self._on_lost = on_lost
         self._follower = ImageFollower()
         self._commands = CommandSubmitter(config.broker_id, self._send_command)
@@ -187,12 +189,6 @@ class QuorumSession:
         answer = await self._questions.ask(self._ask_for_status, timeout_s)
         return answer if isinstance(answer, QuorumStatus) else None
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
-        """The newest cut of these partitions (of all, if none are named), from the quorum's leader; None if none has
-        answered in time.
-        """
-        return await self.transactions.cut(places, timeout_s)
-
     async def shut_down_controlled(self, timeout_s: float) -> bool:
         """Has this broker's leaderships moved away; True once that is done and the other brokers know.
 
@@ -251,6 +247,9 @@ class QuorumSession:
                 self._replied(link, message)
             case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold():
                 self._questions.answered(message)
+            case TransactionsSettled() if link is self._leader and self._on_settled is not None:
+                for one in message.transactions:
+                    self._on_settled(one.transactional_id, one.number)
             case HeartbeatAnswer():
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
             case ShutdownAllowed() if link is self._leader:
@@ -274,7 +273,7 @@ class QuorumSession:
             self._send(self._followed, Unsubscribe())
         self._followed = link
         self._told.clear()
-        self._send(link, Subscribe(metadata_offset=self.image.offset))
+        self._subscribe()
         if self.broker_epoch < 0:
             self._register()
         self._heartbeat_to(link)
@@ -283,6 +282,10 @@ class QuorumSession:
 
     def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
         return link is not None and link.send(encode_session_message(message))
+
+    def _subscribe(self) -> None:
+        hears = self._on_settled is not None
+        self._send(self._followed, Subscribe(metadata_offset=self.image.offset, hears_of_settled=hears))
 
     async def _ask_about_transactions(
         self, make: Callable[[int], TransactionQuestion], timeout_s: float
@@ -344,7 +347,7 @@ class QuorumSession:
 
     def _folded(self, outcome: ImageDelta | Fold) -> None:
         if outcome is Fold.RESUBSCRIBE:
-            self._send(self._followed, Subscribe(metadata_offset=self.image.offset))
+            self._subscribe()
         if isinstance(outcome, Fold):
             return
         self._heartbeats.metadata_offset = self.image.offset

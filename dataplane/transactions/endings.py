@@ -16,6 +16,8 @@ class Endings:
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
         self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+        #: numbers of transactions that have all their markers, though the image does not say so yet
+        self._settled: dict[str, int] = {}
 
     async def over(self, transactional_id: str, number: int, timeout_s: float) -> None:
         """Every partition that has a leader has its markers, below its high watermark.
@@ -48,13 +50,32 @@ class Endings:
             else [one for one in transactional_ids if one in self._waiting]
         )
         for name in names:
-            for number, told in self._waiting[name]:
-                if not told.done() and self._is_over(name, number):
-                    told.set_result(None)
+            self._tell(name)
+        for name in transactional_ids:
+            if name in self._settled and not self._is_decided(name, self._settled[name]):
+                del self._settled[name]
+
+    def settled(self, transactional_id: str, number: int) -> None:
+        """The quorum's leader knows from the partitions' leaders that all markers are below their high watermarks. What
+        was decided it has told before."""
+        if self._is_decided(transactional_id, number):
+            self._settled[transactional_id] = number
+            self._tell(transactional_id)
+
+    def _tell(self, transactional_id: str) -> None:
+        for number, told in self._waiting.get(transactional_id, ()):
+            if not told.done() and self._is_over(transactional_id, number):
+                told.set_result(None)
+
+    def _is_decided(self, transactional_id: str, number: int) -> bool:
+        transaction = self._image().transactions.transactions.get(transactional_id)
+        return transaction is not None and transaction.number == number and transaction.phase.is_decided
 
     def _is_over(self, transactional_id: str, number: int) -> bool:
         transaction = self._image().transactions.transactions.get(transactional_id)
         if transaction is None or transaction.number != number or transaction.phase.is_over:
+            return True
+        if self._settled.get(transactional_id) == number:
             return True
         return transaction.phase.is_decided and not any(map(self._has_leader, _places(transaction)))
 

@@ -27,6 +27,9 @@ from .quorum import TransactionCommands
 log = logging.getLogger(__name__)
 
 MARKERS_PER_TURN = 100
+REPORTS_AT_ONCE = 4
+"""Commands under way. Clients wait for their markers to be told, so a few do not wait for each other's outcome; more
+would each have a few markers, and cost the quorum more."""
 RETRY_S = 0.5
 
 _Owed = tuple[str, int, int, Place]
@@ -80,7 +83,9 @@ class Markers:
         #: what is in the log, and not yet known to the quorum
         self._underway: set[_Underway] = set()
         self._unreported: dict[_Reported, dict[int, int]] = {}
-        self._reporting: asyncio.Task[None] | None = None
+        self._reporting: dict[asyncio.Task[None], None] = {}
+        #: whether one of them has not taken yet what is to be reported
+        self._report_begins = False
         self._retries: dict[asyncio.TimerHandle, None] = {}
 
     def image_changed(self, transactional_ids: Iterable[str]) -> None:
@@ -124,8 +129,8 @@ class Markers:
         """Write and report nothing more."""
         for handle in [*self._retries, *([self._turn] if self._turn is not None else [])]:
             handle.cancel()
-        if self._reporting is not None:
-            self._reporting.cancel()
+        for task in self._reporting:
+            task.cancel()
 
     # ------------------------------------------------------------ writing
 
@@ -282,11 +287,15 @@ class Markers:
         if marker.number == NO_NUMBER:
             return
         self._unreported.setdefault((place, marker.leader_epoch), {})[producer_id] = marker.number
-        if self._reporting is None or self._reporting.done():
-            self._reporting = asyncio.create_task(self._report(), name="transaction markers")
+        if not self._report_begins and len(self._reporting) < REPORTS_AT_ONCE:
+            self._report_begins = True
+            task = asyncio.create_task(self._report(), name="transaction markers")
+            self._reporting[task] = None
+            task.add_done_callback(self._reporting.pop)
 
     async def _report(self) -> None:
         """All that has come together meanwhile goes into one command."""
+        self._report_begins = False
         while self._unreported:
             told, self._unreported = self._unreported, {}
             command = ReportMarkers(

@@ -3,9 +3,9 @@ are elected uncleanly, topics that are deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
 from ...protocol.messages.quorum_commands import CommandResult
 from ...protocol.messages.transaction_commands import ReportMarkers
 from ...protocol.transaction_table import Phase, Place, Transaction
@@ -20,19 +20,26 @@ def report(work: Workspace, command: ReportMarkers) -> CommandResult:
     to another transaction or leadership, is passed over: it is reported again, or was."""
     brokers.current(work, command.broker_id, command.broker_epoch)
     settled: dict[int, set[Place]] = {}
-    for written in command.partitions:
-        place = (written.topic_id, written.partition)
-        state = _state(work, place)
-        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, written.leader_epoch):
-            continue
-        here = work.image.transactions.at(place)
-        for one in written.writers:
-            transaction = here.get(one.producer_id)
-            if transaction is not None and transaction.phase.is_decided and transaction.number == one.number:
-                settled.setdefault(one.producer_id, set()).add(place)
+    for _, producer_id, place in reported(work.image, command):
+        settled.setdefault(producer_id, set()).add(place)
     for producer_id, places in settled.items():
         _settle(work, producer_id, places)
     return CommandResult()
+
+
+def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Transaction, int, Place]]:
+    """The markers of a report that are owed still, by the leadership that reports them: of which decided transaction,
+    of which writer's producer id, where."""
+    for written in command.partitions:
+        place = (written.topic_id, written.partition)
+        state = _state(image, place)
+        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, written.leader_epoch):
+            continue
+        here = image.transactions.at(place)
+        for one in written.writers:
+            transaction = here.get(one.producer_id)
+            if transaction is not None and transaction.phase.is_decided and transaction.number == one.number:
+                yield transaction, one.producer_id, place
 
 
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
@@ -87,6 +94,6 @@ def _distinct(work: Workspace, place: Place) -> list[Transaction]:
     return list({transaction.transactional_id: transaction for transaction in here}.values())
 
 
-def _state(work: Workspace, place: Place) -> PartitionState | None:
-    topic = work.image.topics_by_id.get(place[0])
+def _state(image: ClusterImage, place: Place) -> PartitionState | None:
+    topic = image.topics_by_id.get(place[0])
     return topic.partitions.get(place[1]) if topic is not None else None

@@ -7,7 +7,7 @@ results and metadata records travel as bytes, in the encodings of `quorum_comman
 from enum import IntEnum
 
 from ..codec import MalformedMessage, decode, encode_into
-from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, uuid
+from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, string, uuid
 from .transaction_questions import (
     AskCut,
     AskTransactionIds,
@@ -42,6 +42,11 @@ class Subscribe(Message):
     """
 
     metadata_offset: int = int64(about="Where the broker's image stands.")
+    hears_of_settled: bool = boolean(
+        "0+",
+        tag=0,
+        about="Whether this broker takes TransactionsSettled; others would end the session at it.",
+    )
 
 
 @data()
@@ -161,6 +166,24 @@ class ShutdownAllowed(Message):
 
 
 @data()
+class SettledTransaction(Message):
+    """One transaction of a transactional id."""
+
+    transactional_id: str = string(about="Whose.")
+    number: int = int32(about="Which.")
+
+
+@data()
+class TransactionsSettled(Message):
+    """Quorum: these are decided, and have all their markers, below high watermarks. The leader has it from the
+    partitions' leaders; the records that say so follow."""
+
+    transactions: list[SettledTransaction] = array(
+        SettledTransaction, about="Those whose client spoke through this broker last."
+    )
+
+
+@data()
 class ReplicaStanding(Message):
     """How far one node has come, as the leader knows it; for a voter since it leads."""
 
@@ -202,6 +225,7 @@ SessionMessage = (
     | TransactionsTold
     | AskTransactionIds
     | TransactionIdsTold
+    | TransactionsSettled
 )
 
 _TYPES: dict[int, type[SessionMessage]] = {
@@ -222,6 +246,7 @@ _TYPES: dict[int, type[SessionMessage]] = {
     15: TransactionsTold,
     16: AskTransactionIds,
     17: TransactionIdsTold,
+    18: TransactionsSettled,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

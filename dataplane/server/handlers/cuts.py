@@ -45,7 +45,7 @@ _Searched = tuple[bytes, int, int, int]
 
 
 class CutFinder(Protocol):
-    """The session with the metadata quorum, as far as cuts need it."""
+    """Who asks the quorum's leader."""
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
         """The newest one of these partitions, of all if there are none; None if no leader has answered in time."""

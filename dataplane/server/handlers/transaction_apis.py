@@ -47,4 +47,4 @@ def transaction_handlers(
     yield TransactionDescriptionHandlers(
         node_id, lambda: session.image, session.transactions, commands, wall_ms
     )
-    yield CutHandlers(node_id, replicas, lambda: session.image, session, commands)
+    yield CutHandlers(node_id, replicas, lambda: session.image, session.transactions, commands)

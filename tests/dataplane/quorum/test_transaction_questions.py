@@ -180,7 +180,7 @@ async def decide(session: QuorumSession, name: str) -> EndTransactionResult:
 async def cut(session: QuorumSession, *places: Place) -> int:
     """Its commit index. It is not older than this broker's image was."""
     offset = session.image.offset
-    found = await session.cut(places, TIMEOUT_S)
+    found = await session.transactions.cut(places, TIMEOUT_S)
     assert found is not None
     assert found.metadata_offset >= offset
     return found.commit_index
@@ -229,7 +229,7 @@ def test_a_leader_of_an_earlier_version_is_not_asked(tmp_path: Path, monkeypatch
             await cluster.leading()
             session = await cluster.broker(1)
             await session.unfenced()
-            assert await session.cut((), 0.05) is None
+            assert await session.transactions.cut((), 0.05) is None
             assert await allocate(session) >= 0
             status = await session.quorum_status(TIMEOUT_S)
             assert status is not None

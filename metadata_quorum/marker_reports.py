@@ -1,0 +1,106 @@
+"""Reports of markers on their way into the Raft log of the active leader.
+
+That a transaction has all its markers is true once leaders have said so, before the quorum has it in writing: its
+client is told at once (rule T10). And nobody waits for the entry itself until something else is to be decided: reports
+wait a moment for the next command, and share its entry of the log, its write to disk and its way to the brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ..protocol.cluster_image import ClusterImage
+from ..protocol.messages.transaction_commands import ReportMarkers
+from ..protocol.transaction_table import Place, Transaction
+from .state.transaction_markers import reported
+
+HOLD_S = 0.005
+"""So long a report waits for company at most."""
+
+Outcome = asyncio.Future[object]
+
+
+class ToldMarkers:
+    """What leaders have told of markers, beside what the image still lacks. Pure."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        #: number of the transaction, and where which writers have their markers
+        self._told: dict[str, tuple[int, set[tuple[int, Place]]]] = {}
+
+    def note(self, command: ReportMarkers) -> list[Transaction]:
+        """The decided transactions that have their last marker by this."""
+        image = self._image()
+        broker = image.brokers.get(command.broker_id)
+        if broker is None or broker.broker_epoch != command.broker_epoch:
+            return []
+        named: dict[str, Transaction] = {}
+        for transaction, producer_id, place in reported(image, command):
+            name = transaction.transactional_id
+            number, markers = self._told.get(name, (-1, set()))
+            if number != transaction.number:
+                markers = set()
+                self._told[name] = transaction.number, markers
+            markers.add((producer_id, place))
+            named[name] = transaction
+        return [one for one in named.values() if self._is_settled(one)]
+
+    def changed(self, transactional_ids: Iterable[str]) -> None:
+        """The image has something new of these."""
+        decided = self._image().transactions.decided
+        for name in transactional_ids:
+            if name in self._told and name not in decided:
+                del self._told[name]
+
+    def clear(self) -> None:
+        """This node leads no more."""
+        self._told.clear()
+
+    def _is_settled(self, transaction: Transaction) -> bool:
+        _, markers = self._told[transaction.transactional_id]
+        if len(markers) < sum(transaction.lacking.values()):
+            return False
+        return all(
+            (writer.producer_id, place) in markers
+            for writer in transaction.writers.values()
+            for place in writer.outstanding
+        )
+
+
+class MarkerReports:
+    """One writer: the event loop."""
+
+    def __init__(self, told: ToldMarkers, propose: Callable[[bytes], Outcome]) -> None:
+        self._told = told
+        self._propose = propose
+        self._held: list[tuple[bytes, Callable[[Outcome], None]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._last: Outcome | None = None
+
+    def take(
+        self, command: ReportMarkers, encoded: bytes, done: Callable[[Outcome], None]
+    ) -> list[Transaction]:
+        """Have it proposed soon, and `done` called with what becomes of it. The transactions that are over by it."""
+        self._held.append((encoded, done))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
+        return self._told.note(command)
+
+    def flush(self) -> None:
+        """Something else is to be proposed, or asked: what was reported before it counts for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        held, self._held = self._held, []
+        for encoded, done in held:
+            self._last = self._propose(encoded)
+            self._last.add_done_callback(done)
+
+    def once_applied(self, then: Callable[[], None]) -> None:
+        """Call this when nothing is on its way of what was reported until now."""
+        self.flush()
+        if self._last is None or self._last.done():
+            then()
+        else:
+            self._last.add_done_callback(lambda _: then())
