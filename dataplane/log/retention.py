@@ -30,7 +30,7 @@ def segments_to_drop(
     *,
     log_start_offset: int,
     log_end_offset: int,
-    high_watermark: int,
+    upper_bound: int,
     now_ms: int,
 ) -> int:
     """How many of ``segments``, from the first on, are to go; all of them if the active one is to be rolled
@@ -43,7 +43,7 @@ def segments_to_drop(
         if going > last or (going == last and segments[going].size == 0):
             return False
         end = log_end_offset if going == last else segments[going + 1].base_offset
-        return end <= high_watermark
+        return end <= upper_bound
 
     while going < last and segments[going + 1].base_offset <= log_start_offset and may_go():
         going += 1

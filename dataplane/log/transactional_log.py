@@ -73,6 +73,18 @@ class TransactionalLog(TrimmableLog):
         first = self.first_unstable_offset(high_watermark)
         return high_watermark if first is None else min(first, high_watermark)
 
+    def retain(self, high_watermark: int, now_ms: int) -> int:
+        """Drop what retention need not keep, a few segments at a time; how many, for whoever calls again.
+
+        Nothing of a transaction goes before that has ended: a commit is not to find a part of it gone. How long it may
+        stay open is bounded (``transaction.max.timeout.ms``).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        first = self.first_unstable_offset(high_watermark)
+        return self._retain_from(high_watermark if first is None else min(first, high_watermark), now_ms)
+
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions of which something may lie from ``fetch_offset`` to below ``upper_bound_offset``,
         in the order of their markers.

@@ -147,21 +147,16 @@ class TrimmableLog(StoredLog):
         self.leader_epochs.truncate_from_start(offset)
         self.delete_old_segments(offset, _DROPPED_AT_ONCE)
 
-    def retain(self, high_watermark: int, now_ms: int) -> int:
-        """Drop what retention need not keep, a few segments at a time; how many, for whoever calls again.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+    def _retain_from(self, upper_bound: int, now_ms: int) -> int:
+        """Drop what retention need not keep, and nothing from ``upper_bound`` on."""
         self._check_usable()
-        self.producers.transactions.first_unstable(high_watermark)  # Those that have ended are forgotten.
         segments = self._segments.copy()
         going = segments_to_drop(
             segments,
             self.config,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
-            high_watermark=high_watermark,
+            upper_bound=upper_bound,
             now_ms=now_ms,
         )
         if going == 0:

@@ -14,6 +14,7 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch
 
 NOW = 1_000_000
@@ -82,7 +83,7 @@ def test_the_rules_agree_with_brute_force(
         config,
         log_start_offset=start,
         log_end_offset=end,
-        high_watermark=watermark,
+        upper_bound=watermark,
         now_ms=NOW,
     )
     assert going == _by_brute_force(segments, config, start, end, watermark, NOW)
@@ -121,6 +122,22 @@ def test_a_log_whose_records_are_all_over_goes_on_empty_behind_them(tmp_path: Pa
     again = _log(tmp_path / "t-0", config, clean=True)
     assert (again.log_start_offset, again.log_end_offset) == (10, 11)
     again.close(clean=True)
+
+
+def test_nothing_of_a_transaction_goes_before_it_has_ended(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
+    _append(log, 2)
+    for sequence in range(4):
+        _append(log, 1, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
+    log.flush()
+    assert log.retain(6, NOW + 5000) == 1, "what lies before it"
+    assert (log.log_start_offset, log.last_stable_offset(6)) == (2, 2)
+    log.append_marker(7, 0, commit=True, number=1, commit_index=1, leader_epoch=3, now_ms=NOW)
+    assert log.retain(6, NOW + 5000) == 0, "its marker may still be lost"
+    log.flush()
+    assert log.retain(7, NOW + 5000) > 0
+    assert log.log_start_offset > 2
+    log.close(clean=False)
 
 
 def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind(tmp_path: Path) -> None:

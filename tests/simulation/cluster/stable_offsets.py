@@ -27,7 +27,10 @@ def check_nothing_hangs(cluster: Cluster) -> None:
 
 class StableOffsetHolds:
     """The last stable offset of a partition is never above its high watermark, and it is not taken back: with the high
-    watermark at which one leader has told it, every later leader tells it, too. All below is decided for good."""
+    watermark at which one leader has told it, every later leader tells it, too. All below is decided for good.
+
+    But where DeleteRecords has taken what an open transaction wrote first, who had that waits for its end, from the
+    log's start on, and who came later does not know of it."""
 
     def __init__(self, lossy: Collection[str]) -> None:
         """Of `lossy` topics an unclean election takes it back."""
@@ -54,6 +57,8 @@ class StableOffsetHolds:
             return  # Its folder is broken.
         place = (partition.topic_id, partition.index)
         highest, at = self._highest.get(place, (0, 0))
+        if stable < highest and _lost_its_beginning(partition, watermark, stable):
+            return
         if stable > watermark or (stable < highest and watermark >= at):
             raise InvariantBroken(
                 "the last stable offset holds",
@@ -62,3 +67,9 @@ class StableOffsetHolds:
             )
         if stable > highest:
             self._highest[place] = (stable, watermark)
+
+
+def _lost_its_beginning(partition: Partition, watermark: int, stable: int) -> bool:
+    start = partition.log.log_start_offset
+    first = partition.log.producers.transactions.first_unstable(watermark)
+    return stable == start and first is not None and first < start
