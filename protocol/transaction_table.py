@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from .messages.transaction_records import (
+    AbortedPlace,
     CommitIndexRecord,
     PooledWriter,
     TransactionalIdRemovedRecord,
@@ -102,6 +103,9 @@ class Transaction:
     """The partitions where something is outstanding: of how many writers."""
     pool: dict[int, int] = field(default_factory=dict)
     """Producer ids that writers beside the owner have had, with the last epoch of each. Who came last is last."""
+    aborted: dict[Place, int] = field(default_factory=dict)
+    """Where the owner has aborted something under its present epoch: the number of the last such transaction. A log
+    that lacks that one's marker has nothing of a later one (rule T11)."""
 
     @property
     def outstanding(self) -> Iterator[tuple[Writer, Place]]:
@@ -116,6 +120,11 @@ class Transaction:
         if writer.producer_id == self.producer_id:
             return self.producer_epoch
         return writer.producer_epoch + 1
+
+    def keeps_epoch(self, owner: Writer) -> bool:
+        """Whether the owner goes on under the epoch that it wrote under: nothing but numbers tells its transactions
+        apart."""
+        return (owner.producer_id, owner.producer_epoch) == (self.producer_id, self.producer_epoch)
 
     @property
     def is_settled(self) -> bool:
@@ -183,6 +192,13 @@ class TransactionTable:
             self._forget_writers(transaction)
         if transaction.producer_id != record.producer_id:
             self.by_producer.pop(transaction.producer_id, None)
+        if (transaction.producer_id, transaction.producer_epoch) != (
+            record.producer_id,
+            record.producer_epoch,
+        ):
+            transaction.aborted.clear()
+        for one in record.aborted:
+            transaction.aborted[one.topic_id, one.partition] = one.number
         transaction.producer_id = record.producer_id
         transaction.producer_epoch = record.producer_epoch
         transaction.last_producer_epoch = record.last_producer_epoch
@@ -207,6 +223,9 @@ class TransactionTable:
             self.by_producer[producer_id] = (
                 transaction  # The owner's, too, which may have gone on to another.
             )
+        owner = transaction.writers.get(transaction.producer_id)
+        if owner is not None and transaction.keeps_epoch(owner) and not transaction.phase.commits:
+            transaction.aborted.update(dict.fromkeys(owner.places, transaction.number))
 
     def _write(self, record: TransactionWriterRecord) -> None:
         transaction = self._known(record.transactional_id)
@@ -284,7 +303,11 @@ class TransactionTable:
         for name, one in self.transactions.items():
             writers = {number: writer.copy() for number, writer in one.writers.items()}
             copied = copy.transactions[name] = replace(
-                one, writers=writers, lacking=dict(one.lacking), pool=dict(one.pool)
+                one,
+                writers=writers,
+                lacking=dict(one.lacking),
+                pool=dict(one.pool),
+                aborted=dict(one.aborted),
             )
             copy.by_producer[one.producer_id] = copied
             copy.by_producer.update(dict.fromkeys(writers, copied))
@@ -405,7 +428,12 @@ def settled_record(
 
 def records_of(transaction: Transaction) -> Iterator[TransactionalRecord]:
     """Records that tell all there is about a transaction to somebody who may know an earlier one."""
-    yield transaction_record(transaction, replaces=True)
+    first = transaction_record(transaction, replaces=True)
+    first.aborted = [
+        AbortedPlace(topic_id=topic_id, partition=index, number=number)
+        for (topic_id, index), number in transaction.aborted.items()
+    ]
+    yield first
     for writer in transaction.writers.values():
         yield writer_record(transaction, writer, writer.places)
         if settled := writer.places - writer.outstanding:

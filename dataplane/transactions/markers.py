@@ -220,14 +220,16 @@ class Markers:
 
     def _abort_what_is_older(self, partition: Partition, transaction: Transaction, writer: Writer) -> bool:
         """What is open in the log may be of a transaction whose abort was lost with the former leader: the commit of
-        the producer's next one is not to commit it. It is its own if each transaction of the client has an epoch of its
-        own, or if the one before has its marker here. Else it is aborted; false if there is no room for that."""
+        the producer's next one is not to commit it, while its own must not be torn. Where the log has the marker of
+        what the producer has aborted here last, or there is no such thing under its epoch, all is its own. Else nothing
+        is, since that comes behind the marker: it is aborted; false if there is no room for that."""
         entry = partition.log.producers.get(writer.producer_id)
         if entry is None or writer.producer_id not in partition.log.open_transactions:
             return True
-        is_next = transaction.number == 1 or entry.marker_number == transaction.number - 1
-        has_own_epoch = transaction.marker_epoch(writer) != writer.producer_epoch
-        if entry.producer_epoch == writer.producer_epoch and (is_next or has_own_epoch):
+        aborted = None
+        if transaction.keeps_epoch(writer):
+            aborted = transaction.aborted.get(self._place(partition))
+        if entry.producer_epoch == writer.producer_epoch and (aborted is None or is_behind(aborted, entry)):
             return True
         try:
             self.abort_unknown(partition, writer.producer_id)

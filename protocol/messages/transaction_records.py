@@ -7,6 +7,15 @@ from ..schema import Message, array, boolean, data, int8, int16, int32, int64, s
 
 
 @data()
+class AbortedPlace(Message):
+    """A partition in which the owner has aborted something under its present epoch."""
+
+    topic_id: bytes = uuid(about="Topic.")
+    partition: int = int32(about="Index.")
+    number: int = int32(about="Of the last transaction that was aborted there.")
+
+
+@data()
 class TransactionRecord(Message):
     """The state of a transactional id, without the partitions of its writers."""
 
@@ -35,6 +44,9 @@ class TransactionRecord(Message):
     session_offset: int = int64(default=-1, about="Metadata offset after the last command of its client.")
     replaces: bool = boolean(about="Whether writers known before are of an earlier transaction.")
     committed: list[int] = array(int64, about="Decided: producer ids of the writers whose records count.")
+    aborted: list[AbortedPlace] = array(
+        AbortedPlace, versions="0+", tag=0, about="For those who did not hear of it; empty for others."
+    )
 
 
 @data()

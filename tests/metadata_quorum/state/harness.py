@@ -75,7 +75,9 @@ class Cluster:
         return self.do(command, q.CommandResult)
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
-        command = CreateTopics(topics=list(topics), validate_only=validate_only, seed=7)
+        # Another one for each command, as brokers draw it: a topic that is made again is another one.
+        seed = 7 + self.machine.image.offset
+        command = CreateTopics(topics=list(topics), validate_only=validate_only, seed=seed)
         return self.do(command, CreateTopicsResult).topics
 
     def topic_id(self, name: str) -> bytes:
