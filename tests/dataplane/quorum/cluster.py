@@ -106,9 +106,13 @@ class Cluster:
             session_timeout_ms=self._session_timeout_ms,
         )
 
-    async def broker(self, broker_id: int, *, ready: bool = True) -> QuorumSession:
+    async def broker(
+        self, broker_id: int, *, ready: bool = True, on_settled: Callable[[str, int], None] | None = None
+    ) -> QuorumSession:
         """A broker session in this process."""
-        session = QuorumSession(self.session_config(broker_id), on_delta=lambda image, delta: None)
+        session = QuorumSession(
+            self.session_config(broker_id), on_delta=lambda image, delta: None, on_settled=on_settled
+        )
         self.sessions.append(session)
         if ready:
             session.ask_to_unfence()

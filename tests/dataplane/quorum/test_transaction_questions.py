@@ -13,6 +13,7 @@ from ottla.dataplane.quorum import QuorumSession
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
 from ottla.metadata_quorum.broker_sessions import BrokerSessions
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.cluster_image import TopicState
 from ottla.protocol.messages.quorum_session import (
     LeaderChanged,
     decode_session_message,
@@ -27,6 +28,9 @@ from ottla.protocol.messages.transaction_commands import (
     EndTransactionResult,
     InitTransactionalId,
     InitTransactionalIdResult,
+    ReportMarkers,
+    WrittenMarker,
+    WrittenMarkers,
 )
 from ottla.protocol.messages.transaction_questions import TransactionAnswer, TransactionQuestion
 from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
@@ -214,6 +218,52 @@ def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) ->
                     await cluster.stop_node(other.leader_id)
 
     run(scenario())
+
+
+def test_an_end_is_told_before_it_is_applied_and_counts_for_what_is_asked_afterwards(tmp_path: Path) -> None:
+    """By the leaders' reports alone; the client goes on at once, and is not refused."""
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, nodes=3) as cluster:
+            settled: list[tuple[str, int]] = []
+            session = await cluster.broker(1, on_settled=lambda *told: settled.append(told))
+            await session.unfenced()
+            await session.submit(
+                CreateTopics(topics=[NewTopic(name="t", num_partitions=2, replication_factor=1)], seed=1)
+            )
+            for number in range(1, 20):
+                ended = await decide(session, "x")
+                assert ended.number == number
+                topic = session.image.topics["t"]
+                reports = [
+                    asyncio.create_task(session.submit(_report(session, topic, index, ended)))
+                    for index in topic.partitions
+                ]
+                await until(lambda: settled == [("x", number)])  # noqa: B023
+                settled.clear()
+                if number % 2:
+                    assert await cut(session, (topic.id, 0)) == ended.commit_index
+                    await asyncio.gather(*reports)
+
+    run(scenario())
+
+
+def _report(
+    session: QuorumSession, topic: TopicState, index: int, ended: EndTransactionResult
+) -> ReportMarkers:
+    state = topic.partitions[index]
+    return ReportMarkers(
+        broker_id=1,
+        broker_epoch=session.broker_epoch,
+        partitions=[
+            WrittenMarkers(
+                topic_id=topic.id,
+                partition=index,
+                leader_epoch=state.leader_epoch,
+                writers=[WrittenMarker(producer_id=ended.producer_id, number=ended.number)],
+            )
+        ],
+    )
 
 
 def test_a_leader_of_an_earlier_version_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

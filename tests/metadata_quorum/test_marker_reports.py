@@ -1,0 +1,146 @@
+"""What the active leader makes of reports of markers before they are in its log."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from ottla.metadata_quorum.marker_reports import MarkerReports, ToldMarkers
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.transactional import Transactions
+
+
+class Reporting(Transactions):
+    """Transactions, and reports of their markers that are made and not applied yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = ToldMarkers(lambda: self.machine.image)
+
+    def report(
+        self, index: int, producer_id: int, number: int, *, epoch_ago: int = 0, leader_ago: int = 0
+    ) -> t.ReportMarkers:
+        """Of one marker in a partition of topic t, as its leader tells it; or told in an earlier epoch."""
+        topic = self.machine.image.topics["t"]
+        state = topic.partitions[index]
+        return t.ReportMarkers(
+            broker_id=index % 3 + 1,
+            broker_epoch=self.epoch(index % 3 + 1) - epoch_ago,
+            partitions=[
+                t.WrittenMarkers(
+                    topic_id=topic.id,
+                    partition=index,
+                    leader_epoch=state.leader_epoch - leader_ago,
+                    writers=[t.WrittenMarker(producer_id=producer_id, number=number)],
+                )
+            ],
+        )
+
+    def note(self, report: t.ReportMarkers) -> list[tuple[str, int]]:
+        """Who is told by it, and of which transaction."""
+        return [(one.transactional_id, one.number) for one in self.told.note(report)]
+
+
+def test_a_transaction_is_over_with_the_last_report_though_none_is_applied() -> None:
+    one = Reporting()
+    who = one.begin()
+    one.add(who, one.places(0, 1))
+    ended = one.end(who)
+    first, second = (one.report(index, who[0], ended.number) for index in (0, 1))
+    assert one.note(first) == []
+    assert one.note(first) == []
+    assert one.note(second) == [("x", ended.number)]
+    assert one.note(first) == [("x", ended.number)], "it was reported again, as the answer was lost"
+    one.told.clear()
+    assert one.note(second) == [], "another leader has not heard of the first"
+    one.do(first, q.CommandResult)
+    one.told.changed(["x"])
+    assert one.note(second) == [("x", ended.number)], "what is applied counts as well"
+    one.do(second, q.CommandResult)
+    one.told.changed(["x"])
+    assert one.note(second) == []
+
+
+def test_reports_that_would_not_be_applied_count_for_nothing() -> None:
+    one = Reporting()
+    who = one.begin()
+    one.add(who, one.places(0))
+    number = one.end(who).number
+    assert one.note(one.report(0, who[0], number, epoch_ago=1)) == []
+    assert one.note(one.report(0, who[0], number, leader_ago=1)) == []
+    assert one.note(one.report(0, who[0], number - 1)) == []
+    assert one.note(one.report(1, who[0], number)) == []
+    assert one.note(one.report(0, who[0] + 1, number)) == []
+    assert one.note(one.report(0, who[0], number)) == [("x", number)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_is_told_when_all_that_was_told_would_complete_it(seed: int) -> None:
+    """Two ids, each over some partitions with two writers; reports come in any order, twice, and are applied late."""
+    random = Random(seed)
+    one = Reporting()
+    owed: list[tuple[str, int, int, int]] = []
+    for name in ("x", "y"):
+        who = one.begin(name)
+        one.add(who, (), name)
+        joined = one.join(who, name)
+        other = (joined.producer_id, joined.producer_epoch)
+        for writer in (who, other):
+            indexes = random.sample(range(4), random.randrange(1, 5))
+            assert not one.add(writer, one.places(*indexes), name).error_code
+            owed += [(name, index, writer[0], one.state(name).number) for index in indexes]
+        one.end(who, name=name, writers=[other])
+    left, unapplied = list(owed), []
+    while left:
+        name, index, producer_id, number = random.choice(owed)
+        if one.state(name).phase.is_over:
+            continue
+        left = [marker for marker in left if marker != (name, index, producer_id, number)]
+        report = one.report(index, producer_id, number)
+        is_owed = not one.places(index).isdisjoint(one.state(name).writers[producer_id].outstanding)
+        settled = is_owed and all(marker[0] != name for marker in left)
+        assert (one.note(report) == [(name, number)]) == settled, f"seed {seed}"
+        unapplied.append(report)
+        while unapplied and random.random() < 0.4:
+            one.do(unapplied.pop(0), q.CommandResult)
+            one.told.changed(["x", "y"])
+    for report in unapplied:
+        one.do(report, q.CommandResult)
+    assert {one.state(name).phase for name in ("x", "y")} == {Phase.COMPLETE_COMMIT}
+
+
+async def test_reports_wait_for_the_next_command_or_a_moment() -> None:
+    one = Reporting()
+    proposed: list[tuple[bytes, asyncio.Future[object]]] = []
+    done: list[object] = []
+
+    def propose(command: bytes) -> asyncio.Future[object]:
+        proposed.append((command, asyncio.get_running_loop().create_future()))
+        return proposed[-1][1]
+
+    reports = MarkerReports(one.told, propose)
+    command = t.ReportMarkers(broker_id=1, broker_epoch=0, partitions=[])
+    for encoded in (b"one", b"two"):
+        reports.take(command, encoded, lambda outcome: done.append(outcome.result()))
+    assert not proposed
+    reports.flush()
+    assert [encoded for encoded, _ in proposed] == [b"one", b"two"]
+    answered: list[int] = []
+    reports.take(command, b"three", lambda outcome: done.append(outcome.result()))
+    reports.once_applied(lambda: answered.append(1))
+    assert proposed[-1][0] == b"three", "a question is not answered before what was reported counts"
+    for number, (_, outcome) in enumerate(proposed):
+        assert not answered
+        outcome.set_result(number)
+        await asyncio.sleep(0)
+    assert (done, answered) == ([0, 1, 2], [1])
+    reports.once_applied(lambda: answered.append(2))
+    assert answered == [1, 2], "nothing is on its way"
+    reports.take(command, b"four", lambda outcome: None)
+    async with asyncio.timeout(5):
+        while len(proposed) < 4:
+            await asyncio.sleep(0.001)
