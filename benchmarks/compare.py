@@ -9,35 +9,26 @@ speed drifts is unfair to neither; medians are shown. `--record FILE` appends th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
-import platform
 import random
-import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
-from rich.table import Table
 
-from .clusters import Cluster, Node, ottla_cluster
-from .kafka import kafka_cluster
+from .clusters import Cluster, Node
+from .rounds import Figure, Launch, Row, main, percentile, running
 
-Row = dict[str, float]
-Launch = Callable[[Path], AbstractContextManager[Cluster]]
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-LAUNCHERS: dict[str, Launch] = {"ottla": ottla_cluster, "kafka": kafka_cluster}
 QUICK_RETRY = {
     "retry.backoff.ms": 10,
     "retry.backoff.max.ms": 20,
@@ -65,11 +56,6 @@ def cpu_seconds(nodes: Sequence[Node]) -> float:
         fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
         total += int(fields[11]) + int(fields[12])
     return total / TICKS_PER_S
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
 def json_like(size: int) -> bytes:
@@ -256,68 +242,14 @@ def steady_writer(cluster: Cluster, topic: str, per_second: int = 500) -> Iterat
         thread.join()
 
 
-RUNNING: dict[str, Callable[[Cluster], Row]] = {
-    "memory": memory,
-    "latency": latency,
-    "throughput": throughput,
-    "failover": failover,
+FIGURES: dict[str, Figure] = {
+    "cold": cold,
+    "memory": running(memory),
+    "latency": running(latency),
+    "throughput": running(throughput),
+    "failover": running(failover),
 }
-FIGURES = ("cold", *RUNNING)
-
-
-# ---------------------------------------------------------------- the run
-
-
-def measure(figure: str, names: Sequence[str], rounds: int, console: Console) -> dict[str, Row]:
-    """Medians over rounds that alternate between the clusters."""
-    found: dict[str, list[Row]] = {name: [] for name in names}
-    for number in range(rounds):
-        for name in names:
-            data = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
-            try:
-                with console.status(f"{figure}: {name}, round {number + 1} of {rounds}"):
-                    if figure == "cold":
-                        found[name].append(cold(LAUNCHERS[name], data))
-                    else:
-                        with LAUNCHERS[name](data) as cluster:
-                            found[name].append(RUNNING[figure](cluster))
-            finally:
-                shutil.rmtree(data, ignore_errors=True)
-    return {n: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for n, rows in found.items()}
-
-
-def show(results: dict[str, dict[str, Row]], names: Sequence[str], console: Console) -> None:
-    table = Table("figure", *names, *(["ottla / kafka"] if len(names) == 2 else []))
-    for figure, by_name in results.items():
-        for key in by_name[names[0]]:
-            values = [by_name[n][key] for n in names]
-            ratio = [f"{values[0] / values[1]:.2f}"] if len(values) == 2 and values[1] else []
-            table.add_row(f"{figure}: {key}", *(f"{v:,.2f}" for v in values), *ratio)
-    console.print(table)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
-    parser.add_argument("--only", choices=tuple(LAUNCHERS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--record", type=Path, help="append the readings to this file")
-    args = parser.parse_args()
-    if unknown := set(args.figures) - set(FIGURES):
-        parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(FIGURES)}")
-    names = [args.only] if args.only else list(LAUNCHERS)
-    console = Console()
-    results = {f: measure(f, names, args.rounds, console) for f in args.figures or FIGURES}
-    show(results, names, console)
-    if args.record:
-        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
-        with args.record.open("a") as out:
-            out.write(json.dumps(line) + "\n")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, FIGURES, rounds=3))

@@ -8,26 +8,18 @@ between the two clusters, medians are shown. `--record FILE` appends the reading
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import shutil
-import statistics
 import sys
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from rich.console import Console
 
 from .clusters import Cluster
-from .compare import LAUNCHERS, Row, admin_of, json_like, new_topic, percentile, show
+from .compare import admin_of, json_like, new_topic
+from .rounds import Figure, Row, main, percentile, running
 
 TIMEOUT_S = 60.0
 COMMITS = 400
@@ -199,60 +191,13 @@ def reading(cluster: Cluster, topic: str) -> Iterator[list[float]]:
         consumer.close()
 
 
-FIGURES: dict[str, Callable[[Cluster], Row]] = {
-    "commit": commit,
-    "rate": rate,
-    "size": size,
-    "visible": visible,
+FIGURES: dict[str, Figure] = {
+    "commit": running(commit),
+    "rate": running(rate),
+    "size": running(size),
+    "visible": running(visible),
 }
 
 
-def measure(
-    figures: Sequence[str], names: Sequence[str], rounds: int, console: Console
-) -> dict[str, dict[str, Row]]:
-    """Medians over rounds that alternate between the clusters, by figure and cluster."""
-    found: dict[str, dict[str, list[Row]]] = {figure: {name: [] for name in names} for figure in figures}
-    for number in range(rounds):
-        for name in names:
-            data = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
-            try:
-                with LAUNCHERS[name](data) as cluster:
-                    for figure in figures:
-                        with console.status(f"{figure}: {name}, round {number + 1} of {rounds}"):
-                            found[figure][name].append(FIGURES[figure](cluster))
-            finally:
-                shutil.rmtree(data, ignore_errors=True)
-    return {
-        figure: {
-            name: {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-            for name, rows in by_name.items()
-        }
-        for figure, by_name in found.items()
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
-    parser.add_argument("--only", choices=tuple(LAUNCHERS))
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--record", type=Path, help="append the readings to this file")
-    args = parser.parse_args()
-    if unknown := set(args.figures) - set(FIGURES):
-        parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(FIGURES)}")
-    names = [args.only] if args.only else list(LAUNCHERS)
-    console = Console()
-    results = measure(args.figures or list(FIGURES), names, args.rounds, console)
-    show(results, names, console)
-    if args.record:
-        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
-        with args.record.open("a") as out:
-            out.write(json.dumps(line) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, FIGURES, rounds=2))

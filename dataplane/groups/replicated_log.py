@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import walk_batches
@@ -74,13 +73,6 @@ class ReplicatedOffsetsLog:
     async def _committed(self, offset: int) -> None:
         outcome = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         while outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-            self._partition.on_high_watermark(offset, partial(_tell, told))
-            outcome = await told
+            outcome = await self._partition.high_watermark_at(offset)
         if outcome is not ErrorCode.NONE:
             raise KafkaError(outcome)
-
-
-def _tell(told: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
-    if not told.done():
-        told.set_result(outcome)

@@ -10,6 +10,7 @@ waits is told in the same loop turn in which the log grows or the high watermark
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -392,6 +393,12 @@ class Partition:
             done(ErrorCode.NONE)
         else:
             self._acknowledgements.wait(offset, done)
+
+    def high_watermark_at(self, offset: int) -> asyncio.Future[ErrorCode]:
+        """What `on_high_watermark` tells, to be awaited."""
+        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.on_high_watermark(offset, lambda outcome: None if told.done() else told.set_result(outcome))
+        return told
 
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
@@ -42,10 +41,9 @@ from ...transactions.markers import Markers
 from ...transactions.quorum import TransactionCommands
 from ..handler import Request, handles
 from ..turns import in_turns
+from .transaction_clients import END_TIMEOUT_S
 
 log = logging.getLogger(__name__)
-
-END_TIMEOUT_S = 5.0
 
 
 def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
@@ -155,22 +153,14 @@ class TransactionMarkerHandlers:
             return
         _check_number(marker, entry)
         log.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
-        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        partition.on_high_watermark(
-            self._markers.abort_unknown(partition, marker.producer_id), partial(_tell, told)
-        )
+        end = self._markers.abort_unknown(partition, marker.producer_id)
         try:
             async with asyncio.timeout(END_TIMEOUT_S):
-                outcome = await told
+                outcome = await partition.high_watermark_at(end)
         except TimeoutError:
             outcome = ErrorCode.REQUEST_TIMED_OUT
         if outcome is not ErrorCode.NONE:
             raise KafkaError(outcome, f"the marker in {partition!r} is not replicated yet")
-
-
-def _tell(told: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
-    if not told.done():
-        told.set_result(outcome)
 
 
 def _check_number(marker: WritableTxnMarker, entry: ProducerEntry | None) -> None:

@@ -1,0 +1,96 @@
+"""Measures Ottla and Apache Kafka in turns, so that a machine whose speed drifts is unfair to neither, and tells it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from .clusters import Cluster, ottla_cluster
+from .kafka import kafka_cluster
+
+Row = dict[str, float]
+"""Names of readings, and what was read."""
+Launch = Callable[[Path], AbstractContextManager[Cluster]]
+Figure = Callable[[Launch, Path], Row]
+"""Starts a cluster in an empty folder, and measures it."""
+LAUNCHERS: dict[str, Launch] = {"ottla": ottla_cluster, "kafka": kafka_cluster}
+
+
+def running(measure: Callable[[Cluster], Row]) -> Figure:
+    """Of a cluster that runs already."""
+
+    def figure(launch: Launch, data: Path) -> Row:
+        with launch(data) as cluster:
+            return measure(cluster)
+
+    return figure
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent are not above."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
+
+
+def medians(
+    name: str, figure: Figure, launchers: Sequence[str], rounds: int, console: Console
+) -> dict[str, Row]:
+    """Of every reading, over rounds that alternate between the clusters."""
+    found: dict[str, list[Row]] = {launcher: [] for launcher in launchers}
+    for number in range(rounds):
+        for launcher in launchers:
+            data = Path(tempfile.mkdtemp(prefix=f"bench-{launcher}-"))
+            try:
+                with console.status(f"{name}: {launcher}, round {number + 1} of {rounds}"):
+                    found[launcher].append(figure(LAUNCHERS[launcher], data))
+            finally:
+                shutil.rmtree(data, ignore_errors=True)
+    return {n: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for n, rows in found.items()}
+
+
+def show(results: dict[str, dict[str, Row]], launchers: Sequence[str], console: Console) -> None:
+    """A table of all readings, with their ratio where there are two clusters."""
+    table = Table("figure", *launchers, *(["ottla / kafka"] if len(launchers) == 2 else []))
+    for figure, by_name in results.items():
+        for key in by_name[launchers[0]]:
+            values = [by_name[n][key] for n in launchers]
+            ratio = [f"{values[0] / values[1]:.2f}"] if len(values) == 2 and values[1] else []
+            table.add_row(f"{figure}: {key}", *(f"{v:,.2f}" for v in values), *ratio)
+    console.print(table)
+
+
+def main(description: str | None, figures: Mapping[str, Figure], rounds: int) -> int:
+    """The command of a benchmark: which figures, of which cluster, in how many rounds (so many unless told)."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(figures))
+    parser.add_argument("--only", choices=tuple(LAUNCHERS))
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    args = parser.parse_args()
+    if unknown := set(args.figures) - set(figures):
+        parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(figures)}")
+    launchers = [args.only] if args.only else list(LAUNCHERS)
+    console = Console()
+    wanted = args.figures or list(figures)
+    results = {name: medians(name, figures[name], launchers, args.rounds, console) for name in wanted}
+    show(results, launchers, console)
+    if args.record:
+        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
+        with args.record.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+    return 0
