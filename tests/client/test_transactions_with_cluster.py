@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import random
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
+from functools import partial, partialmethod
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.client import consumer as consumer_module
+from ottla.client import producer as producer_module
+from ottla.client import transaction_writer as transaction_writer_module
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
 from ottla.client.coordinator import OF_TRANSACTION, Coordinator
 from ottla.client.failures import ProducerFenced, TransactionFailed
-from ottla.client.fetched import TopicPartition
+from ottla.client.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.transaction import WriterReceipt
 from ottla.client.transaction_writer import TransactionWriter
@@ -426,3 +434,46 @@ async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: Running
     assert indexes == sorted(indexes)
     victim.restart()
     await asyncio.to_thread(cluster.wait_until_in_sync, "torn")
+
+
+class Enough(Exception):
+    """The example's reader has seen all there is."""
+
+
+async def test_the_example_in_the_documentation_works(
+    cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is printed, but for the address and the beginning of what is read."""
+    page = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()
+    example = page.partition("### In Python\n\n```python\n")[2].partition("```")[0]
+    for topic in ("payments", "ledger"):
+        await create(cluster, topic)
+    for module, name in ((producer_module, "Producer"), (transaction_writer_module, "TransactionWriter")):
+        own = getattr(module, name)
+        at_cluster = type(
+            name, (own,), {"__init__": partialmethod(own.__init__, bootstrap_servers=cluster.bootstrap)}
+        )
+        monkeypatch.setattr(module, name, at_cluster)
+    from_the_start = partial(Consumer, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    monkeypatch.setattr(consumer_module, "Consumer", from_the_start)
+    printed: list[tuple[int, list[bytes | None]]] = []
+    names: dict[str, Any] = {}
+
+    async def run_everywhere(token: str) -> list[str]:
+        return await asyncio.gather(*(names["work"](token) for _ in range(3)))
+
+    def note(commit_index: int, records: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        printed.append((commit_index, [one.value for some in records.values() for one in some]))
+        if len(printed) == 2:
+            raise Enough
+
+    names |= {"run_everywhere": run_everywhere, "print": note}
+    for node in sorted(ast.parse(example).body, key=lambda one: isinstance(one, ast.AsyncWith)):
+        code = compile(ast.Module([node], []), "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        with suppress(Enough):
+            result = eval(code, names)
+            if inspect.isawaitable(result):
+                async with asyncio.timeout(60):
+                    await result
+    assert [sorted(values) for _, values in printed] == [[b"4711: -12 EUR", b"4711: 12 EUR"], [b"..."] * 3]
+    assert printed[0][0] < printed[1][0]

@@ -79,6 +79,10 @@ CLIENT_TESTS: Final = (
     "test_quotas.py",
     "test_franz_go.py",
     "test_node_clients.py",
+    "test_transactions.py",
+    "test_transactions_confluent.py",
+    "test_exactly_once.py",
+    "test_zombies.py",
 )
 _NAMING_BROKERS: Final = {
     one.api_key: one for one in (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)
