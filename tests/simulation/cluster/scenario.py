@@ -181,6 +181,7 @@ class Scenario:
             )
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
         machine.run(machine.now + 0.5)
+        self._wait(self._all_are_up_to_date, HEAL_S, "every node has all metadata")
         if self.retention is not None:
             if self.retention.by_age:
                 self._wait(self.retention.agree, HEAL_S, "every replica drops what is too old")
@@ -213,6 +214,10 @@ class Scenario:
             for topic in image.topics.values()
             for state in topic.partitions.values()
         )
+
+    def _all_are_up_to_date(self) -> bool:
+        """Nodes that were down when the leader dialled them, with power off, are dialled again a second later."""
+        return len({image.offset for node in self.cluster.nodes if (image := node.image()) is not None}) == 1
 
     def _no_transaction_is_open(self) -> bool:
         """As far as the quorum knows, and markers are where readers see them."""
