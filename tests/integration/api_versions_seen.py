@@ -79,6 +79,7 @@ CLIENT_TESTS: Final = (
     "test_quotas.py",
     "test_franz_go.py",
     "test_node_clients.py",
+    "test_transaction_tools.py",
     "test_transactions.py",
     "test_transactions_confluent.py",
     "test_exactly_once.py",
