@@ -31,6 +31,7 @@ from .failures import (
     ClientClosed,
     ClientError,
     ConnectionLost,
+    NoBrokerReachable,
     RequestTimedOut,
     TransactionAborted,
     VersionUnsupported,
@@ -436,7 +437,8 @@ class Sender:
         try:
             while self._active and not self._closed:
                 request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-                with suppress(ConnectionLost, RequestTimedOut):
+                # Whoever cannot be reached now may be within the time that records have for their delivery.
+                with suppress(ConnectionLost, RequestTimedOut, NoBrokerReachable):
                     response = await self._cluster.ask_any(request)
                     code = ErrorCode.of(response.error_code)
                     if code == ErrorCode.NONE:

@@ -139,6 +139,13 @@ class FakeCluster:
             writer.transport.abort()
         await asyncio.gather(*(server.wait_closed() for server in self._servers))
 
+    async def restart(self) -> None:
+        """After `stop`: at the same addresses again."""
+        self._servers = [
+            await asyncio.start_server(self._serving(broker), "127.0.0.1", port)
+            for broker, port in enumerate(self.ports)
+        ]
+
     def move_leaders(self) -> None:
         for log in self.logs:
             log.leader = (log.leader + 1) % len(self.ports)

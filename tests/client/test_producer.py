@@ -10,6 +10,7 @@ import pytest
 from ottla.client.failures import ClientClosed, NoBrokerReachable, RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.client.fake_cluster import Fault, fake_cluster
 
 FINAL = (Fault.INVALID_TIMESTAMP, Fault.REFUSED)
@@ -44,6 +45,31 @@ async def test_every_record_arrives_once_and_in_order_whatever_fails(seed: int) 
         assert [log.values for log in cluster.logs] == sent, f"seed {seed}"
         for where, number in zip(placed, range(400), strict=True):
             assert cluster.logs[where.partition].values[where.offset].endswith(b"-%d" % number)
+
+
+async def test_records_wait_for_a_cluster_that_is_away_while_the_producer_has_no_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For as long as they have for their delivery."""
+    async with (
+        fake_cluster(brokers=2) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap, retry_backoff_max_ms=5) as producer,
+    ):
+        away = asyncio.Event()
+
+        async def leave(api_key: int) -> None:
+            if api_key == InitProducerIdRequest.api_key and not away.is_set():
+                away.set()
+                await cluster.stop()
+
+        monkeypatch.setattr(cluster, "before_answer", leave)
+        delivery = await producer.send("t", b"a", partition=0)
+        await away.wait()
+        failed, _ = await asyncio.wait({delivery}, timeout=0.5)  # it has been refused many times by then
+        assert not failed
+        await cluster.restart()
+        async with asyncio.timeout(10):
+            assert (await delivery).offset == 0
 
 
 async def test_a_refused_first_batch_is_not_overtaken() -> None:
