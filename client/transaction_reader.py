@@ -157,8 +157,11 @@ class TransactionReader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         backoff = Backoff(self._retry_backoff_max_ms)
+        moved = False
         while True:
             try:
+                if moved:
+                    await self._cluster.refresh()
                 return await self._ask_for_cut()
             except KafkaError as error:
                 helps = isinstance(error, (ConnectionLost, RequestTimedOut)) or error.code.retriable
@@ -166,8 +169,6 @@ class TransactionReader:
                     raise
                 moved = error.code in LEADER_MOVED
             await asyncio.sleep(backoff.next_s())
-            if moved:
-                await self._cluster.refresh()
 
     async def _ask_for_cut(self) -> tuple[int, dict[TopicPartition, int]]:
         found = await self._cluster.ask_any(FindCutRequest(topics=self._topics(self._partitions)))
