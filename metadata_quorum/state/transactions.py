@@ -185,6 +185,10 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
             "newest",
         )
     if is_repeated:
+        if command.origin.is_client and command.origin.broker_id != transaction.session[0]:
+            # Its client comes by way of another broker, which waits with it for the markers.
+            with Telling(work, transaction.transactional_id, command.origin) as telling:
+                telling.state(transaction)
         return _ended(transaction, was_committed=command.commits and not transaction.phase.commits)
     if transaction.phase.is_decided and command.bumps_epoch:
         raise _concurrent(transaction)

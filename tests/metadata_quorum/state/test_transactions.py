@@ -85,6 +85,24 @@ def test_ending_again_is_answered_again(*, bumps: bool, commits: bool) -> None:
     cluster.check()
 
 
+@pytest.mark.parametrize("bumps", [True, False])
+def test_who_asks_for_the_end_again_by_way_of_another_broker_finds_that_one_informed(*, bumps: bool) -> None:
+    """Broker 2 has heard of the transaction for the sake of one partition, and not that the other one is settled."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(1, 2))
+    ended = cluster.end(who, bumps=bumps)
+    cluster.write_markers(cluster.places(1))
+    for settled in (False, True):
+        if settled:
+            cluster.write_markers(cluster.places(2))
+        assert cluster.end(who, bumps=bumps, broker=2) == ended
+        known = cluster.images[2].transactions.transactions["x"]
+        assert (known.phase, known.lacking) == (cluster.state().phase, cluster.state().lacking)
+        assert known.phase.is_over == settled
+    cluster.check()
+
+
 def test_the_next_one_waits_until_all_markers_are_written() -> None:
     cluster = Transactions()
     who = cluster.begin()
