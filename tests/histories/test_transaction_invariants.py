@@ -16,6 +16,7 @@ from tests.histories.invariants import (
 )
 from tests.histories.operations import (
     CommittedRead,
+    Deleted,
     Dump,
     FinalRead,
     History,
@@ -112,6 +113,9 @@ VISIBLE = (*BOTH, committed({0: 0}, 2), committed({0: 1}, 2, 1))
 HIDDEN = (*BOTH, committed({}, 2), committed({}, 2, 1))
 TAKEN_OVER = (ProducerIdentity("p0", 7, 0, 0, "id"), ProducerIdentity("p1", 7, 1, 5, "id"))
 
+BEHIND_ANOTHER = (COMMITTED, sent(0, 6), begun("O", 1), sent(9, 1, transaction="O", epoch=1))
+"""It has written behind one that is open."""
+
 CLEAN: list[Case] = [
     ("committed", [COMMITTED, *TWO, *VISIBLE, polled(0, 0, 3.5), end(2, 5)]),
     ("aborted", [ABORTED, *TWO, *HIDDEN]),
@@ -127,6 +131,7 @@ CLEAN: list[Case] = [
         "a partition without a leader follows later",
         [COMMITTED, *TWO, *VISIBLE, Leaderless("t", 0, 3.5, 6), end(0, 5)],
     ),
+    ("behind what is left of an older one", [*BEHIND_ANOTHER, Deleted("t", 0, 4, 4.2), end(4, 5)]),
     ("replaced while it was being ended", [COMMITTED, *TWO, *VISIBLE, TAKEN_OVER[0], TAKEN_OVER[1]]),
     (
         "the next epoch of the same producer",
@@ -186,6 +191,8 @@ BROKEN: dict[str, list[Case]] = {
     ],
     "CommitNotVisible": [
         ("the marker lags", [COMMITTED, *TWO, end(0, 4.5)]),
+        ("nothing is open there", [*BEHIND_ANOTHER, end(4, 5)]),
+        ("nothing is open before", [COMMITTED, sent(0, 6), Deleted("t", 0, 4, 4.2), end(4, 5)]),
         (
             "it had a leader again by then",
             [COMMITTED, *TWO, Leaderless("t", 0, 1, 2), Leaderless("t", 1, 3, 5), end(0, 5)],

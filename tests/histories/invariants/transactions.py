@@ -125,14 +125,19 @@ class CommitNotVisible(Invariant):
         )
 
     def _another_is_open(self, facts: Facts, end: StableEnd) -> bool:
-        """Whether one may begin where readers were told to stop."""
-        for send in facts.sent_to.get((end.topic, end.partition), ()):
+        """Whether one may begin where readers were told to stop; or before, if that is where what was deleted ends."""
+        place = (end.topic, end.partition)
+        is_start = any(
+            (one.topic, one.partition, one.before_offset) == (*place, end.offset)
+            for one in facts.history.deleted
+        )
+        for send in facts.sent_to.get(place, ()):
             if send.transaction is None or send.outcome is Outcome.FAIL:
                 continue
             other = facts.transactions[send.transaction]
             known_s = other.completed_s if other.outcome is Outcome.OK else None
             is_open = send.invoked_s <= end.at_s and (known_s is None or known_s > end.asked_s)
-            if is_open and send.offset in (None, end.offset):
+            if is_open and (send.offset in (None, end.offset) or (is_start and send.offset < end.offset)):
                 return True
         return False
 
