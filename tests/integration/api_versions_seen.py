@@ -4,9 +4,7 @@
         ...  # clients use capture.bootstrap
     capture.seen["franz-go"][1]  # versions of Fetch, such as {17}
 
-Answers that name brokers (Metadata, FindCoordinator, DescribeCluster) are rewritten so that clients stay behind the
-proxy; everything else passes through as it came. A client is known by the name it gives itself in ApiVersions or,
-if it gives none, by its client id.
+A client is known by the name it gives itself in ApiVersions or, if it gives none, by its client id.
 
     python -m tests.integration.api_versions_seen
 
@@ -15,7 +13,6 @@ runs the tests of all stock clients behind a proxy and writes the table in docs/
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.metadata
 import json
@@ -24,29 +21,22 @@ import pkgutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final
 
 from ottla.protocol import messages
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.codec import decode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.cluster import DescribeClusterRequest
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.headers import (
     RequestHeader,
-    decode_request_header,
-    decode_response,
-    response_header,
 )
-from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.schema import Message, Request
 from tests.cluster import running_cluster
+from tests.integration.proxy import Passage, Proxy
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "TESTING.md"
@@ -85,150 +75,36 @@ CLIENT_TESTS: Final = (
     "test_exactly_once.py",
     "test_zombies.py",
 )
-_NAMING_BROKERS: Final = {
-    one.api_key: one for one in (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)
-}
 
 Seen = dict[str, dict[int, set[int]]]
 """Versions by client and key of the API."""
 
 
-class Capture:
-    """A proxy with one port per broker, on a thread of its own, until the block ends."""
+class Capture(Proxy):
+    """A proxy that notes what it hears."""
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
         self.seen: Seen = defaultdict(lambda: defaultdict(set))
         self.releases: dict[str, str] = {}
         """What clients say of their release."""
-        self._given = bootstrap
-        self._ports: dict[tuple[str, int], int] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="capture")
-        self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._names: dict[Passage, str] = {}
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        for address in self._given.split(","):
-            host, _, port = address.rpartition(":")
-            self._on_loop(self._port_for(host, int(port)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._on_loop(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    @property
-    def bootstrap(self) -> str:
-        """Addresses of the proxy."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
-
-    def _on_loop(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
-
-    async def _port_for(self, host: str, port: int) -> int:
-        """The proxy's port for a broker, opened when the broker is first heard of."""
-        if (host, port) not in self._ports:
-
-            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = asyncio.current_task()
-                assert task is not None
-                self._connections.add(task)
-                task.add_done_callback(self._connections.discard)
-                with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                    await _Connection(self, host, port).run(reader, writer)
-                writer.close()
-
-            server = await asyncio.start_server(serve, "127.0.0.1", 0)
-            self._servers.append(server)
-            self._ports[host, port] = server.sockets[0].getsockname()[1]
-        return self._ports[host, port]
-
-    async def rewrite(self, value: object) -> None:
-        """Put the proxy's addresses in place of the brokers' wherever the message names any."""
-        if isinstance(value, list):
-            for one in value:
-                await self.rewrite(one)
-        elif hasattr(value, "__slots__"):
-            host, port = getattr(value, "host", None), getattr(value, "port", -1)
-            if host and port > 0:
-                value.port = await self._port_for(host, port)  # type: ignore[attr-defined]
-                value.host = "127.0.0.1"  # type: ignore[attr-defined]
-            for name in ("brokers", "coordinators"):
-                await self.rewrite(getattr(value, name, None))
-
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-
-
-class _Connection:
-    """One connection of a client, and the one to the broker behind it."""
-
-    def __init__(self, capture: Capture, host: str, port: int) -> None:
-        self._capture, self._host, self._port = capture, host, port
-        self._client: str | None = None
-        self._naming: dict[int, RequestHeader] = {}
-        self._early: list[tuple[int, int]] = []
-
-    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
-        both = [
-            asyncio.ensure_future(self._requests(reader, upstream_writer)),
-            asyncio.ensure_future(self._responses(upstream_reader, writer)),
-        ]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in both:
-                one.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-            upstream_writer.close()
-
-    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            size = await reader.readexactly(4)
-            frame = await reader.readexactly(int.from_bytes(size, "big"))
-            header, position = decode_request_header(frame)
-            self._note(header, frame, position)
-            if header.api_key in _NAMING_BROKERS:
-                self._naming[header.correlation_id] = header
-            writer.write(size + frame)
-            await writer.drain()
-
-    async def _responses(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            size = await reader.readexactly(4)
-            frame = await reader.readexactly(int.from_bytes(size, "big"))
-            header = self._naming.pop(int.from_bytes(frame[:4], "big", signed=True), None)
-            if header is not None:
-                request = _NAMING_BROKERS[header.api_key]
-                _, message = decode_response(request, frame, header.api_version)
-                await self._capture.rewrite(message)
-                frame = response_header(header.api_key, header.api_version, header.correlation_id)
-                frame += encode(message, header.api_version)
-                size = len(frame).to_bytes(4, "big")
-            writer.write(size + frame)
-            await writer.drain()
-
-    def _note(self, header: RequestHeader, frame: bytes, position: int) -> None:
+    async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
         # Who asks for versions in an older form gives no name, and has only its id.
         if (
             header.api_key == ApiVersionsRequest.api_key
             and 3 <= header.api_version <= ApiVersionsRequest.max_version
         ):
             asked = decode(ApiVersionsRequest, frame, header.api_version, position)
-            self._client = asked.client_software_name
-            self._capture.releases[column(self._client)] = asked.client_software_version
-        client = column(self._client or header.client_id or "unnamed")
-        self._capture.seen[client][header.api_key].add(header.api_version)
+            self._names[passage] = asked.client_software_name
+            self.releases[column(asked.client_software_name)] = asked.client_software_version
+        client = column(self._names.get(passage) or header.client_id or "unnamed")
+        self.seen[client][header.api_key].add(header.api_version)
+        await super().request(passage, header, frame, position)
+
+    def over(self, passage: Passage) -> None:
+        self._names.pop(passage, None)
 
 
 def column(given: str) -> str:
