@@ -1,7 +1,8 @@
 """Which tests of real faults run: those marked `short` always, the others with `--all-faults`, as `make faults` has it.
 
 All tests in this folder are marked `faults`. Those that take the fixture `cluster` share one cluster on each process of
-pytest-xdist: every test has topics of its own, and leaves all processes running and in sync. Tests that are short form
+pytest-xdist: every test has topics of its own, and leaves all processes running and in sync. So do those that take
+`networked`, a cluster whose network can be cut. Tests that are short form
 one group, so that one cluster is started for all of them; beside `--all-faults` each module is a group.
 """
 
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import RunningCluster, running_cluster
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.faults.cuts import HEAL_S
 from tests.faults.faults import TALLY
+from tests.faults.namespaces import CLIENT, NetworkCluster, network_cluster
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
 
@@ -69,3 +72,21 @@ def seed() -> int:
     """Of random faults: that of the environment variable OTTLA_FAULTS_SEED, or a new one."""
     given = os.environ.get("OTTLA_FAULTS_SEED")
     return int(given) if given is not None else int.from_bytes(os.urandom(4))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkCluster]:
+    """Three quorum nodes and three brokers, each on a host of its own."""
+    settings = SETTINGS | {"replica.lag.time.max.ms": "2000"}
+    with network_cluster(tmp_path_factory.mktemp("networked"), settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def networked(whole: NetworkCluster) -> Iterator[NetworkCluster]:
+    """The cluster, seen from the host of the clients; the network is whole before and after."""
+    with whole.net.inside(CLIENT):
+        yield whole
+        whole.net.heal()
+        whole.wait_until_quorum_agrees(HEAL_S)
+        wait_until(lambda: whole.registered() == {node.id for node in whole.brokers}, "all brokers", HEAL_S)

@@ -158,9 +158,13 @@ class Faults:
         """Everything that was done, a line each."""
         return "\n".join(self.journal)
 
-    def _note(self, what: str, node: Node) -> None:
+    def note(self, what: str, whom: str) -> None:
+        """A fault of something else than a process, which the test makes itself."""
         TALLY[what] += 1
-        self.journal.append(f"{self._elapsed():7.2f} s  {what:7} {node.role} {node.id}")
+        self.journal.append(f"{self._elapsed():7.2f} s  {what:7} {whom}")
+
+    def _note(self, what: str, node: Node) -> None:
+        self.note(what, f"{node.role} {node.id}")
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -63,9 +63,12 @@ class Mover(Actor):
     """Writes to all partitions in each transaction, and commits most of them. When an instance can do no more, the next
     one takes its place under the same id."""
 
-    def __init__(self, bootstrap: str, topic: str, name: str, seed: int, *, looks: bool) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, name: str, seed: int, settings: Mapping[str, Any], *, looks: bool
+    ) -> None:
         """`looks`: it asks after some commits how far readers of what is committed get."""
         super().__init__(name)
+        self._settings = settings
         self.committed = 0
         self._looks = looks
         self._consumer = Consumer(
@@ -93,6 +96,7 @@ class Mover(Actor):
                     # Else an instance that can do no more raises from whatever call serves its callbacks.
                     "error_cb": lambda _: None,
                 }
+                | self._settings
             )
             with suppress(KafkaException):
                 _until_told(lambda: producer.init_transactions(ATTEMPT_S), self)  # noqa: B023
@@ -283,6 +287,8 @@ class Moves:
     movers: int = 2
     looks: bool = True
     """Whether what is committed is to be seen at once: not where a partition may have no leader for a while."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the movers' producers, beside or instead of what they have."""
     client: str = "confluent-kafka"
     """Of the pipeline."""
     history: History = field(default_factory=History)
@@ -291,7 +297,8 @@ class Moves:
     def __post_init__(self) -> None:
         bootstrap = self.cluster.bootstrap
         self._movers = [
-            Mover(bootstrap, self.source, f"m{n}", self.seed, looks=self.looks) for n in range(self.movers)
+            Mover(bootstrap, self.source, f"m{n}", self.seed, self.settings, looks=self.looks)
+            for n in range(self.movers)
         ]
         self._reader = CommittedReader(bootstrap, self.source, "reader", PARTITIONS)
         self.pipeline = Pipeline(bootstrap, self.source, self.target, self.client)
