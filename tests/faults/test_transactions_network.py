@@ -3,10 +3,21 @@ reach everyone all the time."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from tests.faults.cuts import ANOTHER_LEADS, CUTS, IMPATIENT, MARKS, heal, parts, wait_another_leads
-from tests.faults.faults import Faults
+from tests.faults.cuts import (
+    ANOTHER_LEADS,
+    CUTS,
+    IMPATIENT,
+    MARKS,
+    Parts,
+    heal,
+    parts,
+    wait_another_leads,
+)
+from tests.faults.faults import Faults, RandomFaults
 from tests.faults.namespaces import NetworkCluster
 from tests.faults.test_transactions import topics
 from tests.faults.transactions import Moves
@@ -59,6 +70,36 @@ def test_nothing_is_torn_by_links_that_fail_now_and_then(
         with networked.net.flaky(hosts, hosts, seed + round_):
             faults.let_pass(4 * CUT_S)
         mend(networked, faults, source, target)
+        moves.wait_committed(10)
+        moves.wait_copied(3)
+    moves.check(faults)
+
+
+@pytest.mark.parametrize("round_", range(2))
+def test_many_random_cuts_and_faults(networked: NetworkCluster, seed: int, round_: int) -> None:
+    """Cuts that add up, and processes that die or sleep meanwhile."""
+    source, target = topics(networked, f"random-{round_}")
+    order = random.Random(seed + round_)
+    with (
+        Faults(networked, (source, target), seed=seed) as faults,
+        Moves(networked, source, target, seed=seed, looks=False, settings=IMPATIENT) as moves,
+    ):
+        moves.wait_committed(10)
+        deaths = RandomFaults(faults, seed + round_)
+        for _ in range(8):
+            cut = order.choice(list(CUTS))
+            who = Parts(networked, order.choice(networked.brokers), order.choice(networked.quorum))
+            faults.note("cut", f"{cut}: broker {who.leader.id}, quorum {who.quorum_leader.id}")
+            CUTS[cut](who)
+            deaths.run(order.choice([0, 1, 2]))
+            faults.let_pass(order.uniform(0, CUT_S))
+            if order.random() < 1 / 2:
+                faults.note("mend", "all")
+                networked.net.heal()
+            if order.random() < 1 / 2:
+                moves.pipeline.kill()
+        mend(networked, faults, source, target)
+        moves.pipeline.kill()  # It was fenced, perhaps, when all brokers had died in its transaction.
         moves.wait_committed(10)
         moves.wait_copied(3)
     moves.check(faults)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -122,7 +122,8 @@ class Mover(Actor):
                 for _ in range(RECORDS):
                     self._send(producer, transaction, partition)
             if not commits:
-                producer.flush(SETTLE_S)  # Else what has not been sent would be thrown away.
+                # Else what has not been sent would be thrown away.
+                _until_told(lambda: producer.flush(SETTLE_S), self)
             transaction.ask(time.monotonic(), commits=commits)
             if commits:
                 _until_told(lambda: producer.commit_transaction(ATTEMPT_S), self)
@@ -174,17 +175,30 @@ class Mover(Actor):
         producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
 
 
-def _until_told(ask: Any, actor: Actor) -> None:
+def _until_told(ask: Callable[[], object], actor: Actor) -> None:
     """Again while nobody answers: the client goes on with the same request."""
     deadline = time.monotonic() + SETTLE_S + HEAL_S
     while True:
         try:
-            ask()
+            _asked(ask)
         except KafkaException as error:
             if not error.args[0].retriable() or actor.abandoned or time.monotonic() > deadline:
                 raise
         else:
             return
+
+
+def _asked(ask: Callable[[], object]) -> None:
+    """Callbacks are called while a fatal error is being raised, and hide it."""
+    try:
+        ask()
+    except SystemError as hiding:
+        cause: BaseException | None = hiding
+        while isinstance(cause, SystemError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise cause from hiding
 
 
 class CommittedReader(Reader):
