@@ -28,6 +28,7 @@ from .outcomes import outcome_of as outcome_of
 from .transactions import Leaderless as Leaderless
 from .transactions import Marker
 from .transactions import StableEnd as StableEnd
+from .transactions import ToldVersion as ToldVersion
 from .transactions import Transaction as Transaction
 from .transactions import WholeRead as WholeRead
 
@@ -373,6 +374,7 @@ Operation = (
     | StableEnd
     | Leaderless
     | WholeRead
+    | ToldVersion
 )
 
 
@@ -404,6 +406,7 @@ class History:
         self.stable_ends: list[StableEnd] = []
         self.leaderless: list[Leaderless] = []
         self.whole_reads: list[WholeRead] = []
+        self.told_versions: list[ToldVersion] = []
         self.consumed: list[Poll | Position] = []
         """Polls and positions as they followed each other."""
         self._operations: list[Operation] = []
@@ -432,6 +435,7 @@ class History:
             StableEnd: self.stable_ends,
             Leaderless: self.leaderless,
             WholeRead: self.whole_reads,
+            ToldVersion: self.told_versions,
         }
         for operation in operations:
             self.add(operation)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .outcomes import Outcome, outcome_of
+
+COMMITTED_BEFORE: Final = "COMMITTED_BEFORE"
+"""Instead of an error's name: nothing of it counts, as what it carries was committed before."""
 
 
 @dataclass(slots=True)
@@ -14,6 +17,9 @@ class Transaction:
 
     `producer`: an incarnation, as in `Send`. `asked_s`: when its producer first asked for its end, None if it never
     did; `commits`: what it asked for. One that nobody asked to commit is never committed.
+
+    Where many write in one transaction each writer's part is a Transaction: `owner` names that of who began it and
+    decides, `commits` says whether the writer was chosen. `app_version`: what the owner's commit carries.
     """
 
     name: str
@@ -27,6 +33,8 @@ class Transaction:
     completed_s: float | None = None
     outcome: Outcome = Outcome.INFO
     error: str | None = None
+    owner: str | None = None
+    app_version: int | None = None
 
     def ask(self, at_s: float, *, commits: bool) -> None:
         """Its producer is about to ask for its end."""
@@ -37,12 +45,34 @@ class Transaction:
         self.completed_s, self.error = at_s, error
         self.outcome = outcome_of(error, tried_before=tried_before)
 
+    def finish_as_committed_before(self, at_s: float) -> None:
+        """The answer to the commit was that it was aborted: its application version, or a later one, had been committed
+        before."""
+        self.completed_s, self.error, self.outcome = at_s, COMMITTED_BEFORE, Outcome.FAIL
+
+    @property
+    def whole(self) -> str:
+        """The name of all that counts together: that of its owner's part."""
+        return self.name if self.owner is None else self.owner
+
     @property
     def is_committed(self) -> bool | None:
         """As its producer was told; None: it cannot know."""
         if not self.commits:
             return False
         return {Outcome.OK: True, Outcome.FAIL: False, Outcome.INFO: None}[self.outcome]
+
+
+@dataclass(slots=True)
+class ToldVersion:
+    """A producer was told, as it began, which application version was the last one to be committed under its
+    transactional id; None: there was none."""
+
+    producer: str
+    transactional_id: str
+    version: int | None
+    asked_s: float
+    at_s: float
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from .records import (
 )
 from .replicas import HighWatermarkWentBack, ReplicaDivergence
 from .service import CopyDiffers, NotServing, WrongAnswer
+from .shared_transactions import VersionNotOnce, VersionWentBack, WriterOutlivesItsOwner
 from .transactions import (
     CommitNotVisible,
     CommittedRetraction,
@@ -73,6 +74,9 @@ __all__ = [
     "TwoOwners",
     "UncommittedRead",
     "UnseenAfterHeal",
+    "VersionNotOnce",
+    "VersionWentBack",
+    "WriterOutlivesItsOwner",
     "WrittenAfterTheEnd",
     "WrongAnswer",
     "ZombieCommit",
@@ -117,6 +121,9 @@ def all_invariants() -> list[Invariant]:
         WrittenAfterTheEnd(),
         MarkersContradict(),
         NotWhole(),
+        VersionNotOnce(),
+        VersionWentBack(),
+        WriterOutlivesItsOwner(),
     ]
 
 

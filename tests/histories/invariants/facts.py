@@ -253,6 +253,14 @@ class Facts:
         return {one.name: one for one in self.history.transactions}
 
     @cached_property
+    def wholes(self) -> dict[str, list[Transaction]]:
+        """All parts of each transaction, of its owner and of others, by the name of its owner's."""
+        found: dict[str, list[Transaction]] = {}
+        for one in self.history.transactions:
+            found.setdefault(one.whole, []).append(one)
+        return found
+
+    @cached_property
     def sent_in(self) -> dict[str, list[Send]]:
         """What was sent in each transaction, by its name."""
         found: dict[str, list[Send]] = {}
@@ -289,6 +297,22 @@ class Facts:
     def committed_final(self) -> dict[Place, dict[int, bytes]]:
         """What readers of what is committed find at each offset in the end."""
         return {(read.topic, read.partition): dict(read.records) for read in self.history.committed_reads}
+
+    @cached_property
+    def _committed_offsets(self) -> dict[Place, dict[bytes, list[int]]]:
+        """Where each value stands for readers of what is committed."""
+        found: dict[Place, dict[bytes, list[int]]] = {}
+        for place, values in self.committed_final.items():
+            here = found.setdefault(place, {})
+            for offset, value in values.items():
+                here.setdefault(value, []).append(offset)
+        return found
+
+    def stands_committed(self, send: Send) -> bool:
+        """Whether readers of what is committed certainly find it in the end."""
+        place = (send.topic, send.partition)
+        values = self.committed_final.get(place)
+        return values is not None and self.stands(send, values, self._committed_offsets[place])
 
     @cached_property
     def committed_sessions(self) -> set[str]:

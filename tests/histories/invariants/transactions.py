@@ -25,16 +25,7 @@ class TornTransaction(Invariant):
     def violations(self, facts: Facts) -> Iterator[str]:
         if not facts.history.committed_reads:
             return
-        offsets: dict[Place, dict[bytes, list[int]]] = {}
-        for place, values in facts.committed_final.items():
-            here = offsets.setdefault(place, {})
-            for offset, value in values.items():
-                here.setdefault(value, []).append(offset)
-
-        def is_there(send: Send) -> bool:
-            where = _place(send)
-            return where in offsets and facts.stands(send, facts.committed_final[where], offsets[where])
-
+        is_there = facts.stands_committed
         seen = self._seen(facts)
         for name, sends in facts.sent_in.items():
             transaction = facts.transactions[name]
@@ -44,7 +35,7 @@ class TornTransaction(Invariant):
                 for one in sends
                 if one.outcome is Outcome.OK
                 and facts.must_be_final(one)
-                and _place(one) in offsets
+                and _place(one) in facts.committed_final
                 and not is_there(one)
             ]
             if transaction.is_committed is False:

@@ -12,7 +12,8 @@ from .facts import Facts, Place, ended, told
 
 class NotWhole(Invariant):
     """A reader of whole transactions gets each committed one that has records where it reads, once, whole, in the order
-    in which the cluster decided, none before somebody asked to commit it. (What was deleted is missing.)"""
+    in which the cluster decided, none before somebody asked to commit it: with all writers that were chosen, and no
+    other. (What was deleted is missing.)"""
 
     scenarios = (10, 12, 34)
 
@@ -43,21 +44,24 @@ class NotWhole(Invariant):
             for topic, partition, offset, value in read.records
             for name in _sent_in(facts, (topic, partition), offset, value)
         }
-        if len(names) != 1:
+        found = {facts.transactions[name].whole for name in names}
+        if len(found) != 1:
             yield f"{read} is of the transactions {sorted(names)}"
             return
-        transaction = facts.transactions[names.pop()]
-        got[read.commit_index] = transaction.name
-        if (
-            transaction.is_committed is False
-            or transaction.asked_s is None
-            or read.at_s < transaction.asked_s
-        ):
-            yield f"{read}, of {ended(transaction)}"
-        for send in facts.sent_in[transaction.name]:
-            place = (send.topic, send.partition)
-            if place in places and _stays(facts, send) and values.get((place, send.offset)) != send.value:
-                yield f"{read} lacks what {told(send)}"
+        whole = got[read.commit_index] = found.pop()
+        for transaction in facts.wholes[whole]:
+            if transaction.name in names and (
+                transaction.is_committed is False
+                or transaction.asked_s is None
+                or read.at_s < transaction.asked_s
+            ):
+                yield f"{read}, of {ended(transaction)}"
+            if not transaction.commits:
+                continue
+            for send in facts.sent_in.get(transaction.name, ()):
+                place = (send.topic, send.partition)
+                if place in places and _stays(facts, send) and values.get((place, send.offset)) != send.value:
+                    yield f"{read} lacks what {told(send)}"
 
     def _passed_over(
         self,
@@ -70,7 +74,7 @@ class NotWhole(Invariant):
     ) -> Iterator[str]:
         for name, index in indexes.items():
             transaction = facts.transactions[name]
-            if index >= last or not transaction.is_committed or got.get(index) == name:
+            if index >= last or not transaction.is_committed or got.get(index) == transaction.whole:
                 continue
             for send in facts.sent_in[name]:
                 if (send.topic, send.partition) in places and _stays(facts, send):

@@ -10,6 +10,7 @@ from tests.histories.operations import Commit, Copied, Send, Transaction
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
 from tests.simulation.cluster.probes import Prober
+from tests.simulation.cluster.shared_writers import employ_job, has_job
 from tests.simulation.cluster.transactional import is_transactional, writers
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
@@ -25,6 +26,8 @@ MIXED_SHARE, UPGRADED_SHARE = 0.25, 0.25
 the other."""
 PROBED = 0.5
 """The share of runs with a client that asks for what must be refused."""
+BACK_AFTER_S = 0.1
+"""So long after it was killed a client is there again, if nothing else is meant to befall it."""
 Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
 
 
@@ -59,6 +62,8 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
     if is_transactional(seed):
         for name, make in writers(workload, seed).items():
             crew.employ(name, make)
+        if has_job(seed):
+            employ_job(workload, Crew(workload, start, Random(f"fate of the job {seed}"), seconds), seed)
         return
     makes: dict[str, Callable[[str], Actor]] = {
         "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),
@@ -107,10 +112,12 @@ class Client:
         self._name = name
         self._make = make
         self._started = 0
+        self._safe_s = 0.0  # from then on nothing befalls it any more
         self._start()
 
     def torment(self, chance: Random, seconds: float) -> None:
         """Plan what befalls it."""
+        self._safe_s = self._machine.now + seconds
         begin, due = self._machine.now, chance.uniform(0.2, 1.2)
         while due < seconds:
             ends = min(due + chance.uniform(0.05, 1.4), seconds)
@@ -118,6 +125,22 @@ class Client:
             self._machine.at(begin + due, act)
             self._machine.at(begin + ends, mend)
             due = ends + chance.uniform(0.3, 1.5)
+
+    def strike(self, after_s: float) -> None:
+        """Kill the process that runs now so much later; another one follows."""
+        process, due_s = self._process, self._machine.now + after_s
+
+        def kill() -> None:
+            if process is self._process and process.alive:
+                self._kill()
+                self._machine.after(BACK_AFTER_S, back)
+
+        def back() -> None:
+            if process is self._process:
+                self._start()
+
+        if due_s + BACK_AFTER_S < self._safe_s:
+            self._machine.at(due_s, kill)
 
     def replace(self, make: Callable[[str], Actor], after_s: float) -> None:
         """From then on its processes are others."""
@@ -131,6 +154,8 @@ class Client:
         self._machine.after(after_s, change)
 
     def _start(self) -> None:
+        if self._started and self._process.alive:
+            return
         self._started += 1
         name = f"{self._name}.{self._started}"
         actor = self._actor = self._make(name)

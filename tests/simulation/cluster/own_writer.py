@@ -9,6 +9,7 @@ from random import Random
 from ottla.client.failures import ProducerFenced, RequestTimedOut
 from ottla.client.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.record_writer import RecordWriter, WriterOptions
 from ottla.client.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction
@@ -26,55 +27,14 @@ COMMITTED, ABANDONED = 0.7, 0.06
 """How often: commits among ends; transactions that nobody ends until their timeout is over."""
 
 
-class OwnProducer:
-    """Our producer of a transactional id; what it does goes into the history."""
+class NotedWriter:
+    """Sends in a transaction, with a producer or in another one's; what it sends goes into the history."""
 
-    def __init__(
-        self, workload: Workload, name: str, transactional_id: str, timeout_ms: int, linger_ms: float = 0
-    ) -> None:
+    def __init__(self, workload: Workload, name: str, writer: RecordWriter) -> None:
         self.waiting: list[Send | Transaction] = []
         """What it has asked for and not been answered."""
-        self.producer = Producer(
-            transactional_id=transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            bootstrap_servers=workload.cluster.bootstrap,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            max_block_ms=BLOCK_MS,
-            linger_ms=linger_ms,
-        )
-        self._workload, self._name, self._transactional_id = workload, name, transactional_id
-        self._count = self._sent = 0
-
-    async def start(self) -> None:
-        """Raises KafkaError."""
-        await self.producer.start()
-        identity = self.producer._need_transactions()._identity
-        given = ProducerIdentity(
-            self._name, identity.id, identity.epoch, self._workload.now(), self._transactional_id
-        )
-        self._workload.history.add(given)
-
-    async def stop(self) -> None:
-        """Aborts what is open."""
-        await self.producer.stop()
-
-    async def begin(self) -> Transaction:
-        """Raises KafkaError."""
-        await self.producer.begin_transaction()
-        identity = self.producer._need_transactions()._identity
-        self._count += 1
-        transaction = Transaction(
-            f"{self._name}#{self._count}",
-            self._transactional_id,
-            self._name,
-            identity.id,
-            identity.epoch,
-            self._workload.now(),
-        )
-        self._workload.history.add(transaction)
-        self.waiting = [transaction]
-        return transaction
+        self._workload, self._name, self._writer = workload, name, writer
+        self._sent = 0
 
     async def send(self, records: Iterable[tuple[TopicPartition, bytes]], transaction: Transaction) -> None:
         """One after the other, and then until all are acknowledged. Raises KafkaError."""
@@ -87,7 +47,7 @@ class OwnProducer:
             workload.history.add(send)
             self.waiting.append(send)
             try:
-                delivery = await self.producer.send(place.topic, value, partition=place.partition)
+                delivery = await self._writer.send(place.topic, value, partition=place.partition)
             except KafkaError as error:
                 send.finish(workload.now(), error.code.name, tried_before=True)
                 await asyncio.gather(*deliveries, return_exceptions=True)
@@ -102,6 +62,55 @@ class OwnProducer:
             send.finish(self._workload.now(), error.code.name, tried_before=True)
             raise
         send.finish(self._workload.now(), offset=told.offset)
+
+
+class OwnProducer(NotedWriter):
+    """Our producer of a transactional id; what it does goes into the history."""
+
+    def __init__(
+        self, workload: Workload, name: str, transactional_id: str, timeout_ms: int, linger_ms: float = 0
+    ) -> None:
+        self.producer = Producer(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            linger_ms=linger_ms,
+            **options(workload),
+        )
+        super().__init__(workload, name, self.producer)
+        self._transactional_id = transactional_id
+        self._count = 0
+
+    async def start(self) -> None:
+        """Raises KafkaError."""
+        await self.producer.start()
+        given = ProducerIdentity(self._name, *self._identity(), self._workload.now(), self._transactional_id)
+        self._workload.history.add(given)
+
+    async def stop(self) -> None:
+        """Aborts what is open."""
+        await self.producer.stop()
+
+    async def begin(self) -> Transaction:
+        """Raises KafkaError."""
+        await self.producer.begin_transaction()
+        return self._begun()
+
+    def _begun(self) -> Transaction:
+        self._count += 1
+        transaction = Transaction(
+            f"{self._name}#{self._count}",
+            self._transactional_id,
+            self._name,
+            *self._identity(),
+            self._workload.now(),
+        )
+        self._workload.history.add(transaction)
+        self.waiting = [transaction]
+        return transaction
+
+    def _identity(self) -> tuple[int, int]:
+        identity = self.producer._need_transactions()._identity
+        return identity.id, identity.epoch
 
     async def end(self, transaction: Transaction, *, commits: bool) -> None:
         """Until it is known how it ended. Raises KafkaError if that is not to be known, or not as asked."""
@@ -122,6 +131,16 @@ class OwnProducer:
             if transaction.completed_s is None:
                 transaction.finish(self._workload.now())
             return
+
+
+def options(workload: Workload) -> WriterOptions:
+    """What all have in common who write in transactions."""
+    return WriterOptions(
+        bootstrap_servers=workload.cluster.bootstrap,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_block_ms=BLOCK_MS,
+    )
 
 
 class OwnWriter:

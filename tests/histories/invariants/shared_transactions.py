@@ -1,0 +1,149 @@
+"""Promises about transactions that many write in, and about the application versions that commits carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..operations import Outcome, ProducerIdentity, Send
+from ..transactions import COMMITTED_BEFORE, Transaction
+from .base import Invariant
+from .facts import Facts, HighestBefore, ended, told
+
+Version = tuple[str, int]
+"""Of a transactional id."""
+
+
+class VersionNotOnce(Invariant):
+    """What is done under an application version counts once: of all attempts at it one, with all that the writers wrote
+    whom its owner had chosen. So it is whoever died meanwhile and however often it was done again; who is told that it
+    was committed before finds it. (What was deleted or lost is missing.)"""
+
+    scenarios = (10, 30, 33, 34)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        attempts = _attempts(facts)
+        yield from self._committed_before(facts, attempts)
+        if not facts.history.committed_reads:
+            return
+        known = _known(facts, attempts)
+        for version, owners in attempts.items():
+            there: list[Transaction] = []
+            may_be_hidden = False
+            for owner in owners:
+                sends = [
+                    send
+                    for part in facts.wholes[owner.name]
+                    if part.is_committed is not False
+                    for send in facts.sent_in.get(part.name, ())
+                ]
+                found = [one for one in sends if facts.stands_committed(one)]
+                must = [one for one in sends if one.outcome is Outcome.OK and facts.must_be_final(one)]
+                if found:
+                    there.append(owner)
+                    yield from self._missing(owner, found[0], must, facts)
+                elif owner.is_committed is not False and not must:
+                    may_be_hidden = True
+            if len(there) > 1:
+                yield f"version {version} is there {len(there)} times: {' and '.join(map(ended, there))}"
+            elif not there and version in known and not may_be_hidden:
+                yield f"version {version} is not there, though {known[version]}"
+
+    def _missing(self, owner: Transaction, found: Send, must: list[Send], facts: Facts) -> Iterator[str]:
+        missing = next((one for one in must if not facts.stands_committed(one)), None)
+        if missing is not None:
+            yield f"{ended(owner)}: {told(found)} is there, and not {told(missing)}"
+
+    def _committed_before(self, facts: Facts, attempts: dict[Version, list[Transaction]]) -> Iterator[str]:
+        for owner in facts.history.transactions:
+            if owner.error != COMMITTED_BEFORE or owner.app_version is None or owner.completed_s is None:
+                continue
+            if not any(
+                other.is_committed is not False
+                and other.asked_s is not None
+                and other.asked_s < owner.completed_s
+                for (transactional_id, version), others in attempts.items()
+                if transactional_id == owner.transactional_id and version >= owner.app_version
+                for other in others
+            ):
+                yield f"{ended(owner)}; nobody had asked to commit this version or a later one"
+
+
+class VersionWentBack(Invariant):
+    """The last application version that a producer is told as it begins is that of the last commit that had one: none
+    below what was told or committed before it asked, and none that nobody has asked to commit."""
+
+    scenarios = (30, 33)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        attempts = _attempts(facts)
+        for transactional_id in {one.transactional_id for one in facts.history.told_versions}:
+            answers = [one for one in facts.history.told_versions if one.transactional_id == transactional_id]
+            known = [(one.at_s, float(one.version)) for one in answers if one.version is not None]
+            known += [
+                (owner.completed_s, float(version))
+                for (name, version), owners in attempts.items()
+                for owner in owners
+                if name == transactional_id and owner.is_committed and owner.completed_s is not None
+            ]
+            highest = HighestBefore(known)
+            for one in answers:
+                before = highest.at(one.asked_s)
+                if (-1 if one.version is None else one.version) < before:
+                    yield f"{one}; {before:g} was the last one before"
+                if one.version is not None and not any(
+                    owner.is_committed is not False and owner.asked_s is not None and owner.asked_s < one.at_s
+                    for owner in attempts.get((transactional_id, one.version), ())
+                ):
+                    yield f"{one}; nobody had asked to commit it"
+
+
+class WriterOutlivesItsOwner(Invariant):
+    """Once a transactional id was given to another producer, nothing is written that others send from then on in the
+    transactions of the one before it."""
+
+    scenarios = (30, 31)
+
+    def violations(self, facts: Facts) -> Iterator[str]:
+        given: dict[str, list[ProducerIdentity]] = {}
+        for one in facts.history.identities:
+            if one.transactional_id is not None:
+                given.setdefault(one.transactional_id, []).append(one)
+        for name, sends in facts.sent_in.items():
+            part = facts.transactions[name]
+            if part.owner is None:
+                continue
+            owner = facts.transactions[part.owner]
+            mine = (owner.producer_id, owner.producer_epoch)
+            replaced_s = min(
+                (
+                    one.at_s
+                    for one in given.get(owner.transactional_id, ())
+                    if (one.producer_id, one.producer_epoch) > mine and one.producer != owner.producer
+                ),
+                default=float("inf"),
+            )
+            for send in sends:
+                if send.invoked_s > replaced_s and (send.outcome is Outcome.OK or facts.was_read(send)):
+                    yield f"{told(send)}; the owner, of {ended(owner)}, was replaced at {replaced_s:.6f}"
+
+
+def _attempts(facts: Facts) -> dict[Version, list[Transaction]]:
+    """The owners' parts of all attempts at each version."""
+    found: dict[Version, list[Transaction]] = {}
+    for one in facts.history.transactions:
+        if one.app_version is not None and one.owner is None:
+            found.setdefault((one.transactional_id, one.app_version), []).append(one)
+    return found
+
+
+def _known(facts: Facts, attempts: dict[Version, list[Transaction]]) -> dict[Version, str]:
+    """The versions of which somebody was told that they are committed, and by what."""
+    found: dict[Version, str] = {}
+    for version, owners in attempts.items():
+        for owner in owners:
+            if owner.is_committed:
+                found[version] = ended(owner)
+    for one in facts.history.told_versions:
+        if one.version is not None:
+            found.setdefault((one.transactional_id, one.version), str(one))
+    return found

@@ -1,0 +1,331 @@
+"""A job in some runs, as streaming engines run them: a driver begins transactions, workers in other processes write in
+them, and the driver commits those whose receipts it has chosen, under a version that rises from batch to batch.
+
+A driver that takes over asks which version was the last, and goes on behind it, or does that one again. Whatever is no
+matter of the cluster, such as handing out tokens and receipts, goes by way of the machine room and cannot fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from ottla.client.failures import RequestTimedOut
+from ottla.client.fetched import TopicPartition
+from ottla.client.transaction import Transaction as SharedTransaction
+from ottla.client.transaction import WriterReceipt
+from ottla.client.transaction_writer import TransactionWriter
+from ottla.protocol.errors import KafkaError
+from tests.histories.operations import ProducerIdentity, Send, ToldVersion, Transaction
+from tests.simulation.cluster.own_writer import NotedWriter, OwnProducer, options
+from tests.simulation.cluster.workload import Workload, started
+
+SHARE = 0.35
+"""Of the runs with transactions."""
+TRANSACTIONAL_ID = "job"
+TIMEOUTS_MS = (1500, 3000)
+DRIVERS = (1, 1, 2)
+"""Two replace each other again and again."""
+COMMITTED, AGAIN, MADE_UP, STRUCK = 0.85, 0.1, 0.06, 0.25
+"""How often: commits among ends; a version is done again that is the last one; a receipt of nobody in this transaction
+is among those committed; the driver is killed at about the time of its commit."""
+STRAGGLES, LEAVES, TOO_LATE = 0.15, 0.08, 0.2
+"""How often a worker takes its time, comes to no end, and takes a part of a batch that is over."""
+TASK_S = 0.5
+"""After so long a part is given to one worker more."""
+PAUSE_S = 0.02
+
+
+def has_job(seed: int) -> bool:
+    """Whether there is a job in the run of a seed that has transactions."""
+    return Random(f"shared writers {seed}").random() < SHARE
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """A worker's, at one part of a batch. `receipt`: once everything is written."""
+
+    part: int
+    transaction: Transaction
+    receipt: WriterReceipt | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """What is to be done in one transaction."""
+
+    owner: Transaction
+    token: str
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+class Job:
+    """What drivers and workers tell each other."""
+
+    def __init__(self, drivers: int) -> None:
+        self.tasks: deque[tuple[Batch, int]] = deque()
+        """Each a part of a batch, for whoever takes it first."""
+        self.is_over = False
+        self._drivers = drivers
+
+    def goes_on_without_me(self) -> bool:
+        """Whether another driver is left who sees to the end; then the one that asks is to leave."""
+        if self._drivers == 1:
+            return False
+        self._drivers -= 1
+        return True
+
+
+class Owner(OwnProducer):
+    """A driver's producer; what it is told and decides goes into the history."""
+
+    async def start(self) -> None:
+        """Raises KafkaError."""
+        asked_s = self._workload.now()
+        await super().start()
+        told = ToldVersion(
+            self._name, self._transactional_id, self.producer.last_app_version, asked_s, self._workload.now()
+        )
+        self._workload.history.add(told)
+
+    async def share(self, version: int) -> tuple[SharedTransaction, Batch]:
+        """Begin a transaction that others can join. Raises KafkaError."""
+        shared = await self.producer.begin(version)
+        transaction = self._begun()
+        transaction.app_version = version
+        return shared, Batch(transaction, shared.token)
+
+    async def settle(
+        self, shared: SharedTransaction, batch: Batch, chosen: Sequence[Attempt], *, commits: bool = True
+    ) -> bool:
+        """End it, with the writers that were chosen; whether it is committed. Raises KafkaError."""
+        now = self._workload.now
+        asked = list(batch.attempts)
+        batch.owner.ask(now(), commits=commits)
+        for one in asked:
+            one.transaction.ask(now(), commits=commits and one in chosen)
+        parts = [batch.owner, *(one.transaction for one in asked)]
+        self.waiting += parts[1:]
+        receipts = [one.receipt for one in chosen if one.receipt is not None]
+        while True:
+            try:
+                if commits:
+                    was_committed = (await shared.commit(receipts)).was_committed
+                else:
+                    was_committed = False
+                    await shared.abort()
+            except RequestTimedOut:
+                continue
+            except KafkaError as error:
+                for part in parts:
+                    part.finish(now(), error.code.name, tried_before=True)
+                raise
+            for part in parts:
+                if was_committed and part.commits:
+                    part.finish_as_committed_before(now())
+                else:
+                    part.finish(now())
+            return commits and not was_committed
+
+
+class Driver:
+    """One process that decides."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        name: str,
+        job: Job,
+        places: list[TopicPartition],
+        strike: Callable[[float], None],
+    ) -> None:
+        """`strike` has the process killed so many seconds later."""
+        self._workload, self._name, self._job, self._places = workload, name, job, places
+        self._strike = strike
+        self._chance: Random = workload.chance()
+        self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
+        self._own: Owner | None = None
+        self._former: list[WriterReceipt] = []
+        self._round = self._sent = 0
+
+    @property
+    def waiting(self) -> Sequence[Send | Transaction]:
+        """What it has asked for and not been answered."""
+        return [] if self._own is None else self._own.waiting
+
+    async def run(self) -> None:
+        """Until the workload is over; the last driver does one batch more, which is committed."""
+        while True:
+            own = self._own = await started(self._made)
+            try:
+                while not self._workload.over:
+                    await self._transact(own, last=False)
+                if self._job.goes_on_without_me():
+                    break
+                while not await self._transact(own, last=True):
+                    pass
+                self._job.is_over = True
+                break
+            except KafkaError:
+                await asyncio.sleep(self._chance.uniform(0.05, 1.0))
+            finally:
+                await own.stop()
+
+    def _made(self) -> Owner:
+        self._round += 1
+        return Owner(self._workload, f"{self._name}/{self._round}", TRANSACTIONAL_ID, self._timeout_ms)
+
+    async def _transact(self, own: Owner, *, last: bool) -> bool:
+        """One batch; whether it is committed now. KafkaError: this producer is of no more use."""
+        chance, done = self._chance, own.producer.last_app_version
+        again = not last and done is not None and chance.random() < AGAIN
+        version = done if again and done is not None else (done or 0) + 1
+        shared, batch = await own.share(version)
+        parts = range(chance.randint(2, 4))
+        self._job.tasks += [(batch, part) for part in parts]
+        if not last and chance.random() < 0.3:
+            self._job.tasks.append((batch, chance.choice(parts)))
+        if chance.random() < 0.5:
+            self._sent += 1
+            mine = f"{self._name}:{version}:{self._sent}".encode()
+            await own.send([(chance.choice(self._places), mine)], batch.owner)
+        chosen = await self._collected(batch, parts)
+        if chosen is None or not (last or chance.random() < COMMITTED):
+            await own.settle(shared, batch, (), commits=False)
+            return False
+        if not last and self._former and chance.random() < MADE_UP:
+            await self._commit_wrongly(shared, batch, chosen)
+        if not last and chance.random() < STRUCK:
+            self._strike(chance.uniform(0, 0.05))
+        committed = await own.settle(shared, batch, chosen)
+        self._former = [one.receipt for one in chosen if one.receipt is not None]
+        await asyncio.sleep(chance.uniform(0, 0.05))
+        return committed
+
+    async def _collected(self, batch: Batch, parts: range) -> list[Attempt] | None:
+        """Of each part one attempt that has a receipt, any; None if that takes too long."""
+        now, chance = self._workload.now, self._chance
+        begun_s = asked_s = now()
+        while now() < begun_s + self._timeout_ms / 1000 * 0.8:
+            done = {
+                part: [one for one in batch.attempts if one.part == part and one.receipt] for part in parts
+            }
+            if all(done.values()):
+                return [chance.choice(some) for some in done.values()]
+            if now() > asked_s + TASK_S:
+                asked_s = now()
+                self._job.tasks += [(batch, part) for part, some in done.items() if not some]
+            await asyncio.sleep(PAUSE_S)
+        return None
+
+    async def _commit_wrongly(self, shared: SharedTransaction, batch: Batch, chosen: list[Attempt]) -> None:
+        """With a receipt of a transaction that is over: nothing of it may count. Always raises KafkaError."""
+        receipts = [one.receipt for one in chosen if one.receipt is not None]
+        await shared.commit([*receipts, self._chance.choice(self._former)])
+        raise AssertionError(f"{batch.owner} was committed with a writer of another transaction")
+
+
+class Worker:
+    """One process that writes what drivers hand out."""
+
+    def __init__(self, workload: Workload, name: str, job: Job, places: list[TopicPartition]) -> None:
+        self._workload, self._name, self._job, self._places = workload, name, job, places
+        self._chance: Random = workload.chance()
+        self._noted: NotedWriter | None = None
+        self._round = self._sent = 0
+
+    @property
+    def waiting(self) -> Sequence[Send | Transaction]:
+        """What it has asked for and not been answered."""
+        return [] if self._noted is None else self._noted.waiting
+
+    async def run(self) -> None:
+        """Until no driver has anything to do any more."""
+        while not self._job.is_over:
+            if not self._job.tasks:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            batch, part = self._job.tasks.popleft()
+            is_over = batch.owner.asked_s is not None or batch.owner.completed_s is not None
+            if not is_over or self._chance.random() < TOO_LATE:
+                await self._write(batch, part)
+
+    async def _write(self, batch: Batch, part: int) -> None:
+        """Whatever goes wrong: no receipt."""
+        self._round += 1
+        name = f"{self._name}/{self._round}"
+        writer = TransactionWriter.join(batch.token, **options(self._workload))
+        try:
+            await writer.start()
+        except KafkaError:
+            return
+        attempt = self._attempt(batch, part, name, writer)
+        noted = self._noted = NotedWriter(self._workload, name, writer)
+        chance = self._chance
+        try:
+            for _ in range(chance.randint(1, 3)):
+                some = [chance.choice(self._places) for _ in range(chance.randint(1, 3))]
+                await noted.send([(one, self._value(name, batch, part)) for one in some], attempt.transaction)
+                if not self._workload.over and chance.random() < STRAGGLES:
+                    await asyncio.sleep(chance.uniform(0, 1.5))
+            if self._workload.over or chance.random() >= LEAVES:
+                attempt.receipt = await writer.finish()
+        except KafkaError:
+            return
+        finally:
+            await writer.stop()
+
+    def _attempt(self, batch: Batch, part: int, name: str, writer: TransactionWriter) -> Attempt:
+        now, receipt = self._workload.now(), writer._receipt
+        assert receipt is not None
+        of_writer = f"writer {receipt.producer_id} of {TRANSACTIONAL_ID}"
+        transaction = Transaction(name, of_writer, name, *receipt, now, owner=batch.owner.name)
+        self._workload.history.add(ProducerIdentity(name, *receipt, now, of_writer))
+        self._workload.history.add(transaction)
+        attempt = Attempt(part, transaction)
+        batch.attempts.append(attempt)
+        return attempt
+
+    def _value(self, name: str, batch: Batch, part: int) -> bytes:
+        self._sent += 1
+        return f"{name}:{batch.owner.app_version}.{part}:{self._sent}".encode() + b"." * self._chance.choice(
+            (0, 90)
+        )
+
+
+class Mortal(Protocol):
+    """A client whose processes follow each other."""
+
+    def strike(self, after_s: float) -> None:
+        """Kill the one that runs now."""
+
+
+class Crew(Protocol):
+    """Employs clients, which are killed and paused."""
+
+    def employ(self, name: str, make: Callable[[str], Driver | Worker]) -> Mortal: ...
+
+
+def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
+    """Drivers and workers."""
+    chance = Random(f"job {seed}")
+    places = [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
+    drivers = chance.choice(DRIVERS)
+    job = Job(drivers)
+    for number in range(drivers):
+        _employ_driver(workload, crew, f"driver-{number}", job, places)
+    for number in range(chance.randint(2, 3)):
+        crew.employ(f"worker-{number}", lambda name: Worker(workload, name, job, places))
+
+
+def _employ_driver(workload: Workload, crew: Crew, name: str, job: Job, places: list[TopicPartition]) -> None:
+    clients: list[Mortal] = []
+
+    def strike(after_s: float) -> None:
+        clients[0].strike(after_s)
+
+    clients.append(crew.employ(name, lambda own: Driver(workload, own, job, places, strike)))
