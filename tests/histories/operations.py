@@ -69,6 +69,7 @@ class Send:
     `producer`: an incarnation; a restarted one has another name. `value`: sent once, unless a copying pipeline repeats
     itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`: Kafka's
     name of the last one. `broker`: who answered. `transaction`: the name of the `Transaction` that it is part of.
+    `key`: only where the topic is compacted.
     """
 
     actor: str
@@ -86,6 +87,7 @@ class Send:
     error: str | None = None
     broker: int | None = None
     transaction: str | None = None
+    key: bytes | None = None
 
     def finish(
         self,
@@ -527,8 +529,9 @@ def _as_json(operation: Operation) -> dict[str, object]:
 
 def _from_json(plain: dict[str, Any]) -> Operation:
     kind = _KINDS[plain.pop("kind")]
-    if "value" in plain:
-        plain["value"] = plain["value"].encode("latin-1")
+    for name in ("key", "value"):
+        if plain.get(name) is not None:
+            plain[name] = plain[name].encode("latin-1")
     if "outcome" in plain:
         plain["outcome"] = Outcome(plain["outcome"])
     if "reason" in plain and kind is Position:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.histories.invariants import HistoryBroken, all_invariants, check_all, shared_transactions
+from tests.histories.invariants import HistoryBroken, check_all
 from tests.histories.operations import (
     CommittedRead,
     FinalRead,
@@ -151,8 +151,3 @@ def test_a_broken_history_is_found(broken: str, operations: Sequence[Operation])
     with pytest.raises(HistoryBroken) as caught:
         check_all(History(operations))
     assert caught.value.names == (broken,), caught.value
-
-
-def test_every_invariant_here_has_a_broken_history() -> None:
-    ours = {one.name for one in all_invariants() if type(one).__module__ == shared_transactions.__name__}
-    assert ours <= BROKEN.keys()

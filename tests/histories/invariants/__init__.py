@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..operations import History
 from .base import HistoryBroken, Invariant, InvariantBroken
+from .compaction import NotTheLastOfItsKey
 from .epochs import RecordReplaced
 from .facts import Facts
 from .groups import CommittedOffsetWentBack, TwoOwners, ZombieCommit
@@ -58,6 +59,7 @@ __all__ = [
     "LostWrite",
     "MarkersContradict",
     "NotServing",
+    "NotTheLastOfItsKey",
     "NotWhole",
     "OnlyWhatWasSent",
     "PollsOutOfOrder",
@@ -121,6 +123,7 @@ def all_invariants() -> list[Invariant]:
         WrittenAfterTheEnd(),
         MarkersContradict(),
         NotWhole(),
+        NotTheLastOfItsKey(),
         VersionNotOnce(),
         VersionWentBack(),
         WriterOutlivesItsOwner(),

@@ -189,6 +189,11 @@ class Facts:
         return found
 
     @cached_property
+    def compacted(self) -> set[Place]:
+        """Partitions whose records have keys."""
+        return {(one.topic, one.partition) for one in self.history.sends if one.key is not None}
+
+    @cached_property
     def topics_sent_to(self) -> set[str]:
         return {topic for topic, _ in self.sent}
 
@@ -341,6 +346,45 @@ class Facts:
 
     def must_be_final(self, send: Send) -> bool:
         """Whether the final read of its partition, if there is one, has to show an acknowledged send."""
+        return self._must_stay(send) and not self.may_be_compacted(send)
+
+    def must_stand_committed(self, send: Send) -> bool:
+        """Whether the final read of what is committed has to show an acknowledged send whose transaction is."""
+        return self._must_stay(send) and not self._is_superseded(send)
+
+    def may_be_compacted(self, send: Send) -> bool:
+        """Whether compaction may have taken a send: a later record of its key is committed, or it perhaps never was."""
+        if send.key is None:
+            return False
+        transaction = None if send.transaction is None else self.transactions[send.transaction]
+        return self._is_superseded(send) or (transaction is not None and not transaction.is_committed)
+
+    def _is_superseded(self, send: Send) -> bool:
+        if send.key is None:
+            return False
+        found = self.last_of_keys.get((send.topic, send.partition), {}).get(send.key)
+        if found is None:
+            return False
+        return found[1] != send.value if send.offset is None else found[0] > send.offset
+
+    @cached_property
+    def last_of_keys(self) -> dict[Place, dict[bytes, tuple[int, bytes]]]:
+        """In compacted topics: the last committed record of each key, as readers find it in the end, and its offset."""
+        found: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
+        for place, values in self.committed_final.items():
+            for offset, value in sorted(values.items()):
+                for send in self.sent.get(place, {}).get(value, ()):
+                    if send.key is not None:
+                        found.setdefault(place, {})[send.key] = (offset, value)
+        return found
+
+    def was_taken(self, poll: Poll) -> bool:
+        """Whether compaction may have taken what was read."""
+        sends = self.sent.get((poll.topic, poll.partition), {}).get(poll.value, ())
+        may_be = self._is_superseded if poll.committed else self.may_be_compacted
+        return any(map(may_be, sends))
+
+    def _must_stay(self, send: Send) -> bool:
         place = (send.topic, send.partition)
         read = self.final.get(place)
         if read is None or self.losses.excuse(place, send.offset, send.invoked_s):

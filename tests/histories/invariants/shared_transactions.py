@@ -37,7 +37,7 @@ class VersionNotOnce(Invariant):
                     for send in facts.sent_in.get(part.name, ())
                 ]
                 found = [one for one in sends if facts.stands_committed(one)]
-                must = [one for one in sends if one.outcome is Outcome.OK and facts.must_be_final(one)]
+                must = [one for one in sends if one.outcome is Outcome.OK and facts.must_stand_committed(one)]
                 if found:
                     there.append(owner)
                     yield from self._missing(owner, found[0], must, facts)

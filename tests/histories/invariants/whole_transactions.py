@@ -118,5 +118,6 @@ def _stays(facts: Facts, send: Send) -> bool:
         send.outcome is Outcome.OK
         and send.offset is not None
         and send.offset >= facts.deleted_before.get(place, 0)
+        and send.key is None
         and not facts.losses.touch(place)
     )

@@ -44,10 +44,11 @@ class NotedWriter:
             self._sent += 1
             send = Send(self._name, self._name, *place, value, ALL_IN_SYNC, True, self._sent, workload.now())
             send.transaction = transaction.name
+            send.key = workload.key(place.topic, value)
             workload.history.add(send)
             self.waiting.append(send)
             try:
-                delivery = await self._writer.send(place.topic, value, partition=place.partition)
+                delivery = await self._writer.send(place.topic, value, send.key, partition=place.partition)
             except KafkaError as error:
                 send.finish(workload.now(), error.code.name, tried_before=True)
                 await asyncio.gather(*deliveries, return_exceptions=True)

@@ -104,7 +104,7 @@ class Prober:
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
         )
         cluster.follow(workload.topics)
-        unjudged = {*workload.copies, *workload.lossy, *workload.trimmed}
+        unjudged = {*workload.copies, *workload.lossy, *workload.trimmed, *workload.compacted}
         places = [one for one in workload.partitions if one.topic not in unjudged]
         producer = Producer(workload, cluster, self._name, chance.choice(places))
         while not workload.over:

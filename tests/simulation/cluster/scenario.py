@@ -14,7 +14,7 @@ from ottla.dataplane.server.handler import HandlerTable
 from ottla.protocol.cluster_image import ClusterImage
 from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
-from tests.simulation.cluster import transactional
+from tests.simulation.cluster import compacted, transactional
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.administration import administer
 from tests.simulation.cluster.cluster import Cluster, Node
@@ -102,6 +102,8 @@ class Scenario:
             self.workload.copies[transactional.TARGET] = transactional.SOURCE
         if bold := is_bold(seed):
             add_topic(self.workload)
+        if is_transactional(seed) and compacted.is_compacted(seed):
+            compacted.add_topic(self.workload, self.cluster, seed)
         #: in runs with a topic that keeps little
         self.retention = Retention(self.cluster, self.workload, seed) if is_trimmed(seed) else None
         self.configs = {

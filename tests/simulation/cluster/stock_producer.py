@@ -219,13 +219,14 @@ class StockProducer:
         now = self._workload.now()
         send = Send(self._name, transaction.producer, *place, value, ALL_IN_SYNC, True, self._numbers, now)
         send.transaction = transaction.name
+        send.key = self._workload.key(place.topic, value)
         self._workload.history.add(send)
         self.waiting = [one for one in self.waiting if one.completed_s is None] + [send]
         return send
 
     def _encoded(self, place: TopicPartition, values: list[bytes]) -> bytes:
         return encode_batch(
-            [(None, value, int(time.time() * 1000)) for value in values],
+            [(self._workload.key(place.topic, value), value, int(time.time() * 1000)) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self._sequences.get(place, 0),

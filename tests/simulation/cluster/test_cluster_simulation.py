@@ -80,6 +80,7 @@ BRANCHES = frozenset(
         "reordered writes",
         "replica offline",
         "segment cut",
+        "segments compacted",
         "segments lost",
         "segments retained no longer",
         "torn writes",

@@ -197,7 +197,8 @@ def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]
     """By the names of their clients: some have an id of their own, some share one and replace each other; some use our
     producer, some are as stock ones. In some runs there is a pipeline, too."""
     chance = Random(f"writers {seed}")
-    places = [one for one in workload.partitions if one.topic in TOPICS or one.topic in workload.lossy]
+    written = {*TOPICS, *workload.lossy, *workload.compacted}
+    places = [one for one in workload.partitions if one.topic in written]
     found: dict[str, Callable[[str], Writer]] = {}
     if copies_exactly(seed):
         workload.history.add(Copied(SOURCE, TARGET, exactly_once=True, at_s=workload.now(), committed=True))

@@ -14,7 +14,8 @@ from tests.simulation.cluster.workload import POLL_MS, REQUEST_TIMEOUT_MS, Workl
 async def read_whole(workload: Workload, actor: str) -> None:
     """From the log starts, all over again now and then."""
     chance, round_ = workload.chance(), 0
-    places = [one for one in workload.partitions if one.topic not in workload.lossy | workload.trimmed]
+    partly = workload.lossy | workload.trimmed | workload.compacted
+    places = [one for one in workload.partitions if one.topic not in partly]
     while not workload.over:
         round_ += 1
         session = f"{actor}/{round_}"

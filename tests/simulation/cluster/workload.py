@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 from typing import Protocol, TypeVar
+from zlib import crc32
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
@@ -31,6 +32,8 @@ from tests.simulation.machine.chance import exponential
 REQUEST_TIMEOUT_MS = 1500
 DELIVERY_TIMEOUT_MS = 6000
 POLL_MS = 200
+KEYS = 3
+"""In topics that are compacted."""
 ResultT = TypeVar("ResultT")
 
 
@@ -52,6 +55,8 @@ class Workload:
         self.lossy = set[str]()
         #: topics of which retention takes what is old
         self.trimmed = set[str]()
+        #: topics that are compacted: whoever writes to them names a key
+        self.compacted = set[str]()
         #: topics that a pipeline fills, each with the one that it copies
         self.copies: dict[str, str] = {}
         #: members of both protocols are in one group: its generations, which begin anew whenever it becomes one of the
@@ -62,6 +67,10 @@ class Workload:
 
     def now(self) -> float:
         return self.machine.now
+
+    def key(self, topic: str, value: bytes) -> bytes | None:
+        """Under which a value is written."""
+        return b"key %d" % (crc32(value) % KEYS) if topic in self.compacted else None
 
     def chance(self) -> Random:
         """For one client."""
@@ -114,9 +123,10 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
         value = f"{actor}:{sequence}".encode() + b"." * chance.choice((0, 10, 60, 300))
         send = Send(actor, actor, *place, value, acks, acks == ALL_IN_SYNC, sequence, workload.now())
         sequence += 1
+        send.key = workload.key(place.topic, value)
         history.add(send)
         try:
-            delivery = await producer.send(place.topic, value, partition=place.partition)
+            delivery = await producer.send(place.topic, value, send.key, partition=place.partition)
         except KafkaError as error:
             send.finish(workload.now(), error.code.name, tried_before=True)
             continue
