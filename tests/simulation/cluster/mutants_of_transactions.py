@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactional_log import TransactionalLog
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.transactions import gate, markers
@@ -196,6 +197,57 @@ def leader_forgets_open_transactions() -> Iterator[None]:
         yield
 
 
+@mutant(
+    "every-writer-committed",
+    "a commit counts whatever was written in the transaction, by writers who were not chosen, too",
+    history="Spark's speculative tasks, of whose outputs one is committed; many writers in one transaction",
+    needs="A driver that gives the same work to another worker, as the first one straggles or has died.",
+)
+def every_writer_committed() -> Iterator[None]:
+    """A worker writes half of its part and is killed. Another one writes all of it, and the driver commits with the
+    receipt of that one: half of the part is there twice."""
+
+    def everyone(transaction: Transaction, _writers: object) -> set[int]:
+        return set(transaction.writers)
+
+    with patch.object(transactions, "_chosen", everyone):
+        yield
+
+
+@mutant(
+    "version-committed-again",
+    "a commit is not asked whether its application version was committed before",
+    history="the batch id of a streaming job's sink, which a batch that is replayed carries again",
+    needs="A driver that does its last batch again.",
+)
+def version_committed_again() -> Iterator[None]:
+    """A driver commits batch 7 and dies before it has noted that. Its successor does batch 7 again and commits it:
+    everything in it is there twice."""
+
+    def never(_transaction: Transaction, _command: object) -> bool:
+        return False
+
+    with patch.object(transactions, "_was_committed", never):
+        yield
+
+
+@mutant(
+    "compaction-counts-aborted",
+    "compaction takes what was aborted for the last value of its key",
+    history="KAFKA-4545 and what came after it: compaction and transactions; scenario 35",
+    needs="A topic that is compacted, and a key whose last value was aborted.",
+)
+def compaction_counts_aborted() -> Iterator[None]:
+    """K is 1, committed. A transaction writes 2 and is aborted. Compaction drops 1, as 2 came later: readers of what
+    is committed find nothing of K."""
+
+    def nothing(_self: TransactionFilter, _producer_id: int, _last_offset: int) -> bool:
+        return False
+
+    with patch.object(TransactionFilter, "discards_data", nothing):
+        yield
+
+
 ALL = (
     new_leader_presumes_abort,
     new_leader_writes_markers_again,
@@ -206,4 +258,7 @@ ALL = (
     delayed_end_taken,
     timeout_keeps_epoch,
     leader_forgets_open_transactions,
+    every_writer_committed,
+    version_committed_again,
+    compaction_counts_aborted,
 )

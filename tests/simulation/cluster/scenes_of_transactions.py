@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
 
+from ottla.dataplane.log.compaction.transactions import AbortedTransaction, TransactionFilter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.quorum_commands import CommandResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
 from tests.dataplane.transactions.broker_beside_a_quorum import Beside, beside_a_quorum
 from tests.dataplane.transactions.test_markers import markers_of, written
 from tests.metadata_quorum.state.test_transaction_connections import ending
-from tests.metadata_quorum.state.transactional import Identity, Transactions
+from tests.metadata_quorum.state.transactional import Identity, Transactions, identity
 from tests.simulation.cluster.scenes import SCENES as SCENES
 from tests.simulation.cluster.scenes import Scene, shows
 
@@ -147,3 +148,31 @@ def a_producer_goes_on_after_its_timeout(_folder: Path) -> bool:
     cluster.do(late, CommandResult)
     cluster.write_markers()
     return cluster.add(who, cluster.places(1)).error_code == ErrorCode.NONE
+
+
+@shows("every-writer-committed")
+def who_was_not_chosen_counts(_folder: Path) -> bool:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, ())
+    writer = identity(cluster.join(owner))
+    cluster.add(writer, cluster.places(0))
+    cluster.end(owner)
+    return cluster.state().writers[writer[0]].committed
+
+
+@shows("version-committed-again")
+def a_version_is_committed_again(_folder: Path) -> bool:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    owner = identity(cluster.end(owner, version=7))
+    cluster.write_markers()
+    cluster.add(owner, cluster.places(0))
+    return not cluster.end(owner, version=7).was_committed
+
+
+@shows("compaction-counts-aborted")
+def what_was_aborted_is_the_last_of_its_key(_folder: Path) -> bool:
+    aborted = AbortedTransaction(producer_id=1, first_offset=4, marker_offset=6)
+    return not TransactionFilter([aborted]).discards_data(1, 5)

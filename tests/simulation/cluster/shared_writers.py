@@ -30,14 +30,16 @@ TRANSACTIONAL_ID = "job"
 TIMEOUTS_MS = (1500, 3000)
 DRIVERS = (1, 1, 2)
 """Two replace each other again and again."""
-COMMITTED, AGAIN, MADE_UP, STRUCK = 0.85, 0.1, 0.06, 0.25
+COMMITTED, AGAIN, MADE_UP, STRUCK = 0.85, 0.25, 0.1, 0.25
 """How often: commits among ends; a version is done again that is the last one; a receipt of nobody in this transaction
 is among those committed; the driver is killed at about the time of its commit."""
-STRAGGLES, LEAVES, TOO_LATE = 0.15, 0.08, 0.2
+STRAGGLES, LEAVES, TOO_LATE = 0.1, 0.08, 0.2
 """How often a worker takes its time, comes to no end, and takes a part of a batch that is over."""
 TASK_S = 0.5
 """After so long a part is given to one worker more."""
 PAUSE_S = 0.02
+LAST = 3
+"""So many batches a driver does when the workload is over."""
 
 
 def has_job(seed: int) -> bool:
@@ -158,7 +160,7 @@ class Driver:
         return [] if self._own is None else self._own.waiting
 
     async def run(self) -> None:
-        """Until the workload is over; the last driver does one batch more, which is committed."""
+        """Until the workload is over; the last driver does some batches more, and one that is committed."""
         while True:
             own = self._own = await started(self._made)
             try:
@@ -166,6 +168,8 @@ class Driver:
                     await self._transact(own, last=False)
                 if self._job.goes_on_without_me():
                     break
+                for _ in range(LAST - 1):
+                    await self._transact(own, last=False)
                 while not await self._transact(own, last=True):
                     pass
                 self._job.is_over = True
@@ -271,7 +275,7 @@ class Worker:
                 some = [chance.choice(self._places) for _ in range(chance.randint(1, 3))]
                 await noted.send([(one, self._value(name, batch, part)) for one in some], attempt.transaction)
                 if not self._workload.over and chance.random() < STRAGGLES:
-                    await asyncio.sleep(chance.uniform(0, 1.5))
+                    await asyncio.sleep(chance.uniform(0, 1.0))
             if self._workload.over or chance.random() >= LEAVES:
                 attempt.receipt = await writer.finish()
         except KafkaError:

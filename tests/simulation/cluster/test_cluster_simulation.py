@@ -85,6 +85,10 @@ BRANCHES = frozenset(
         "segments retained no longer",
         "torn writes",
         "transaction expired",
+        "transaction of a job: COMMITTED_BEFORE",
+        "transaction of a job: None",
+        "transaction of a job: PRODUCER_FENCED",
+        "transaction of a job: killed",
         "transactional write waited",
         "unclean election",
     }

@@ -32,7 +32,7 @@ from tests.simulation.machine.chance import exponential
 REQUEST_TIMEOUT_MS = 1500
 DELIVERY_TIMEOUT_MS = 6000
 POLL_MS = 200
-KEYS = 3
+KEYS = 8
 """In topics that are compacted."""
 ResultT = TypeVar("ResultT")
 
