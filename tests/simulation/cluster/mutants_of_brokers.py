@@ -228,7 +228,7 @@ def retention_above_high_watermark() -> Iterator[None]:
     it is acknowledged once they have begun anew."""
 
     def to_the_end(segments: Any, config: Any, **limits: int) -> int:
-        return segments_to_drop(segments, config, **(limits | {"high_watermark": limits["log_end_offset"]}))
+        return segments_to_drop(segments, config, **(limits | {"upper_bound": limits["log_end_offset"]}))
 
     with patch.object(trimmable_log, "segments_to_drop", to_the_end):
         yield
