@@ -74,8 +74,7 @@ class OwnProducer(NotedWriter):
         self.producer = Producer(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
-            linger_ms=linger_ms,
-            **options(workload),
+            **options(workload, linger_ms),
         )
         super().__init__(workload, name, self.producer)
         self._transactional_id = transactional_id
@@ -134,13 +133,14 @@ class OwnProducer(NotedWriter):
             return
 
 
-def options(workload: Workload) -> WriterOptions:
+def options(workload: Workload, linger_ms: float = 0) -> WriterOptions:
     """What all have in common who write in transactions."""
     return WriterOptions(
         bootstrap_servers=workload.cluster.bootstrap,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
         delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
         max_block_ms=BLOCK_MS,
+        linger_ms=linger_ms,
     )
 
 
