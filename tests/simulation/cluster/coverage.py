@@ -88,6 +88,11 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 lambda _arguments, late: "transaction expired" if late is not None else None,
             ),
             (transactions, "abort_and_fence", lambda _arguments, _result: "open transaction aborted"),
+            (
+                transactions,
+                "_free_in_pool",
+                lambda _arguments, free: "producer id of a former writer" if free is not None else None,
+            ),
             (TransactionGate, "wait", lambda _arguments, _result: "transactional write waited"),
             (Partition, "append_marker", lambda _arguments, _end: "marker written"),
             (Markers, "elected", _owed),

@@ -41,9 +41,9 @@ def is_trimmed(seed: int) -> bool:
 class Retention:
     """What retention is set to in a run that has it, the jumps of clocks in it, and a look at what goes.
 
-    Whole segments go, the oldest first, none that reaches above the high watermark; and each is below the log start, or
-    what is left is as large as is asked for, or all its records are older than that by the clock of their broker, which
-    may have jumped since it was read.
+    Whole segments go, the oldest first, none that reaches above the high watermark or into a transaction that has not
+    ended below it; and each is below the log start, or what is left is as large as is asked for, or all its records are
+    older than that by the clock of their broker, which may have jumped since it was read.
     """
 
     def __init__(self, cluster: Cluster, workload: Workload, seed: int) -> None:
@@ -130,6 +130,7 @@ class Retention:
             if not log.directory.name.startswith(f"{TOPIC}-"):
                 return retain(log, high_watermark, now_ms)
             start, looks = log.log_start_offset, self._looks(log)
+            stable = log.last_stable_offset(high_watermark)
             dropped = retain(log, high_watermark, now_ms)
             if dropped:
                 # Each replica for itself: another one, with another clock, may lead next and still have it.
@@ -139,9 +140,10 @@ class Retention:
                 for look in gone:
                     left -= look.size
                     reason = self._reason(log, look, start, left, now_ms)
-                    if reason is None or look.end > high_watermark or len(gone) != dropped:
+                    if reason is None or look.end > stable or len(gone) != dropped:
                         what = (
-                            f"{look} of {log!r} went at {now_ms} ms, high watermark {high_watermark}, {looks}"
+                            f"{look} of {log!r} went at {now_ms} ms, high watermark {high_watermark}, stable up to "
+                            f"{stable}, {looks}"
                         )
                         self._machine.failures.append(InvariantBroken("retention keeps what it must", what))
             return dropped

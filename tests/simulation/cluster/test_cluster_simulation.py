@@ -59,6 +59,7 @@ BRANCHES = frozenset(
         "one-way cuts",
         "open transaction aborted",
         "preferred elected",
+        "producer id of a former writer",
         "quorum node leads",
         "refused: CONCURRENT_TRANSACTIONS",
         "refused: COORDINATOR_LOAD_IN_PROGRESS",

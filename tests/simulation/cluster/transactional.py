@@ -17,9 +17,9 @@ from tests.simulation.cluster.own_writer import ABANDONED, COMMITTED, TIMEOUTS_M
 from tests.simulation.cluster.stock_producer import StockProducer
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
-SHARE, EXACT, WHOLE = 0.3, 0.3, 0.3
-"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once, and a reader of whole
-transactions instead of one of what is committed."""
+SHARE, EXACT, WHOLE, TRIMMED = 0.3, 0.3, 0.3, 0.7
+"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once, a reader of whole
+transactions instead of one of what is committed, and transactions in the topic that keeps little, if there is one."""
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
 """And their partitions; the first by name is the one which faults befall most."""
@@ -40,6 +40,11 @@ def copies_exactly(seed: int) -> bool:
 def reads_whole(seed: int) -> bool:
     """Whether the reader in it reads whole transactions."""
     return Random(f"whole transactions {seed}").random() < WHOLE
+
+
+def writes_what_is_trimmed(seed: int) -> bool:
+    """Whether there are transactions in the topic that keeps little, if there is one."""
+    return Random(f"transactions in what is trimmed {seed}").random() < TRIMMED
 
 
 class StockWriter:
@@ -198,6 +203,8 @@ def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]
     producer, some are as stock ones. In some runs there is a pipeline, too."""
     chance = Random(f"writers {seed}")
     written = {*TOPICS, *workload.lossy, *workload.compacted}
+    if writes_what_is_trimmed(seed):
+        written |= workload.trimmed
     places = [one for one in workload.partitions if one.topic in written]
     found: dict[str, Callable[[str], Writer]] = {}
     if copies_exactly(seed):
