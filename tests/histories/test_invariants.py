@@ -147,6 +147,14 @@ CLEAN: list[Case] = [
         "deleted up to the end while a reader was on its way there",
         [*THREE, Deleted("t", 0, 3, 5), Healed(20, 5), final(None, b"v1", log_start=3, end=3)],
     ),
+    (
+        "what was lost was sent again to where it had been",
+        [
+            *(sent(0, 0), sent(1, 1), sent(2, 2, takes=70)),
+            *(polled(0, b"v0"), polled(1, b"v1"), polled(2, b"v2"), UNCLEAN, sent(61, 1)),
+            final(b"v0", b"v61", b"v2"),
+        ],
+    ),
     ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
     (
         "replaced by a loss",
@@ -372,7 +380,7 @@ BROKEN: dict[str, list[Case]] = {
                 *THREE_READ[:-1],
                 UNCLEAN,
                 *(sent(number, number - 60, at=number) for number in range(61, 64)),
-                polled(3, b"v63", 70),
+                polled(3, b"v63", 70, epoch=2),
                 final(b"v0", b"v61", b"v62", b"v63"),
             ],
         )

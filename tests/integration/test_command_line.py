@@ -49,7 +49,8 @@ def ottla(bootstrap: str) -> Run:
 def name(ottla: Run) -> str:
     """A topic of three partitions on one broker each, with 10 records in partition 0 and 20 in partition 1."""
     name = f"cli-{uuid.uuid4().hex[:8]}"
-    ottla("topic", "create", name, "-p", "3", "-r", "1")
+    # Its records are old: retention would take them whenever it comes by.
+    ottla("topic", "create", name, "-p", "3", "-r", "1", "--config", "retention.ms=-1")
     for partition, count in ((0, 10), (1, 20)):
         lines = "".join(f"{partition} {1_700_000_000_000 + i} k{i}=v{i}\n" for i in range(count))
         ottla("produce", name, "-f", "%p %T %k=%s", data=lines)

@@ -26,12 +26,13 @@ def test_offsets_of_a_transaction_outlive_their_coordinator(tmp_path: Path) -> N
         bootstrap = cluster.bootstrap
         source = create(AdminClient({"bootstrap.servers": bootstrap}), 1)
         group = uuid.uuid4().hex
-        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
-        producer.init_transactions(DEADLINE_S)
         asking = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
 
         def move_to(offset: int, *, commits: bool) -> int:
-            """The coordinator dies once the offset is in its log; the offset that counts afterwards."""
+            """The coordinator dies once the offset is in its log; the offset that counts afterwards. (A producer that
+            remembers a coordinator which has died asks for another one after ten minutes.)"""
+            producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
+            producer.init_transactions(DEADLINE_S)
             producer.begin_transaction()
             producer.produce(source, b"%d" % offset)
             where = [TopicPartition(source, 0, offset)]

@@ -186,7 +186,7 @@ class StockProducer:
             isolation_level=READ_COMMITTED,
             topics=[ListOffsetsTopic(name=place.topic, partitions=[part])],
         )
-        asked_s = self._workload.now()
+        asked_s, sure = self._workload.now(), self._workload.is_led_by_one(place)
         with suppress(KafkaError):
             leader = self._cluster.metadata.leader(*place)
             if leader is None:
@@ -194,7 +194,7 @@ class StockProducer:
             connection = await self._cluster.connection(leader, "look")
             answer = await connection.request(request, version=LIST_VERSION, timeout_ms=TIMEOUT_MS)
             found = answer.topics[0].partitions[0]
-            if not found.error_code:
+            if not found.error_code and sure and self._workload.is_led_by_one(place):
                 end = StableEnd(self.actor, *place, found.offset, asked_s, self._workload.now())
                 self._workload.history.add(end)
 

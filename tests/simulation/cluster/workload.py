@@ -68,6 +68,18 @@ class Workload:
     def now(self) -> float:
         return self.machine.now
 
+    def is_led_by_one(self, place: TopicPartition) -> bool:
+        """Whether nobody takes itself for the leader who was replaced: that one answers with what it had."""
+        image = self.cluster.newest_image()
+        topic = None if image is None else image.topics.get(place.topic)
+        state = None if topic is None else topic.partitions.get(place.partition)
+        return state is not None and not any(
+            (one.topic, one.index) == place and one.leader_epoch < state.leader_epoch
+            for node in self.cluster.brokers.values()
+            if node.up
+            for one in node.led()
+        )
+
     def key(self, topic: str, value: bytes) -> bytes | None:
         """Under which a value is written."""
         return b"key %d" % (crc32(value) % KEYS) if topic in self.compacted else None
@@ -180,10 +192,11 @@ async def consume(workload: Workload, actor: str, *, committed: bool = False) ->
 async def _look_at_ends(
     workload: Workload, actor: str, consumer: Consumer, places: list[TopicPartition]
 ) -> None:
-    asked_s = workload.now()
+    asked_s, sure = workload.now(), [place for place in places if workload.is_led_by_one(place)]
     with suppress(KafkaError):
         for place, offset in (await consumer.end_offsets(places)).items():
-            workload.history.add(StableEnd(actor, *place, offset, asked_s, workload.now()))
+            if place in sure and workload.is_led_by_one(place):
+                workload.history.add(StableEnd(actor, *place, offset, asked_s, workload.now()))
 
 
 def _note_polls(
