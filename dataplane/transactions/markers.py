@@ -289,7 +289,8 @@ class Markers:
         if marker.number == NO_NUMBER:
             return
         self._unreported.setdefault((place, marker.leader_epoch), {})[producer_id] = marker.number
-        if not self._report_begins and len(self._reporting) < REPORTS_AT_ONCE:
+        underway = sum(not task.done() for task in self._reporting)
+        if not self._report_begins and underway < REPORTS_AT_ONCE:
             self._report_begins = True
             task = asyncio.create_task(self._report(), name="transaction markers")
             self._reporting[task] = None

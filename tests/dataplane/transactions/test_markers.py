@@ -16,6 +16,7 @@ import pytest
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
@@ -25,6 +26,7 @@ from ottla.protocol.messages.partition_commands import (
 from ottla.protocol.messages.transaction_commands import ReportMarkers
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.schema import Message
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
 
@@ -221,6 +223,36 @@ async def test_thousands_of_markers_do_not_hold_up_the_loop(
         ends = [one.partition(index=index).log.log_end_offset for index in (0, 1)]
         assert sorted(ends) == [1, 2], "one in this turn, the other in the next"
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_a_marker_is_reported_that_comes_as_all_reports_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else may come for long that would be reported with it."""
+    async with beside_a_quorum(tmp_path) as one:
+        answered, submit = asyncio.Event(), one.submit
+
+        async def held_up(command: q.Command, timeout_ms: int | None = None) -> Message:
+            if not isinstance(command, ReportMarkers):
+                return await submit(command, timeout_ms)
+            applied = one.quorum.apply(command)
+            await answered.wait()
+            return q.decode_result(command, applied.result)
+
+        monkeypatch.setattr(one, "submit", held_up)
+        names = [f"x{number}" for number in range(markers.REPORTS_AT_ONCE + 1)]
+        owners = [await written(one, name, 0) for name in names]
+
+        def end(number: int) -> None:
+            one.quorum.end(owners[number], name=names[number])
+            one.catch_up()
+
+        for number in range(markers.REPORTS_AT_ONCE):
+            end(number)
+            await until(lambda: one.quorum.state(names[number]).phase.is_over)  # noqa: B023
+        answered.set()
+        asyncio.get_running_loop().call_soon(end, markers.REPORTS_AT_ONCE)
+        await until(lambda: one.quorum.state(names[-1]).phase is Phase.COMPLETE_COMMIT)
 
 
 async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
