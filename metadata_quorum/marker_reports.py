@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.transaction_commands import ReportMarkers
 from ..protocol.transaction_table import Place, Transaction
-from .state.transaction_markers import reported
+from .state.transaction_markers import leader_epoch, reported
 
 HOLD_S = 0.005
 """So long a report waits for company at most."""
@@ -26,8 +26,8 @@ class ToldMarkers:
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
-        #: number of the transaction, and where which writers have their markers
-        self._told: dict[str, tuple[int, set[tuple[int, Place]]]] = {}
+        #: number of the transaction, and which writers have their markers where, by the leadership that told it
+        self._told: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
 
     def note(self, command: ReportMarkers) -> list[Transaction]:
         """The decided transactions that have their last marker by this."""
@@ -38,11 +38,11 @@ class ToldMarkers:
         named: dict[str, Transaction] = {}
         for transaction, producer_id, place in reported(image, command):
             name = transaction.transactional_id
-            number, markers = self._told.get(name, (-1, set()))
+            number, markers = self._told.get(name, (-1, {}))
             if number != transaction.number:
-                markers = set()
+                markers = {}
                 self._told[name] = transaction.number, markers
-            markers.add((producer_id, place))
+            markers[producer_id, place] = leader_epoch(image, place)
             named[name] = transaction
         return [one for one in named.values() if self._is_settled(one)]
 
@@ -58,13 +58,15 @@ class ToldMarkers:
         self._told.clear()
 
     def _is_settled(self, transaction: Transaction) -> bool:
+        """A marker that an earlier leadership told of is not in this one's log for sure: it may have been elected
+        uncleanly, and tells itself of what it has written."""
         _, markers = self._told[transaction.transactional_id]
         if len(markers) < sum(transaction.lacking.values()):
             return False
+        image = self._image()
         return all(
-            (writer.producer_id, place) in markers
-            for writer in transaction.writers.values()
-            for place in writer.outstanding
+            markers.get((writer.producer_id, place)) == leader_epoch(image, place)
+            for writer, place in transaction.outstanding
         )
 
 

@@ -42,6 +42,12 @@ def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Tran
                 yield transaction, one.producer_id, place
 
 
+def leader_epoch(image: ClusterImage, place: Place) -> int | None:
+    """Of a partition; None where there is none."""
+    state = _state(image, place)
+    return None if state is None else state.leader_epoch
+
+
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
     """Its partitions are settled: nothing of them is left that could be read."""
     gone: dict[int, set[Place]] = {}

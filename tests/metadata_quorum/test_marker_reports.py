@@ -28,8 +28,8 @@ class Reporting(Transactions):
         topic = self.machine.image.topics["t"]
         state = topic.partitions[index]
         return t.ReportMarkers(
-            broker_id=index % 3 + 1,
-            broker_epoch=self.epoch(index % 3 + 1) - epoch_ago,
+            broker_id=state.leader,
+            broker_epoch=self.epoch(state.leader) - epoch_ago,
             partitions=[
                 t.WrittenMarkers(
                     topic_id=topic.id,
@@ -75,6 +75,18 @@ def test_reports_that_would_not_be_applied_count_for_nothing() -> None:
     assert one.note(one.report(0, who[0], number - 1)) == []
     assert one.note(one.report(1, who[0], number)) == []
     assert one.note(one.report(0, who[0] + 1, number)) == []
+    assert one.note(one.report(0, who[0], number)) == [("x", number)]
+
+
+def test_what_a_former_leader_has_told_of_counts_no_more() -> None:
+    """Who leads now may lack it, and tells when it is there."""
+    one = Reporting()
+    who = one.begin()
+    one.add(who, one.places(0, 1))
+    number = one.end(who).number
+    assert one.note(one.report(0, who[0], number)) == []
+    one.fence(1)
+    assert one.note(one.report(1, who[0], number)) == []
     assert one.note(one.report(0, who[0], number)) == [("x", number)]
 
 

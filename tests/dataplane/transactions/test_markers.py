@@ -17,12 +17,6 @@ from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
-from ottla.protocol.messages.partition_commands import (
-    ElectionPartition,
-    ElectionType,
-    ElectLeaders,
-    ElectLeadersResult,
-)
 from ottla.protocol.messages.transaction_commands import ReportMarkers
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import walk_batches
@@ -372,11 +366,7 @@ async def test_after_an_unclean_election_a_commit_keeps_what_is_its_own(
         one.quorum.end(who, bumps=bumps)
         one.quorum.unfence(1)
         one.quorum.fence(2)
-        elect = ElectLeaders(
-            election_type=ElectionType.UNCLEAN,
-            partitions=[ElectionPartition(topic_id=one.quorum.topic_id("pair"), partition=0)],
-        )
-        one.quorum.do(elect, ElectLeadersResult)
+        one.quorum.elect_uncleanly("pair")
         one.catch_up()
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
         log = one.partition("pair").log
@@ -404,11 +394,7 @@ async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_abo
         one.quorum.end(who, commits=True, bumps=bumps)
         one.quorum.unfence(1)
         one.quorum.fence(2)
-        elect = ElectLeaders(
-            election_type=ElectionType.UNCLEAN,
-            partitions=[ElectionPartition(topic_id=one.quorum.topic_id("pair"), partition=0)],
-        )
-        one.quorum.do(elect, ElectLeadersResult)
+        one.quorum.elect_uncleanly("pair")
         log = one.partition("pair").log
         if full:
             with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
@@ -442,10 +428,7 @@ async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
         one.quorum.unfence(1)
         one.catch_up()
         assert partition.leader is None
-        place = ElectionPartition(topic_id=one.quorum.topic_id(OFFSETS_TOPIC), partition=0)
-        command = ElectLeaders(election_type=ElectionType.UNCLEAN, partitions=[place])
-        elected = one.quorum.do(command, ElectLeadersResult)
-        assert elected.partitions[0].error_code == ErrorCode.NONE
+        one.quorum.elect_uncleanly(OFFSETS_TOPIC)
         with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
             one.catch_up()
             assert partition.log.open_transactions

@@ -10,6 +10,12 @@ from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.partition_commands import (
+    ElectionPartition,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+)
 from ottla.protocol.transaction_table import Phase, Place, Transaction, by_topic
 
 from .harness import Cluster, assigned
@@ -148,6 +154,12 @@ class Transactions(Cluster):
                 broker_id=state.leader, broker_epoch=self.epoch(state.leader), partitions=[written]
             )
             self.do(command, q.CommandResult)
+
+    def elect_uncleanly(self, topic: str, index: int = 0) -> None:
+        place = ElectionPartition(topic_id=self.topic_id(topic), partition=index)
+        command = ElectLeaders(election_type=ElectionType.UNCLEAN, partitions=[place])
+        elected = self.do(command, ElectLeadersResult)
+        assert elected.partitions[0].error_code == ErrorCode.NONE, elected
 
     def check(self) -> None:
         """The controller holds together, and each broker knows of transactions on its replicas what the controller

@@ -8,12 +8,6 @@ from pathlib import Path
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.partition_commands import (
-    ElectionPartition,
-    ElectionType,
-    ElectLeaders,
-    ElectLeadersResult,
-)
 from ottla.protocol.messages.transaction_questions import AskCut, CutTold
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
 from ottla.protocol.transaction_table import by_topic
@@ -105,12 +99,7 @@ async def who_was_elected_uncleanly_aborts_a_commit(one: Beside) -> bool:
     one.quorum.end(who)
     one.quorum.unfence(1)
     one.quorum.fence(2)
-    ((topic_id, index),) = places
-    elect = ElectLeaders(
-        election_type=ElectionType.UNCLEAN,
-        partitions=[ElectionPartition(topic_id=topic_id, partition=index)],
-    )
-    one.quorum.do(elect, ElectLeadersResult)
+    one.quorum.elect_uncleanly("pair")
     one.catch_up()
     log = one.partition("pair").log
     return log.aborted_transactions(0, log.log_end_offset) != []
