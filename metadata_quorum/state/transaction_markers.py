@@ -42,10 +42,10 @@ def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Tran
                 yield transaction, one.producer_id, place
 
 
-def leader_epoch(image: ClusterImage, place: Place) -> int | None:
-    """Of a partition; None where there is none."""
+def leader_epoch(image: ClusterImage, place: Place) -> int:
+    """Of a partition; -1 where there is none."""
     state = _state(image, place)
-    return None if state is None else state.leader_epoch
+    return -1 if state is None else state.leader_epoch
 
 
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
