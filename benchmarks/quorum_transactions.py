@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import secrets
 import sys
 import tempfile
@@ -50,6 +49,7 @@ from ottla.protocol.transaction_table import Place, by_topic
 
 from .clusters import Cluster, ottla_cluster
 from .compare import cpu_seconds
+from .rounds import record
 
 BROKERS = (11, 12, 13)
 AT_A_TIME = (1, 8, 64, 512)
@@ -224,11 +224,8 @@ def main() -> int:
         )
     Console().print(table)
     if arguments.record:
-        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
         results = [[one.at_a_time, one.per_second, one.leader_cpu_ms, one.quorum_cpu_ms] for one in readings]
-        line = {"at": time.strftime("%F %T"), "machine": machine, "partitions": arguments.partitions}
-        with arguments.record.open("a") as out:
-            out.write(json.dumps(line | {"results": results}) + "\n")
+        record(arguments.record, partitions=arguments.partitions, results=results)
     return 0
 
 

@@ -89,8 +89,12 @@ def main(description: str | None, figures: Mapping[str, Figure], rounds: int) ->
     results = {name: medians(name, figures[name], launchers, args.rounds, console) for name in wanted}
     show(results, launchers, console)
     if args.record:
-        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-        line = {"at": time.strftime("%F %T"), "machine": machine, "rounds": args.rounds, "results": results}
-        with args.record.open("a") as out:
-            out.write(json.dumps(line) + "\n")
+        record(args.record, rounds=args.rounds, results=results)
     return 0
+
+
+def record(path: Path, **readings: object) -> None:
+    """Append a line of JSON: these, when they were taken, and on what machine."""
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    with path.open("a") as out:
+        out.write(json.dumps({"at": time.strftime("%F %T"), "machine": machine} | readings) + "\n")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
-from tests.histories.invariants import HistoryBroken, check_all
+from tests.histories.cases import Case, check_finds, is_found, passes
+from tests.histories.invariants import check_all
 from tests.histories.operations import (
     CommittedRead,
     Dump,
@@ -19,8 +18,6 @@ from tests.histories.operations import (
     Send,
     Transaction,
 )
-
-Case = tuple[str, Sequence[Operation]]
 
 
 def sent(number: int, key: bytes | None = b"k", transaction: str | None = None) -> Send:
@@ -112,20 +109,11 @@ BROKEN: dict[str, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize("operations", [pytest.param(case, id=name) for name, case in CLEAN])
+@passes(CLEAN)
 def test_a_clean_history_passes(operations: Sequence[Operation]) -> None:
     check_all(History(operations))
 
 
-@pytest.mark.parametrize(
-    ("names", "operations"),
-    [
-        pytest.param(set(names.split()), case, id=f"{names}: {name}")
-        for names, cases in BROKEN.items()
-        for name, case in cases
-    ],
-)
+@is_found(BROKEN)
 def test_a_broken_history_is_found(names: set[str], operations: Sequence[Operation]) -> None:
-    with pytest.raises(HistoryBroken) as caught:
-        check_all(History(operations))
-    assert set(caught.value.names) == names, caught.value
+    check_finds(names, operations)

@@ -9,6 +9,7 @@ import pytest
 from tests.histories import test_compaction_invariants as of_compaction
 from tests.histories import test_shared_transaction_invariants as of_shared
 from tests.histories import test_transaction_invariants as of_transactions
+from tests.histories.cases import Case, check_finds, is_found, passes
 from tests.histories.invariants import HistoryBroken, InvariantBroken, all_invariants, check_all
 from tests.histories.operations import (
     AppendFailed,
@@ -36,7 +37,6 @@ from tests.histories.operations import (
     Watermark,
 )
 
-Case = tuple[str, Sequence[Operation]]
 UNCLEAN = Lossy("unclean election", 50, until_s=60, topic="t", from_offset=1)
 UNCLEAN_EPOCH_5 = Lossy("unclean election", 50, until_s=60, topic="t", partition=0, leader_epoch=5)
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -479,23 +479,14 @@ BROKEN: dict[str, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize("operations", [pytest.param(case, id=name) for name, case in CLEAN])
+@passes(CLEAN)
 def test_a_clean_history_passes(operations: Sequence[Operation]) -> None:
     check_all(History(operations))
 
 
-@pytest.mark.parametrize(
-    ("names", "operations"),
-    [
-        pytest.param(set(names.split()), case, id=f"{names}: {name}")
-        for names, cases in BROKEN.items()
-        for name, case in cases
-    ],
-)
+@is_found(BROKEN)
 def test_a_broken_history_is_found(names: set[str], operations: Sequence[Operation]) -> None:
-    with pytest.raises(HistoryBroken) as caught:
-        check_all(History(operations))
-    assert set(caught.value.names) == names, caught.value
+    check_finds(names, operations)
 
 
 def test_every_invariant_has_a_broken_history_and_says_what_it_promises() -> None:

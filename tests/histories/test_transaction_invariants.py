@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
+from tests.histories.cases import Case, check_finds, is_found, passes
 from tests.histories.invariants import (
-    HistoryBroken,
     all_invariants,
     check_all,
     transactions,
@@ -34,8 +32,6 @@ from tests.histories.operations import (
     WholeRead,
 )
 from tests.histories.transactions import Marker
-
-Case = tuple[str, Sequence[Operation]]
 
 
 def begun(name: str = "T", epoch: int = 0, at: float = 1) -> Transaction:
@@ -262,23 +258,14 @@ BROKEN: dict[str, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize("operations", [pytest.param(case, id=name) for name, case in CLEAN])
+@passes(CLEAN)
 def test_a_clean_history_passes(operations: Sequence[Operation]) -> None:
     check_all(History(operations))
 
 
-@pytest.mark.parametrize(
-    ("names", "operations"),
-    [
-        pytest.param(set(names.split()), case, id=f"{names}: {name}")
-        for names, cases in BROKEN.items()
-        for name, case in cases
-    ],
-)
+@is_found(BROKEN)
 def test_a_broken_history_is_found(names: set[str], operations: Sequence[Operation]) -> None:
-    with pytest.raises(HistoryBroken) as caught:
-        check_all(History(operations))
-    assert set(caught.value.names) == names, caught.value
+    check_finds(names, operations)
 
 
 def test_every_invariant_of_transactions_has_a_broken_history() -> None:

@@ -18,6 +18,7 @@ from ..operations import (
     Outcome,
     Poll,
     Position,
+    ProducerIdentity,
     Send,
     begun_s,
 )
@@ -272,6 +273,27 @@ class Facts:
         for send in self.history.sends:
             if send.transaction is not None:
                 found.setdefault(send.transaction, []).append(send)
+        return found
+
+    def replaced_s(self, transaction: Transaction) -> float | None:
+        """When its transactional id was first given to another producer after the one whose it is."""
+        mine = (transaction.producer_id, transaction.producer_epoch)
+        return min(
+            (
+                one.at_s
+                for one in self._given.get(transaction.transactional_id, ())
+                if (one.producer_id, one.producer_epoch) > mine and one.producer != transaction.producer
+            ),
+            default=None,
+        )
+
+    @cached_property
+    def _given(self) -> dict[str, list[ProducerIdentity]]:
+        """To whom each transactional id was given."""
+        found: dict[str, list[ProducerIdentity]] = {}
+        for one in self.history.identities:
+            if one.transactional_id is not None:
+                found.setdefault(one.transactional_id, []).append(one)
         return found
 
     def read_in(self, poll: Poll) -> Transaction | None:

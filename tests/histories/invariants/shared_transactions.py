@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..operations import Outcome, ProducerIdentity, Send
+from ..operations import Outcome, Send
 from ..transactions import COMMITTED_BEFORE, Transaction
 from .base import Invariant
 from .facts import Facts, HighestBefore, ended, told
@@ -104,24 +104,14 @@ class WriterOutlivesItsOwner(Invariant):
     scenarios = (30, 31)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        given: dict[str, list[ProducerIdentity]] = {}
-        for one in facts.history.identities:
-            if one.transactional_id is not None:
-                given.setdefault(one.transactional_id, []).append(one)
         for name, sends in facts.sent_in.items():
             part = facts.transactions[name]
             if part.owner is None:
                 continue
             owner = facts.transactions[part.owner]
-            mine = (owner.producer_id, owner.producer_epoch)
-            replaced_s = min(
-                (
-                    one.at_s
-                    for one in given.get(owner.transactional_id, ())
-                    if (one.producer_id, one.producer_epoch) > mine and one.producer != owner.producer
-                ),
-                default=float("inf"),
-            )
+            replaced_s = facts.replaced_s(owner)
+            if replaced_s is None:
+                continue
             for send in sends:
                 if send.invoked_s > replaced_s and (send.outcome is Outcome.OK or facts.was_read(send)):
                     yield f"{told(send)}; the owner, of {ended(owner)}, was replaced at {replaced_s:.6f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ..operations import CommittedRead, Dump, Outcome, Poll, ProducerIdentity, Send, StableEnd
+from ..operations import CommittedRead, Dump, Outcome, Poll, Send, StableEnd
 from ..transactions import Marker, Transaction
 from .base import Invariant
 from .facts import Facts, Place, ended, named, polled, short, told
@@ -160,21 +160,8 @@ class ReplacedProducerWrites(Invariant):
     scenarios = (30, 31)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        given: dict[str, list[ProducerIdentity]] = {}
-        for one in facts.history.identities:
-            if one.transactional_id is not None:
-                given.setdefault(one.transactional_id, []).append(one)
         for name, transaction in facts.transactions.items():
-            replaced_s = min(
-                (
-                    one.at_s
-                    for one in given.get(transaction.transactional_id, ())
-                    if (one.producer_id, one.producer_epoch)
-                    > (transaction.producer_id, transaction.producer_epoch)
-                    and one.producer != transaction.producer
-                ),
-                default=None,
-            )
+            replaced_s = facts.replaced_s(transaction)
             if replaced_s is None:
                 continue
             for send in facts.sent_in.get(name, ()):
