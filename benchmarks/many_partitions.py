@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.reassignment_plan import plan
+from ottla.client.admin.reassignment_plan import plan
 
 from .clusters import Cluster, ottla_cluster
 

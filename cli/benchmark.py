@@ -13,8 +13,8 @@ from typing import Any
 from ..client.admin import Admin, NewTopic
 from ..client.consumer import Consumer
 from ..client.producer import Producer
-from ..client.record_writer import Acks
-from ..client.sender import RecordMetadata
+from ..client.producing.record_writer import Acks
+from ..client.producing.sender import RecordMetadata
 from ..protocol.errors import KafkaError
 from .asking import run_client
 from .failures import CommandFailed

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..client.fetched import ConsumerRecord
+from ..client.consuming.fetched import ConsumerRecord
 from .failures import UsageError
 
 FORMAT_HELP = """

@@ -9,14 +9,14 @@ from contextlib import aclosing, suppress
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
-from .assignors import ASSIGNORS
-from .cluster import Backoff, Cluster
+from .connections.cluster import Backoff, Cluster
+from .consuming.assignors import ASSIGNORS
+from .consuming.fetched import ConsumerRecord, TopicPartition
+from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
+from .consuming.group import ConsumerGroupMetadata, Group, GroupOptions
 from .failures import ClientClosed
-from .fetched import ConsumerRecord, TopicPartition
-from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
-from .group import ConsumerGroupMetadata, Group, GroupOptions
-from .transaction_reader import ReaderOptions, TransactionReader
-from .whole_transactions import CommittedTransaction
+from .transactions.reader import ReaderOptions, TransactionReader
+from .transactions.whole_transactions import CommittedTransaction
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Unpack
 
+from .consuming.fetched import TopicPartition
+from .consuming.group import ConsumerGroupMetadata
 from .failures import OutOfTurn
-from .fetched import TopicPartition
-from .group import ConsumerGroupMetadata
-from .record_writer import RecordWriter, WriterOptions
-from .transaction import Transaction
-from .transaction_state import TransactionState
-from .transactions import TransactionOptions, Transactions
+from .producing.record_writer import RecordWriter, WriterOptions
+from .transactions.state import TransactionState
+from .transactions.transaction import Transaction
+from .transactions.transactions import TransactionOptions, Transactions
 
 
 class GroupMember(Protocol):

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from ottla.cli.layout import known_layout
 from ottla.cli.quorum_status import NOBODY, ask_quorum
 from ottla.client.admin import Admin
-from ottla.client.metadata import PartitionInfo
+from ottla.client.connections.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError
 
 START_TIMEOUT_S = 60.0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...client.producer import Producer
-from ...client.record_writer import Acks
-from ...client.sender import RecordMetadata
+from ...client.producing.record_writer import Acks
+from ...client.producing.sender import RecordMetadata
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, command_parser, key_values

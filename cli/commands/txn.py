@@ -24,7 +24,7 @@ from ..output import print_json, print_table
 if TYPE_CHECKING:
     from ...client.admin import Admin, HangingTransaction, TransactionDescription, TransactionListing
     from ...client.admin.transactions import Described
-    from ...client.fetched import TopicPartition
+    from ...client.consuming.fetched import TopicPartition
     from ...protocol.errors import KafkaError
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -381,7 +381,7 @@ async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[Hangi
 
 
 async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
-    from ...client.fetched import TopicPartition
+    from ...client.consuming.fetched import TopicPartition
     from ..selection import named_partitions
 
     topics = await admin.describe_topics()

@@ -9,7 +9,7 @@ from ...protocol.messages.quorum_description import (
     QuorumPartitionAsked,
     QuorumTopicAsked,
 )
-from ..metadata import BrokerAddress
+from ..connections.metadata import BrokerAddress
 from .session import AdminSession, check
 from .values import ClusterDescription, QuorumDescription
 

@@ -26,10 +26,10 @@ from ...protocol.messages.offsets import (
     OffsetFetchRequest,
 )
 from ...protocol.schema import Message, Request
+from ..connections.metadata import BrokerAddress
+from ..consuming.fetched import TopicPartition
+from ..consuming.subscription import decode_assignment
 from ..failures import VersionUnsupported
-from ..fetched import TopicPartition
-from ..metadata import BrokerAddress
-from ..subscription import decode_assignment
 from .session import AdminSession, check, error_of
 from .values import GroupDescription, GroupListing, GroupMember
 

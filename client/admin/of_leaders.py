@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..cluster import Backoff
+from ..connections.cluster import Backoff
+from ..consuming.fetched import TopicPartition
 from ..failures import ConnectionLost, RequestTimedOut
-from ..fetched import TopicPartition
 from .session import AdminSession
 
 PATIENCE_S = 3.0

@@ -8,8 +8,8 @@ from typing import Self, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest
-from ..cluster import Backoff, Cluster
-from ..metadata import ClusterMetadata
+from ..connections.cluster import Backoff, Cluster
+from ..connections.metadata import ClusterMetadata
 
 ResultT = TypeVar("ResultT")
 

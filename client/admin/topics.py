@@ -15,8 +15,8 @@ from ...protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from ..cluster import Backoff
-from ..metadata import TopicInfo
+from ..connections.cluster import Backoff
+from ..connections.metadata import TopicInfo
 from .session import AdminSession, check
 from .values import NewTopic
 

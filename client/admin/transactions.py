@@ -14,8 +14,8 @@ from ...protocol.messages.transaction_descriptions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from ..fetched import TopicPartition
-from ..metadata import BrokerAddress
+from ..connections.metadata import BrokerAddress
+from ..consuming.fetched import TopicPartition
 from .of_leaders import LeaderSession
 from .session import check, error_of
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...protocol.errors import KafkaError
-from ..fetched import TopicPartition
-from ..metadata import BrokerAddress
+from ..connections.metadata import BrokerAddress
+from ..consuming.fetched import TopicPartition
 
 TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
 CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.accumulator import Batch, PartitionQueue, ProducerIdentity
+from ottla.client.producing.accumulator import Batch, PartitionQueue, ProducerIdentity
 
 FIRST, NEXT = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
 LIMIT = 5

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from ottla.client.cluster import Cluster
+from ottla.client.connections.cluster import Cluster
 from ottla.client.failures import NoBrokerReachable, RequestTimedOut
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.metadata import MetadataRequest

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.assignors import ASSIGNORS, Assignment, range_assign, round_robin_assign
-from ottla.client.subscription import (
+from ottla.client.consuming.assignors import ASSIGNORS, Assignment, range_assign, round_robin_assign
+from ottla.client.consuming.subscription import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.client.connection import MAX_RESPONSE_BYTES, Connection, connect
+from ottla.client.connections.connection import MAX_RESPONSE_BYTES, Connection, connect
+from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupported
-from ottla.client.metadata import BrokerAddress
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.client.fetched import ConsumerRecord, FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, TopicPartition
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch

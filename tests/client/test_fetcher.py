@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ottla.client.cluster import Cluster
-from ottla.client.fetched import TopicPartition
-from ottla.client.fetcher import EARLIEST, Fetcher, FetchOptions
+from ottla.client.connections.cluster import Cluster
+from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.metadata import (
     MetadataResponse,

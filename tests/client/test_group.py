@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ottla.client.connections.metadata import ClusterMetadata
 from ottla.client.consumer import Consumer
+from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.consuming.subscription import encode_assignment
 from ottla.client.failures import ConnectionLost
-from ottla.client.fetched import TopicPartition
-from ottla.client.metadata import ClusterMetadata
-from ottla.client.subscription import encode_assignment
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.groups import (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as other_murmur2
 
-from ottla.client.partitioner import StickyChoice, murmur2, murmur2_partition
+from ottla.client.producing.partitioner import StickyChoice, murmur2, murmur2_partition
 
 
 @given(st.binary(max_size=300))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.reassignment_plan import Key, NoPlan, Plan, plan
+from ottla.client.admin.reassignment_plan import Key, NoPlan, Plan, plan
 
 Placement = dict[Key, tuple[int, ...]]
 

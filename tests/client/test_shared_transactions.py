@@ -15,9 +15,9 @@ from ottla.client.failures import (
     VersionUnsupported,
 )
 from ottla.client.producer import Producer
-from ottla.client.transaction import WriterReceipt
-from ottla.client.transaction_writer import TransactionWriter
-from ottla.client.transactions import CommitResult
+from ottla.client.transactions.transaction import WriterReceipt
+from ottla.client.transactions.transactions import CommitResult
+from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.client.fake_cluster import Fault, fake_cluster
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster

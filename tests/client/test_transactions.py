@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client import transaction_state
+from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.consuming.group import ConsumerGroupMetadata
 from ottla.client.failures import (
     OutOfTurn,
     ProducerFenced,
@@ -18,10 +19,9 @@ from ottla.client.failures import (
     TransactionAborted,
     TransactionFailed,
 )
-from ottla.client.fetched import TopicPartition
-from ottla.client.group import ConsumerGroupMetadata
 from ottla.client.producer import Producer
-from ottla.client.transaction_state import TRANSITIONS, Phase
+from ottla.client.transactions import state as transaction_state
+from ottla.client.transactions.state import TRANSITIONS, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest

@@ -16,17 +16,17 @@ import pytest
 
 from ottla.client import consumer as consumer_module
 from ottla.client import producer as producer_module
-from ottla.client import transaction_writer as transaction_writer_module
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.cluster import Cluster
+from ottla.client.connections.cluster import Cluster
+from ottla.client.connections.coordinator import OF_TRANSACTION, Coordinator
 from ottla.client.consumer import Consumer
-from ottla.client.coordinator import OF_TRANSACTION, Coordinator
+from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.failures import ProducerFenced, TransactionFailed
-from ottla.client.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
-from ottla.client.transaction import WriterReceipt
-from ottla.client.transaction_writer import TransactionWriter
-from ottla.client.whole_transactions import CommittedTransaction
+from ottla.client.transactions import writer as transaction_writer_module
+from ottla.client.transactions.transaction import WriterReceipt
+from ottla.client.transactions.whole_transactions import CommittedTransaction
+from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 
@@ -99,7 +99,7 @@ async def test_aborts_with_batches_under_way_leave_nothing_behind(
     cluster: RunningCluster, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if version == 1:  # as clusters of before speak
-        monkeypatch.setattr("ottla.client.transactions.VERSION_FEATURE", "unknown")
+        monkeypatch.setattr("ottla.client.transactions.transactions.VERSION_FEATURE", "unknown")
     topic, chance = f"under-way-{version}", random.Random(version)
     await create(cluster, topic, 3)
     expected: list[bytes] = []

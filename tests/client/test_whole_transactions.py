@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from ottla.client.fetched import TopicPartition
-from ottla.client.whole_transactions import Assembler, CommittedTransaction
+from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.transactions.whole_transactions import Assembler, CommittedTransaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
 from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.fetched import TopicPartition
+from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster

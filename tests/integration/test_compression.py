@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.client.cluster import Cluster
+from ottla.client.connections.cluster import Cluster
 from ottla.protocol.compression import Compression
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.record_batch import walk_batches

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.client.failures import ProducerFenced
 from ottla.client.producer import Producer
-from ottla.client.transaction_writer import TransactionWriter
+from ottla.client.transactions.writer import TransactionWriter
 from tests import java
 from tests.cluster import wait_until
 from tests.integration.api_versions_seen import within_table

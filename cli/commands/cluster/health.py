@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ....client.admin import TOPIC_RESOURCE, Admin
+from ....client.connections.metadata import TopicInfo
 from ....client.failures import NoBrokerReachable
-from ....client.metadata import TopicInfo
 from ....protocol.errors import KafkaError
 from ...asking import run_client
 from ...failures import CommandFailed, UsageError

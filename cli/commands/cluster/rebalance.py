@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from ....client.admin import Admin, ClusterDescription
-from ....client.fetched import TopicPartition
-from ....client.metadata import TopicInfo
-from ....client.reassignment_plan import NoPlan, plan
+from ....client.admin.reassignment_plan import NoPlan, plan
+from ....client.connections.metadata import TopicInfo
+from ....client.consuming.fetched import TopicPartition
 from ...asking import run_client
 from ...confirmation import confirm
 from ...failures import CommandFailed

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.fetched import FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.surroundings import wall_ms
 from ottla.dataplane.server.handler import Request

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.client.connection import BrokerAddress, connect
+from ottla.client.connections.connection import BrokerAddress, connect
 from ottla.dataplane.log import recent_markers
 from ottla.dataplane.quorum.transaction_questions import Cut
 from ottla.dataplane.server.handler import HandlerTable

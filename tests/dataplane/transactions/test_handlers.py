@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.connection import BrokerAddress, Connection, ConnectionLost, connect
+from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost, connect
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.dataplane.server.handler import HandlerTable, Request, handles
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.connection import BrokerAddress, Connection, connect
+from ottla.client.connections.connection import BrokerAddress, Connection, connect
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers

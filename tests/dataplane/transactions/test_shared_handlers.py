@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.connection import Connection
+from ottla.client.connections.connection import Connection
 from ottla.dataplane.transactions.tokens import TRANSACTIONAL_ID_BYTES_MAX, JoinableTransaction
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.client.fetched import TopicPartition
+from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, Send

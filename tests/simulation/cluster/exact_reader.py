@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from random import Random
 
-from ottla.client.cluster import Cluster
-from ottla.client.fetched import FetchedRecords, TopicPartition
+from ottla.client.connections.cluster import Cluster
+from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

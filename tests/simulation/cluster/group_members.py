@@ -8,13 +8,13 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
-from ottla.client.cluster import Cluster
+from ottla.client.connections.cluster import Cluster
+from ottla.client.connections.coordinator import COORDINATOR_MOVED
+from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.consumer import Consumer
-from ottla.client.coordinator import COORDINATOR_MOVED
+from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.consuming.group import Group
 from ottla.client.failures import ConnectionLost, RequestTimedOut
-from ottla.client.fetched import TopicPartition
-from ottla.client.group import Group
-from ottla.client.metadata import BrokerAddress
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
-from ottla.client.fetched import TopicPartition
+from ottla.client.connections.cluster import Cluster
+from ottla.client.connections.connection import Connection
+from ottla.client.consuming.fetched import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import RequestTimedOut
-from ottla.client.fetched import TopicPartition
-from ottla.client.transaction import Transaction as SharedTransaction
-from ottla.client.transaction import WriterReceipt
-from ottla.client.transaction_writer import TransactionWriter
+from ottla.client.transactions.transaction import Transaction as SharedTransaction
+from ottla.client.transactions.transaction import WriterReceipt
+from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ProducerIdentity, Send, ToldVersion, Transaction
 from tests.simulation.cluster.own_writer import NotedWriter, OwnProducer, options

@@ -11,9 +11,9 @@ from zlib import crc32
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.fetched import ConsumerRecord, TopicPartition
+from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
-from ottla.client.sender import RecordMetadata
+from ottla.client.producing.sender import RecordMetadata
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,

@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ..protocol.messages.shared_transactions import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     CommittedWriter,
     CommitTransactionRequest,
 )
-from ..protocol.messages.transactions import (
+from ...protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -33,16 +33,16 @@ from ..protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from ..protocol.schema import Message, Request
-from .accumulator import ProducerIdentity
-from .cluster import Cluster
-from .coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
-from .failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
-from .fetched import TopicPartition
-from .group import ConsumerGroupMetadata
+from ...protocol.schema import Message, Request
+from ..connections.cluster import Cluster
+from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
+from ..consuming.fetched import TopicPartition
+from ..consuming.group import ConsumerGroupMetadata
+from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..producing.accumulator import ProducerIdentity
+from ..producing.sender import Sender
 from .questions import Failure, Questions, failure_of
-from .sender import Sender
-from .transaction_state import Phase, Place, TransactionState
+from .state import Phase, Place, TransactionState
 
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"

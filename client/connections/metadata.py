@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..protocol.errors import ErrorCode
-from ..protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 DEFAULT_PORT = 9092
 NO_LEADER = -1

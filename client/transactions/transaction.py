@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ..protocol.errors import KafkaError
-from .failures import OutOfTurn, TransactionFailed
-from .transaction_state import Phase
+from ...protocol.errors import KafkaError
+from ..failures import OutOfTurn, TransactionFailed
+from .state import Phase
 from .transactions import CommitResult, Shared, Transactions
 
 _RECEIPT = "w1"

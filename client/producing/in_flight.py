@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..protocol.errors import KafkaError
+from ...protocol.errors import KafkaError
+from ..connections.cluster import Cluster
+from ..connections.connection import Connection
 from .accumulator import Batch, PartitionQueue
-from .cluster import Cluster
-from .connection import Connection
 from .leaders import Leaders, Spawn
 
 STALL_S = 1.0

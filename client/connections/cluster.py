@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from ..protocol.errors import KafkaError
-from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ..protocol.schema import Message, Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ...protocol.schema import Message, Request
+from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from .connection import Connection, connect
-from .failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
 
 FIRST_BACKOFF_MS = 1.0

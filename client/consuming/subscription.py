@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..protocol.codec import MalformedMessage
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.consumer_protocol import (
+from ...protocol.codec import MalformedMessage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from ..protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
+from ..connections.cluster import Backoff, Cluster
+from ..connections.connection import Connection
+from ..failures import ConnectionLost, RequestTimedOut
 from .accumulator import PartitionQueue
-from .cluster import Backoff, Cluster
-from .connection import Connection
-from .failures import ConnectionLost, RequestTimedOut
 
 REFUSED_S = 0.02
 """A broker that cannot be reached is tried again no sooner: whether another one leads now is asked more often."""

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from ..protocol.errors import ErrorCode, KafkaError
-from .failures import OutOfTurn, ProducerFenced, TransactionFailed
+from ...protocol.errors import ErrorCode, KafkaError
+from ..failures import OutOfTurn, ProducerFenced, TransactionFailed
 
 
 class Phase(Enum):

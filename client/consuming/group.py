@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.groups import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -25,18 +25,18 @@ from ..protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from ..protocol.messages.offsets import (
+from ...protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from ..protocol.schema import Message, Request
+from ...protocol.schema import Message, Request
+from ..connections.cluster import Backoff, Cluster
+from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
+from ..failures import ConnectionLost, RequestTimedOut
 from .assignors import ASSIGNORS
-from .cluster import Backoff, Cluster
-from .coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
-from .failures import ConnectionLost, RequestTimedOut
 from .fetched import TopicPartition
 from .subscription import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 

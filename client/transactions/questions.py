@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.schema import Message, Request
-from .cluster import Backoff
-from .coordinator import COORDINATOR_MOVED, Coordinator
-from .failures import ClientClosed, RequestTimedOut, TransactionAborted
-from .in_flight import STALL_S
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import Message, Request
+from ..connections.cluster import Backoff
+from ..connections.coordinator import COORDINATOR_MOVED, Coordinator
+from ..failures import ClientClosed, RequestTimedOut, TransactionAborted
+from ..producing.in_flight import STALL_S
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ..protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from .cluster import Backoff, Cluster
-from .failures import ConnectionLost, RequestTimedOut
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ..connections.cluster import Backoff, Cluster
+from ..failures import ConnectionLost, RequestTimedOut
 from .fetched import FetchedRecords, TopicPartition
 
 EARLIEST, LATEST = -2, -1

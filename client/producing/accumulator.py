@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ..protocol.record import Headers
+from ...protocol.record import Headers
 
 Handle = TypeVar("Handle")
 BATCH_OVERHEAD = 61

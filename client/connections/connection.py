@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from struct import unpack_from
 from typing import TypeVar, cast
 
-from ..protocol.codec import MalformedMessage, decode
-from ..protocol.errors import ErrorCode
-from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ..protocol.messages.headers import decode_response, encode_request
-from ..protocol.schema import Message, Request
-from .failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
+from ...protocol.codec import MalformedMessage, decode
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.headers import decode_response, encode_request
+from ...protocol.schema import Message, Request
+from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
 from .metadata import BrokerAddress
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
@@ -257,7 +257,7 @@ async def connect(
 
 async def _negotiate(connection: Connection, timeout_ms: float) -> None:
     """Ask for the broker's versions, first in ours, then in version 0, which every broker reads (KIP-511)."""
-    from .. import __version__
+    from ... import __version__
 
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     version = ApiVersionsRequest.max_version

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..protocol.compression import Compression
-from ..protocol.record import encode_batch
-from ..protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ...protocol.compression import Compression
+from ...protocol.record import encode_batch
+from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from .accumulator import Batch
 
 Handle = TypeVar("Handle")

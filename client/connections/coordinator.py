@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.find_coordinator import FindCoordinatorRequest
-from ..protocol.schema import Message, Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.schema import Message, Request
+from ..failures import ConnectionLost, RequestTimedOut
 from .cluster import Cluster
 from .connection import Connection
-from .failures import ConnectionLost, RequestTimedOut
 from .metadata import BrokerAddress
 
 OF_GROUP: Final = 0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from struct import unpack_from
 from typing import NamedTuple
 
-from ..protocol.errors import KafkaError
-from ..protocol.record import decode_records
-from ..protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
+from ...protocol.errors import KafkaError
+from ...protocol.record import decode_records
+from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 
 _ABORT = 0
 

@@ -10,14 +10,14 @@ from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
-from ..protocol.record_batch import BatchHeader
-from .cluster import Backoff, Cluster
-from .failures import ClientClosed, ConnectionLost, RequestTimedOut
-from .fetched import TopicPartition
-from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
-from .leaders import LEADER_MOVED
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ...protocol.record_batch import BatchHeader
+from ..connections.cluster import Backoff, Cluster
+from ..consuming.fetched import TopicPartition
+from ..consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
+from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
+from ..producing.leaders import LEADER_MOVED
 from .whole_transactions import NOTHING, Assembler, CommittedTransaction
 
 LANE = "cuts"

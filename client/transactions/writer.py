@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Self, Unpack
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
-from .accumulator import ProducerIdentity
-from .cluster import Backoff
-from .failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
-from .record_writer import RecordWriter, WriterOptions
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
+from ..connections.cluster import Backoff
+from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..producing.accumulator import ProducerIdentity
+from ..producing.record_writer import RecordWriter, WriterOptions
+from .state import Phase, TransactionState
 from .transaction import WriterReceipt
-from .transaction_state import Phase, TransactionState
 
 
 class TransactionWriter(RecordWriter):

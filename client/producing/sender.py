@@ -13,21 +13,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..protocol.compression import Compression
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.produce import (
+from ...protocol.compression import Compression
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from ..protocol.messages.producers import InitProducerIdRequest
-from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
-from .batches import encode_records
-from .cluster import Backoff, Cluster
-from .connection import Connection
-from .failures import (
+from ...protocol.messages.producers import InitProducerIdRequest
+from ..connections.cluster import Backoff, Cluster
+from ..connections.connection import Connection
+from ..failures import (
     ClientClosed,
     ClientError,
     ConnectionLost,
@@ -36,9 +34,11 @@ from .failures import (
     TransactionAborted,
     VersionUnsupported,
 )
+from ..transactions.state import TransactionState
+from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
+from .batches import encode_records
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
-from .transaction_state import TransactionState
 
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.record import NO_COMMIT_INDEX, ControlType, decode_records, read_control_record
-from ..protocol.record_batch import BatchHeader
-from .fetched import ConsumerRecord, TopicPartition
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import NO_COMMIT_INDEX, ControlType, decode_records, read_control_record
+from ...protocol.record_batch import BatchHeader
+from ..consuming.fetched import ConsumerRecord, TopicPartition
 
 NOTHING = -1
 """Below every commit index."""
