@@ -374,4 +374,4 @@ def _opened(path: Path, cluster_id: str, node_id: int, now_ms: int, threads: int
 def _end(directory: LogDirectory, key: TopicPartition) -> tuple[int, int]:
     """How far a log is along, as elections compare it."""
     found = directory.logs[key]
-    return found.leader_epochs.latest_epoch, found.log_end_offset
+    return found.leader_epochs.last_written(found.log_end_offset), found.log_end_offset

@@ -38,6 +38,14 @@ class LeaderEpochs:
         """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
+    def last_written(self, log_end_offset: int) -> int:
+        """The epoch of the last record, -1 if none is known. A leadership that has written nothing does not count,
+        unless all before it is gone."""
+        entries = self._entries
+        if len(entries) > 1 and entries[-1][1] >= log_end_offset:
+            return entries[-2][0]
+        return self.latest_epoch
+
     def copy(self) -> LeaderEpochs:
         """As they are now, for another thread."""
         return LeaderEpochs(self._entries)

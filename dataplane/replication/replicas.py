@@ -234,7 +234,7 @@ class Replicas:
             Progress(
                 partition.topic_id,
                 partition.index,
-                partition.log.leader_epochs.latest_epoch,
+                partition.log.leader_epochs.last_written(partition.log.log_end_offset),
                 partition.log.log_end_offset,
             )
             for partition in self._by_key.values()

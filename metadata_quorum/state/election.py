@@ -7,8 +7,9 @@ in it.
 
 The last known members left ISR or ELR by an unclean stop: each had all that was acknowledged and may have lost
 some of it. Nobody can tell which without a look at their logs, so where they are several one leads only when all
-of them are back and have told where their logs end: the one furthest along, or a replica that is no member and is
-further along still, which has all that they have.
+of them are back and have told where their logs end: the one furthest along, or a replica that is no member and has
+more of the same leader's records, and so all that they have. One whose last records are of a later leader may lack
+some: that leader was deposed perhaps, and wrote where others led.
 """
 
 from __future__ import annotations
@@ -126,8 +127,11 @@ def _elected(
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=False)
     if not was.isr and not was.elr and _comparable(was.last_known_elr, electorate, progress):
-        others = [] if len(was.last_known_elr) == 1 else replicas
-        leader = furthest([*was.last_known_elr, *others], electorate, progress)
+        leader = furthest(was.last_known_elr, electorate, progress)
+        if len(was.last_known_elr) > 1:
+            epoch, _ = progress[leader]
+            alike = [one for one in replicas if progress.get(one, _NOTHING_KNOWN)[0] == epoch]
+            leader = furthest([leader, *alike], electorate, progress)
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=True)
     if electorate.unclean_allowed:

@@ -113,7 +113,7 @@ class PartitionProgress(Message):
 
     topic_id: bytes = uuid(about="Topic.")
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="Leader epoch of the last batch.")
+    leader_epoch: int = int32(about="Leader epoch of the last record.")
     log_end_offset: int = int64(about="Next offset to be written.")
 
 

@@ -39,6 +39,16 @@ def test_ends_and_owners_are_those_of_the_records(growth: list[tuple[int, int]],
     assert epochs.end_offset_for(asked, len(owners)) == _end_by_brute_force(owners, asked)
 
 
+@given(_growth, st.integers(1, 5))
+def test_a_leadership_without_records_is_no_progress(growth: list[tuple[int, int]], rise: int) -> None:
+    epochs, owners = _grow(growth)
+    written = owners[-1] if owners else -1
+    assert epochs.last_written(len(owners)) == written
+    epochs.assign(epochs.latest_epoch + rise, len(owners))
+    assert epochs.last_written(len(owners)) == (written if owners else epochs.latest_epoch)
+    assert epochs.last_written(len(owners) + 1) == epochs.latest_epoch
+
+
 @given(_growth, st.integers(0, 50), st.integers(0, 50))
 def test_truncation_from_both_ends(growth: list[tuple[int, int]], start: int, end: int) -> None:
     epochs, owners = _grow(growth)

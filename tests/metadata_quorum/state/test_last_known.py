@@ -229,6 +229,16 @@ def test_a_replica_that_is_further_along_than_all_of_them_leads_instead() -> Non
     assert groups(made) == ({2}, set(), {1, 3}, 2)
 
 
+def test_a_replica_with_records_of_a_later_leader_does_not_lead_instead() -> None:
+    """It may have been that leader, deposed without knowing, while the others went on without a record of a new one."""
+    made = lost_both()
+    for broker_id in (1, 3):
+        made.start(broker_id)
+        made.unfence(broker_id)
+    assert elect_last_known(made, told(made, b1=SHORT, b2=(4, 61), b3=COMPLETE)) == 3
+    assert groups(made) == ({3}, set(), {1}, 3)
+
+
 def test_a_single_survivor_is_elected_at_once() -> None:
     made = cluster(min_isr=1, isr=(3,))
     made.start(3)
