@@ -15,6 +15,7 @@ from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Deleted
 from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.cluster.workload import Workload
+from tests.simulation.machine.host import WALL_START_S
 from tests.simulation.machine.machine import Machine
 
 TOPIC = "trimmed"
@@ -100,6 +101,12 @@ class Retention:
         logs = self._logs()
         starts = {log.log_start_offset for log in logs}
         return len(starts) == 1 and all(log.log_start_offset == log.log_end_offset for log in logs)
+
+    def ahead_s(self) -> float:
+        """How far in the future the newest record was written. Markers have the time of their broker, whose clock may
+        have jumped, and what they stand in stays until that has come."""
+        newest_ms = max((look.newest_ms for log in self._logs() for look in self._looks(log)), default=-1)
+        return max(0.0, newest_ms / 1000 - WALL_START_S - self._machine.now)
 
     def check_starts(self) -> None:
         """In the end no follower keeps what its leader has dropped: it is told. Raises InvariantBroken."""

@@ -186,7 +186,8 @@ class Scenario:
         self._wait(self._all_are_up_to_date, HEAL_S, "every node has all metadata")
         if self.retention is not None:
             if self.retention.by_age:
-                self._wait(self.retention.agree, HEAL_S, "every replica drops what is too old")
+                patience_s = HEAL_S + self.retention.ahead_s()
+                self._wait(self.retention.agree, patience_s, "every replica drops what is too old")
             self.retention.check_starts()
         dump_replicas(self.cluster, self.history, machine.now)
         check_all(self.history)
