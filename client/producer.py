@@ -9,7 +9,7 @@ from .consuming.fetched import TopicPartition
 from .consuming.group import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .producing.record_writer import RecordWriter, WriterOptions
-from .transactions.state import TransactionState
+from .producing.transaction_state import TransactionState
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
 

@@ -13,11 +13,11 @@ from typing import Literal, Self, TypedDict
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
-from ..transactions.state import Phase, TransactionState
 from .accumulator import PendingRecord, estimated_bytes
 from .batches import compression_named
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
 from .sender import RecordMetadata, Sender, SenderOptions
+from .transaction_state import Phase, TransactionState
 
 Acks = Literal[0, 1, -1, "all"]
 

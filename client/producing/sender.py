@@ -34,11 +34,11 @@ from ..failures import (
     TransactionAborted,
     VersionUnsupported,
 )
-from ..transactions.state import TransactionState
 from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
 from .batches import encode_records
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
+from .transaction_state import TransactionState
 
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from ...protocol.errors import KafkaError
 from ..failures import OutOfTurn, TransactionFailed
-from .state import Phase
+from ..producing.transaction_state import Phase
 from .transactions import CommitResult, Shared, Transactions
 
 _RECEIPT = "w1"

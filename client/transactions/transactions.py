@@ -41,8 +41,8 @@ from ..consuming.group import ConsumerGroupMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
+from ..producing.transaction_state import Phase, Place, TransactionState
 from .questions import Failure, Questions, failure_of
-from .state import Phase, Place, TransactionState
 
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"

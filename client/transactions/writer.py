@@ -11,7 +11,7 @@ from ..connections.cluster import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..producing.accumulator import ProducerIdentity
 from ..producing.record_writer import RecordWriter, WriterOptions
-from .state import Phase, TransactionState
+from ..producing.transaction_state import Phase, TransactionState
 from .transaction import WriterReceipt
 
 

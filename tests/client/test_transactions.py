@@ -20,8 +20,8 @@ from ottla.client.failures import (
     TransactionFailed,
 )
 from ottla.client.producer import Producer
-from ottla.client.transactions import state as transaction_state
-from ottla.client.transactions.state import TRANSITIONS, Phase
+from ottla.client.producing import transaction_state
+from ottla.client.producing.transaction_state import TRANSITIONS, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
