@@ -1,11 +1,12 @@
-"""`ottla txn`: transactions of all producers: shown, ended, and searched for those that nobody will end."""
+"""`ottla txn`: transactions of all producers: shown, ended, and searched for those that nobody will end; transactional
+ids are deleted."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ..failures import CommandFailed, UsageError
@@ -34,16 +35,18 @@ def parser(name: str) -> CommandParser:
     """Arguments of `ottla txn ...`."""
     options = command_parser(
         f"ottla {name}",
-        "List, describe and abort transactions, and find those that hang.",
+        "List, describe and abort transactions, delete transactional ids, and find transactions that hang.",
         "  ottla txn list --state Ongoing\n"
         "  ottla txn describe copy-orders\n"
         "  ottla txn abort copy-orders\n"
+        "  ottla txn delete copy-orders\n"
         "  ottla txn find-hanging",
     )
     add_bootstrap(options)
     actions = Actions(options, __package__ or "")
     _show(actions)
     _abort(actions)
+    _delete(actions)
     _find_hanging(actions)
     return options
 
@@ -104,6 +107,19 @@ def _abort(actions: Actions) -> None:
     add_regex(abort, "transactional ids")
     add_yes(abort)
     add_common(abort)
+
+
+def _delete(actions: Actions) -> None:
+    delete = actions.add(
+        "delete",
+        "txn:delete",
+        "Delete transactional ids with their application versions. Stop their producers first.",
+        "  ottla txn delete copy-orders\n  ottla txn delete -r 'copy-.*' --yes",
+    )
+    delete.add_argument("names", nargs="+", metavar="ID")
+    add_regex(delete, "transactional ids")
+    add_yes(delete)
+    add_common(delete)
 
 
 def _find_hanging(actions: Actions) -> None:
@@ -200,6 +216,26 @@ def abort(arguments: argparse.Namespace) -> None:
     else:
         print_table(("TRANSACTIONAL-ID", "RESULT"), results)
     raise_refusals(failures)
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Delete after a question on a terminal, and show what became of each."""
+    from ..asking import refusal, run_client
+    from ..confirmation import confirm
+
+    names = run_client(_named(arguments))
+    what = "transactional id" if len(names) == 1 else f"{len(names)} transactional ids"
+    listed = ", ".join(names)
+    confirm(f"Delete {what}, and forget the application versions committed: {listed}?", yes=arguments.yes)
+    failures = run_client(_delete_all(arguments, names))
+    if len(failures) < len(names):
+        results = [(name, "failed" if name in failures else "deleted") for name in names]
+        if arguments.output == "json":
+            print_json([{"transactional_id": name, "result": result} for name, result in results])
+        else:
+            print_table(("TRANSACTIONAL-ID", "RESULT"), results)
+    if failures:
+        raise CommandFailed("; ".join(refusal(error) for error in failures.values()))
 
 
 def find_hanging(arguments: argparse.Namespace) -> int:
@@ -335,14 +371,23 @@ def _pattern(arguments: argparse.Namespace) -> str | None:
 async def _describe(arguments: argparse.Namespace) -> Described:
     from ...client.admin import Admin
 
-    pattern = _pattern(arguments)
+    names = await _named(arguments)
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
-        names: Sequence[str] = arguments.names
-        if pattern or not names:
-            names = [one.transactional_id for one in await admin.list_transactions(pattern=pattern)]
-            if pattern and not names:
-                raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
         return await admin.describe_transactions(names)
+
+
+async def _named(arguments: argparse.Namespace) -> list[str]:
+    """The ids named, all if none is; patterns become ids by what there is. Raises CommandFailed if nothing matches."""
+    from ...client.admin import Admin
+
+    pattern = _pattern(arguments)
+    if arguments.names and not pattern:
+        return list(dict.fromkeys(arguments.names))
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        names = [one.transactional_id for one in await admin.list_transactions(pattern=pattern)]
+    if pattern and not names:
+        raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
+    return names
 
 
 def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:
@@ -358,15 +403,29 @@ async def _abort_all(
 ) -> dict[str, KafkaError]:
     """What was refused."""
     from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return await _refused(admin.abort_transaction, [one.transactional_id for one in opened])
+
+
+async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[str, KafkaError]:
+    """What was refused."""
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        return await _refused(admin.delete_transactional_id, names)
+
+
+async def _refused(act: Callable[[str], Awaitable[None]], names: list[str]) -> dict[str, KafkaError]:
+    """Do it to every id, whatever becomes of the others; what was refused, and why."""
     from ...protocol.errors import KafkaError
 
     failures: dict[str, KafkaError] = {}
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
-        for one in opened:
-            try:
-                await admin.abort_transaction(one.transactional_id)
-            except KafkaError as error:
-                failures[one.transactional_id] = error
+    for name in names:
+        try:
+            await act(name)
+        except KafkaError as error:
+            failures[name] = error
     return failures
 
 

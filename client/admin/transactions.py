@@ -1,4 +1,5 @@
-"""Transactions: listed, described, ended, and those found that nobody will ever end (KIP-664, KIP-994, KIP-1152)."""
+"""Transactions: listed, described, ended, deleted, and those found that nobody will ever end (KIP-664, KIP-994,
+KIP-1152)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from ...protocol.messages.transaction_descriptions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
+from ...protocol.messages.transactional_ids import DeleteTransactionalIdRequest
 from ..connections.metadata import BrokerAddress
 from ..consuming.fetched import TopicPartition
 from .of_leaders import LeaderSession
@@ -32,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 
 class TransactionAdmin(LeaderSession):
-    """Shows and ends transactions."""
+    """Shows and ends transactions, and deletes transactional ids."""
 
     async def list_transactions(
         self,
@@ -106,6 +108,19 @@ class TransactionAdmin(LeaderSession):
         # Of one broker only: a second abort, sent because the first was slow, might meet the next transaction.
         connection = await self._cluster.any_connection()
         request = AbortTransactionRequest(transactional_id=transactional_id)
+        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
+
+    async def delete_transactional_id(self, transactional_id: str) -> None:
+        """Remove a transactional id for good, with its application version: as if it had never been. A producer that
+        still has it is refused in its next transaction.
+
+        Ottla's own: Kafka's brokers have no such request. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND;
+        CONCURRENT_TRANSACTIONS while a transaction of it is open, or is decided and not complete; VersionUnsupported.
+        """
+        # Of one broker only: a second deletion, sent because the first was slow, might meet the next of this name.
+        connection = await self._cluster.any_connection()
+        request = DeleteTransactionalIdRequest(transactional_id=transactional_id)
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
 

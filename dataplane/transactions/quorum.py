@@ -10,6 +10,7 @@ from ...protocol.messages.transaction_commands import (
     AbortTransaction,
     AddToTransaction,
     AddToTransactionResult,
+    DeleteTransactionalId,
     EndTransaction,
     EndTransactionResult,
     InitTransactionalId,
@@ -63,6 +64,10 @@ class TransactionCommands:
 
     async def abort(self, command: AbortTransaction) -> None:
         """It is decided, if it was open."""
+        await self._submit(command, CommandResult)
+
+    async def delete(self, command: DeleteTransactionalId) -> None:
+        """It is forgotten."""
         await self._submit(command, CommandResult)
 
     async def report(self, command: ReportMarkers) -> None:

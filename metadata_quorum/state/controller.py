@@ -44,6 +44,7 @@ from ...protocol.messages.topic_commands import CreatePartitions, CreateTopics, 
 from ...protocol.messages.transaction_commands import (
     AbortTransaction,
     AddToTransaction,
+    DeleteTransactionalId,
     EndTransaction,
     ExpireTransactions,
     ForgetTransactionalIds,
@@ -249,4 +250,5 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     ForgetTransactionalIds: transactions.forget,
     AbortTransaction: transactions.abort,
     VerifyTransaction: transactions.verify,
+    DeleteTransactionalId: transactions.delete,
 }

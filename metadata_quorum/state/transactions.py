@@ -10,6 +10,8 @@
     ONGOING      Init..., Expire..., Abort...    PREPARE_ABORT      + 1: whoever had it is fenced
     PREPARE_x    the last of ReportMarkers       COMPLETE_x         the same
     PREPARE_x    all others of a client          CONCURRENT_TRANSACTIONS, or the same answer if it is repeated
+    over         Forget..., Delete...            -                  none: whoever comes gets a new producer id
+    all others   DeleteTransactionalId           CONCURRENT_TRANSACTIONS
 
 "Over" are EMPTY and COMPLETE_x. Where no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
 never changes.
@@ -28,6 +30,7 @@ from ...protocol.messages.transaction_commands import (
     AddToTransactionResult,
     ChosenWriter,
     ClientOrigin,
+    DeleteTransactionalId,
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
@@ -377,6 +380,30 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
             and transaction.updated_ms <= command.unused_since_ms
         ):
             tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
+    return CommandResult()
+
+
+def delete(work: Workspace, command: DeleteTransactionalId) -> CommandResult:
+    """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
+    in no transaction any more, for none of them is given out again."""
+    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    if transaction is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {command.transactional_id!r}"
+        )
+    if transaction.phase is Phase.ONGOING:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"transaction {transaction.number} of {transaction.transactional_id!r} is open: abort it first, as "
+            "`ottla txn abort` does",
+        )
+    if transaction.phase.is_decided:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"transaction {transaction.number} of {transaction.transactional_id!r} is decided and lacks markers in "
+            f"{len(transaction.lacking)} partitions: try again once it is complete",
+        )
+    tell_all(work, TransactionalIdRemovedRecord(transactional_id=transaction.transactional_id))
     return CommandResult()
 
 

@@ -45,6 +45,7 @@ from .transaction_commands import (
     AbortTransaction,
     AddToTransaction,
     AddToTransactionResult,
+    DeleteTransactionalId,
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
@@ -102,6 +103,7 @@ Command = (
     | ForgetTransactionalIds
     | AbortTransaction
     | VerifyTransaction
+    | DeleteTransactionalId
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -133,6 +135,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     30: (ForgetTransactionalIds, CommandResult),
     31: (AbortTransaction, CommandResult),
     32: (VerifyTransaction, CommandResult),
+    33: (DeleteTransactionalId, CommandResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -191,6 +191,13 @@ class AbortTransaction(Message):
 
 
 @data()
+class DeleteTransactionalId(Message):
+    """An operator: forget this transactional id, and the application version that it may have."""
+
+    transactional_id: str = string(about="Which.")
+
+
+@data()
 class VerifyTransaction(Message):
     """Changes nothing: whoever gets the answer knows what had been decided when it was asked for."""
 

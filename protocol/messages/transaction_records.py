@@ -95,7 +95,7 @@ class WriterPoolRecord(Message):
 
 @data()
 class TransactionalIdRemovedRecord(Message):
-    """A transactional id was not used for long, and is forgotten."""
+    """A transactional id was not used for long, or deleted, and is forgotten."""
 
     transactional_id: str = string(about="Which.")
 

@@ -155,6 +155,8 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         ),
         (("txn", "list", "-r", "c("), "'c(' is no regular expression"),
         (("txn", "abort"), "the following arguments are required: ID"),
+        (("txn", "delete"), "the following arguments are required: ID"),
+        (("txn", "delete", "-r", "c("), "'c(' is no regular expression"),
         (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),
         (("cluster", "health", "--timeout", "3"), "--timeout goes with --exit-when-healthy"),
         (("cluster", "health", "--interval", "0"), "--interval takes seconds above 0, not 0"),

@@ -35,6 +35,10 @@ from ottla.protocol.messages.transaction_descriptions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from ottla.protocol.messages.transactional_ids import (
+    DeleteTransactionalIdRequest,
+    DeleteTransactionalIdResponse,
+)
 from ottla.protocol.schema import Message, Request
 from tests.client.fake_cluster import FakeCluster, Fault
 
@@ -59,6 +63,7 @@ class Transactional(FakeCluster):
         self.ids: dict[str, Known] = {}
         self.producers: dict[int, list[ProducerState]] = {}
         self.aborted: list[str] = []
+        self.deletions: list[str] = []
         #: what so many requests are refused with, before they are answered
         self.refusals: list[ErrorCode] = []
         self.listed: Callable[[], None] = lambda: None
@@ -68,6 +73,7 @@ class Transactional(FakeCluster):
             ListTransactionsRequest,
             DescribeProducersRequest,
             AbortTransactionRequest,
+            DeleteTransactionalIdRequest,
         ]
 
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
@@ -106,7 +112,20 @@ class Transactional(FakeCluster):
                 known = request.transactional_id in self.ids
                 code = ErrorCode.NONE if known else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
                 return AbortTransactionResponse(error_code=code)
+            case DeleteTransactionalIdRequest():
+                return self._delete(request.transactional_id)
         return super().answer_other(broker, request, version)
+
+    def _delete(self, name: str) -> DeleteTransactionalIdResponse:
+        self.deletions.append(name)
+        if name not in self.ids:
+            return DeleteTransactionalIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        if self.ids[name].state == "Ongoing":
+            return DeleteTransactionalIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS, error_message="abort it first"
+            )
+        del self.ids[name]
+        return DeleteTransactionalIdResponse()
 
     def _coordinator(self, name: str) -> Coordinator:
         node = self.ids[name].broker if name in self.ids else 0
@@ -227,6 +246,26 @@ async def test_an_abort_goes_to_one_broker_and_only_where_it_is_known() -> None:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             with pytest.raises(VersionUnsupported):
                 await admin.abort_transaction("a")
+
+
+async def test_a_deletion_goes_to_one_broker_once_and_only_where_it_is_known() -> None:
+    """An open transaction may stay so for long: nothing is tried again, and the caller told what to do."""
+    async with transactional() as (cluster, admin):
+        cluster.ids = {"over": Known((1,), "CompleteCommit"), "open": Known((2,))}
+        await admin.delete_transactional_id("over")
+        for name, code, told in (
+            ("open", ErrorCode.CONCURRENT_TRANSACTIONS, "transactional id 'open': abort it first"),
+            ("over", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "transactional id 'over': There is no such"),
+        ):
+            with pytest.raises(KafkaError, match=told) as refused:
+                await admin.delete_transactional_id(name)
+            assert refused.value.code is code
+        assert cluster.deletions == ["over", "open", "over"]
+    async with transactional() as (cluster, _):
+        cluster.served.remove(DeleteTransactionalIdRequest)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            with pytest.raises(VersionUnsupported):
+                await admin.delete_transactional_id("over")
 
 
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]

@@ -261,6 +261,38 @@ async def test_exactly_the_chosen_writers_count(cluster: RunningCluster) -> None
     assert sorted(await committed(cluster, "shared")) == sorted(expected)
 
 
+async def test_who_still_has_a_deleted_id_writes_nothing_more(cluster: RunningCluster) -> None:
+    await create(cluster, "deleted")
+    async with (
+        transactional(cluster, "deleted") as former,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        async with former.transaction(app_version=4):
+            await former.send("deleted", b"before")
+        transaction = await former.begin()
+        with pytest.raises(KafkaError, match="'deleted' is open: abort it first") as refused:
+            await admin.delete_transactional_id("deleted")
+        assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        await transaction.abort()
+        await admin.delete_transactional_id("deleted")
+        with pytest.raises(KafkaError) as refused:
+            await admin.delete_transactional_id("deleted")
+        assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        async with transactional(cluster, "deleted") as anew:
+            assert anew.last_app_version is None
+            with pytest.raises(TransactionFailed):
+                async with former.transaction():
+                    await former.send_and_wait("deleted", b"by the former")
+            async with anew.transaction(app_version=4) as repeated:
+                await anew.send("deleted", b"after")
+            assert repeated.result is not None
+            assert not repeated.result.was_committed
+        with pytest.raises(KafkaError) as refused:
+            await write(cluster, transaction.token, "deleted", b"late")
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+    assert await committed(cluster, "deleted") == [b"before", b"after"]
+
+
 async def test_nothing_is_lost_or_torn_when_a_broker_is_killed(cluster: RunningCluster) -> None:
     await create(cluster, "killed", 3)
     expected: list[bytes] = []

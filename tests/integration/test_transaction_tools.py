@@ -80,9 +80,37 @@ async def test_an_open_transaction_is_shown_and_aborted(
     assert again == [{"transactional_id": name, "result": "not open: CompleteAbort"}]
 
 
+async def test_ids_are_deleted_but_for_those_that_are_in_use(
+    txn: Run, bootstrap: str, new_topic: str, name: str
+) -> None:
+    other, unknown = f"{name}-over", f"{name}-none"
+    async with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=other) as producer,
+        producer.transaction(app_version=3),
+    ):
+        await producer.send(new_topic, b"over")
+    async with opened(bootstrap, name, new_topic) as (owner, _):
+        said = await asyncio.to_thread(txn, "delete", name, code=1)
+        assert f"'{name}' is open: abort it first" in said
+        assert await asyncio.to_thread(txn, "delete", name, other, unknown, other, code=1) == [
+            {"transactional_id": name, "result": "failed"},
+            {"transactional_id": other, "result": "deleted"},
+            {"transactional_id": unknown, "result": "failed"},
+        ]
+        assert await asyncio.to_thread(txn, "list", other) == []
+        await owner.commit_transaction()
+    deleted = [{"transactional_id": name, "result": "deleted"}]
+    assert await asyncio.to_thread(txn, "delete", "-r", f"{name}.*") == deleted
+    assert await asyncio.to_thread(txn, "list", "-r", f"{name}.*") == []
+    async with Producer(bootstrap_servers=bootstrap, transactional_id=other) as producer:
+        assert producer.last_app_version is None
+
+
 def test_what_there_is_not_is_said(txn: Run, name: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in txn("describe", name, code=1)
     assert "TRANSACTIONAL_ID_NOT_FOUND" in txn("abort", name, code=1)
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in txn("delete", name, code=1)
+    assert f"no transactional id matches {name}" in txn("delete", "-r", name, code=1)
     assert f"no transactional id matches {name}" in txn("describe", "-r", name, code=1)
     assert txn("list", name) == []
 

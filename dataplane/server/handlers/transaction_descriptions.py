@@ -1,4 +1,5 @@
-"""DescribeTransactions 0, ListTransactions 0-2 and AbortTransaction 0: transactions as people see them.
+"""DescribeTransactions 0, ListTransactions 0-2, AbortTransaction 0 and DeleteTransactionalId 0: transactions as people
+see them.
 
 This broker knows those that concern it; the quorum's leader knows all, and is asked. Kafka's clients ask the broker
 that FindCoordinator names for a transactional id, and every broker for a list, whose answers they put together: so each
@@ -13,7 +14,7 @@ from typing import Protocol
 from ....protocol.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
-from ....protocol.messages.transaction_commands import AbortTransaction
+from ....protocol.messages.transaction_commands import AbortTransaction, DeleteTransactionalId
 from ....protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -24,6 +25,10 @@ from ....protocol.messages.transaction_descriptions import (
     ListTransactionsResponse,
 )
 from ....protocol.messages.transaction_questions import FOREVER_MS, TransactionIdTold, TransactionTold
+from ....protocol.messages.transactional_ids import (
+    DeleteTransactionalIdRequest,
+    DeleteTransactionalIdResponse,
+)
 from ....protocol.transaction_table import Phase, places_of
 from ...patterns import compile_pattern
 from ...transactions.coordinator import coordinator_of
@@ -66,7 +71,7 @@ class TransactionQuestions(Protocol):
 
 
 class TransactionDescriptionHandlers:
-    """Shows transactions, and ends one."""
+    """Shows transactions, ends one, and removes a transactional id."""
 
     def __init__(
         self,
@@ -181,6 +186,16 @@ class TransactionDescriptionHandlers:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, error.message) from error
             raise
         return AbortTransactionResponse()
+
+    @handles(DeleteTransactionalIdRequest, 0, 0)
+    async def delete(
+        self, request: Request, message: DeleteTransactionalIdRequest
+    ) -> DeleteTransactionalIdResponse:
+        """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
+        CONCURRENT_TRANSACTIONS.
+        """
+        await self._commands.delete(DeleteTransactionalId(transactional_id=message.transactional_id))
+        return DeleteTransactionalIdResponse()
 
     def _tells_of(self, name: str) -> bool:
         return coordinator_of(name, self._image()) == self._broker_id

@@ -9,6 +9,8 @@ import pytest
 
 from ottla.dataplane.transactions import gate
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.quorum_commands import CommandResult
+from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
 from tests.metadata_quorum.state.transactional import Identity
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
@@ -49,6 +51,30 @@ async def test_what_is_in_no_transaction_is_refused_once_that_is_certain(tmp_pat
             await one.produce(who, 0, index=1)
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
         assert one.partition(index=1).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("is_there_again", [False, True])
+async def test_what_a_deleted_id_wrote_under_is_in_no_transaction(
+    tmp_path: Path, *, is_there_again: bool
+) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.catch_up()
+        await one.produce(who, 0)
+        one.quorum.end(who, bumps=False)
+        one.catch_up()
+        while not one.quorum.state().phase.is_over:
+            await asyncio.sleep(0.001)
+        end = one.partition().log.log_end_offset
+        deletion = DeleteTransactionalId(transactional_id="x")
+        assert one.quorum.do(deletion, CommandResult).error_code == ErrorCode.NONE
+        if is_there_again:
+            begun(one, 0)
+        for adds, code in ((None, ErrorCode.INVALID_TXN_STATE), ("x", ErrorCode.TRANSACTION_ABORTABLE)):
+            with pytest.raises(KafkaError) as refused:
+                await one.produce(who, 1, adds=adds)
+            assert refused.value.code is code
+        assert one.partition().log.log_end_offset == end
 
 
 async def test_a_batch_of_the_transaction_before_is_not_taken_for_one_of_the_next(tmp_path: Path) -> None:

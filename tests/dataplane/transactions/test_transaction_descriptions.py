@@ -1,4 +1,5 @@
-"""What DescribeTransactions, ListTransactions and AbortTransaction answer, of the controller's real state machine."""
+"""What DescribeTransactions, ListTransactions, AbortTransaction and DeleteTransactionalId answer, of the controller's
+real state machine."""
 
 from __future__ import annotations
 
@@ -26,6 +27,10 @@ from ottla.protocol.messages.transaction_descriptions import (
     ListTransactionsResponse,
 )
 from ottla.protocol.messages.transaction_questions import TransactionAnswer, TransactionQuestion
+from ottla.protocol.messages.transactional_ids import (
+    DeleteTransactionalIdRequest,
+    DeleteTransactionalIdResponse,
+)
 from ottla.protocol.schema import Message
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Identity, Transactions
@@ -247,3 +252,28 @@ def test_an_open_transaction_is_aborted_and_its_producer_fenced() -> None:
     with pytest.raises(KafkaError) as refused:
         asked.handle("abort", AbortTransactionRequest(transactional_id="y"), AbortTransactionResponse, 2)
     assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_an_id_is_deleted_once_nothing_of_it_is_open() -> None:
+    asked = Asked()
+
+    def delete(name: str = "x") -> DeleteTransactionalIdResponse:
+        message = DeleteTransactionalIdRequest(transactional_id=name)
+        return asked.handle("delete", message, DeleteTransactionalIdResponse, 2)
+
+    def refused(name: str = "x") -> KafkaError:
+        with pytest.raises(KafkaError) as raised:
+            delete(name)
+        return raised.value
+
+    who = asked.opened("x", 0)
+    assert refused().code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert "`ottla txn abort`" in refused().message
+    asked.quorum.end(who, version=4)
+    assert refused().code is ErrorCode.CONCURRENT_TRANSACTIONS
+    asked.quorum.write_markers()
+    assert delete().error_code == ErrorCode.NONE
+    assert code_of(asked.describe("x")[0]) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert asked.everywhere() == {}
+    for name in ("x", "y", ""):
+        assert refused(name).code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

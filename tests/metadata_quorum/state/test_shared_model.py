@@ -216,6 +216,19 @@ class SharedTransactions(RuleBasedStateMachine):
             self.cluster.do(command, q.CommandResult)
 
     @rule()
+    def delete(self) -> None:
+        """And begun anew, with other producer ids for the owner and for all who join it."""
+        is_over = not self.open and not self.decided
+        command = t.DeleteTransactionalId(transactional_id="x")
+        error = self.cluster.do(command, q.CommandResult).error_code
+        assert error == (OK if is_over else ErrorCode.CONCURRENT_TRANSACTIONS)
+        if is_over:
+            self.owner = self.cluster.begin()
+            assert self.owner[0] not in {producer_id for producer_id, _ in self.given}
+            self.given_out(self.owner)
+            self.number, self.versions, self.last = 0, [], None
+
+    @rule()
     def restart_from_a_snapshot(self) -> None:
         machine = new_machine()
         machine.restore(self.cluster.machine.snapshot())

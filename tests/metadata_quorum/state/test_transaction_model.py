@@ -27,6 +27,7 @@ PARTITIONS = 4
 INDEXES = st.sets(st.integers(0, PARTITIONS - 1), max_size=3)
 OK, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 BUSY, STATE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE
+UNMAPPED, UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 WHO = st.sampled_from(("present", "former", "zombie"))
 
 
@@ -71,6 +72,8 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.cluster = Transactions(PARTITIONS)
         self.models: dict[str, Model] = {}
         self.decided: dict[int, tuple[str, bool | None]] = {}
+        #: who had an id that was deleted
+        self.gone: list[tuple[str, Identity]] = []
 
     @rule(name=st.sampled_from(NAMES), broker=st.integers(1, 3))
     def init(self, name: str, broker: int) -> None:
@@ -78,6 +81,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         model = self.models.get(name)
         if model is None:
             self.models[name] = Model((found.producer_id, 0))
+            assert all(who[0] != found.producer_id for _, who in self.gone)
         elif model.phase == "open":
             model.rise(asked=False)
             model.decide(False)
@@ -178,6 +182,31 @@ class TransactionsMachine(RuleBasedStateMachine):
             model.rise(asked=False)
             model.decide(False)
 
+    @rule(name=st.sampled_from(NAMES))
+    def delete(self, name: str) -> None:
+        model = self.models.get(name)
+        command = t.DeleteTransactionalId(transactional_id=name)
+        error = self.cluster.do(command, q.CommandResult).error_code
+        if model is None:
+            assert error == UNKNOWN
+        elif model.phase != "over":
+            assert error == BUSY
+        else:
+            assert error == OK
+            self.gone += [(name, one) for one in (*model.zombies, model.who)]
+            del self.models[name]
+
+    @precondition(lambda self: self.gone)
+    @rule(data=st.data(), indexes=INDEXES, commits=st.booleans(), bumps=st.booleans())
+    def act_under_what_is_gone(
+        self, data: st.DataObject, indexes: set[int], commits: bool, bumps: bool
+    ) -> None:
+        name, who = data.draw(st.sampled_from(self.gone))
+        assert self.cluster.add(who, self.cluster.places(*indexes), name).error_code == UNMAPPED
+        assert self.cluster.end(who, commits=commits, bumps=bumps, name=name).error_code == UNMAPPED
+        if name in self.models:
+            assert self.cluster.init(name, known=who).error_code == FENCED
+
     @rule()
     def replace_the_topic(self) -> None:
         """Deleted, and made anew under the same name: its partitions are others."""
@@ -201,6 +230,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         self.cluster.check()
+        assert self.cluster.machine.image.transactions.transactions.keys() == self.models.keys()
         for name, model in self.models.items():
             state = self.cluster.state(name)
             assert (state.producer_id, state.producer_epoch) == model.who

@@ -329,6 +329,79 @@ def test_an_id_with_an_application_version_is_kept() -> None:
     assert cluster.init().app_version == 3
 
 
+@pytest.mark.parametrize("version", [-1, 3])
+def test_a_deleted_id_is_as_if_it_had_never_been(version: int) -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    writer = identity(cluster.join(owner))
+    cluster.add(writer, cluster.places(1))
+    owner = identity(cluster.end(owner, writers=[writer], version=version))
+    cluster.write_markers()
+    assert deleted(cluster) == ErrorCode.NONE
+    for image in (cluster.machine.image, *cluster.images.values()):
+        assert not image.transactions.transactions
+        assert not image.transactions.by_producer
+    for who in (owner, writer):
+        assert cluster.add(who, cluster.places(0)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert cluster.join(who, number=1).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert cluster.end(who).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert deleted(cluster) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    anew = cluster.init()
+    assert anew.producer_id not in (owner[0], writer[0])
+    assert (anew.producer_epoch, anew.app_version) == (0, -1)
+    assert cluster.init(known=owner).error_code == ErrorCode.PRODUCER_FENCED
+    assert cluster.add(owner, cluster.places(0)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert cluster.end(identity(anew), version=3).commit_index == 1, "an index is used once"
+    cluster.check()
+
+
+def test_an_id_is_not_deleted_before_its_transaction_is_complete() -> None:
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0, 1))
+    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult)
+    assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert "transaction 1 of 'x' is open: abort it first" in refused.error_message
+    cluster.end(owner)
+    cluster.write_markers(cluster.places(0))
+    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult)
+    assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert "lacks markers in 1 partitions" in refused.error_message
+    assert cluster.state().phase is Phase.PREPARE_COMMIT
+    cluster.write_markers()
+    assert deleted(cluster) == ErrorCode.NONE
+    cluster.check()
+
+
+def test_the_rest_of_a_deleted_id_meets_the_next_of_its_name() -> None:
+    """Commands that were under way, and a marker that is reported twice: what they are about is gone."""
+    cluster = Transactions()
+    owner = cluster.begin()
+    cluster.add(owner, cluster.places(0))
+    cluster.end(owner, commits=False)
+    (topic_id, index) = next(iter(cluster.places(0)))
+    written = t.WrittenMarkers(
+        topic_id=topic_id,
+        partition=index,
+        leader_epoch=cluster.machine.image.topics_by_id[topic_id].partitions[index].leader_epoch,
+        writers=[t.WrittenMarker(producer_id=owner[0], number=1)],
+    )
+    report = t.ReportMarkers(broker_id=1, broker_epoch=cluster.epoch(1), partitions=[written])
+    cluster.do(report, q.CommandResult)
+    assert deleted(cluster) == ErrorCode.NONE
+    next_owner = cluster.begin()
+    cluster.add(next_owner, cluster.places(0))
+    assert cluster.end(next_owner, bumps=False).number == 1, "its transactions are counted anew"
+    cluster.do(report, q.CommandResult)
+    assert cluster.state().phase is Phase.PREPARE_COMMIT
+    cluster.check()
+
+
+def deleted(cluster: Transactions) -> int:
+    return cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult).error_code
+
+
 # Markers and partitions
 
 
