@@ -15,12 +15,14 @@ from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
 from .consuming.group import ConsumerGroupMetadata, Group, GroupOptions
 from .failures import ClientClosed
+from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
+@checks_options()
 class Consumer:
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
     names.

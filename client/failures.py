@@ -46,6 +46,12 @@ class ClientClosed(ClientError):
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class SerializationFailed(ClientError):
+    """A serializer raised, which is the cause, or a deserializer: the record was not sent, or could not be read."""
+
+    error_code = ErrorCode.INVALID_RECORD
+
+
 class TransactionFailed(ClientError):
     """Something went wrong inside a transaction: all that can be done with it is to abort it. The cause is what it was
     raised from.

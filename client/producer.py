@@ -8,6 +8,7 @@ from typing import Protocol, Unpack
 from .consuming.fetched import TopicPartition
 from .consuming.group import ConsumerGroupMetadata
 from .failures import OutOfTurn
+from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions
 from .producing.transaction_state import TransactionState
 from .transactions.transaction import Transaction
@@ -21,6 +22,7 @@ class GroupMember(Protocol):
         """Who it is now."""
 
 
+@checks_options(WriterOptions)
 class Producer(RecordWriter):
     """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise.
 
@@ -30,7 +32,8 @@ class Producer(RecordWriter):
     Order within a partition holds through every retry. `linger_ms`: how long a batch may wait for company;
     `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
     is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
-    to wait for a topic to exist, and for the cluster's answers about transactions.
+    to wait for a topic to exist, and for the cluster's answers about transactions. `key_serializer` and
+    `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
 
     With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ..options import checks_options
 from .cluster import ClusterAdmin
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
@@ -59,6 +60,7 @@ __all__ = [
 ]
 
 
+@checks_options()
 class Admin(
     TopicAdmin,
     ThrottleAdmin,

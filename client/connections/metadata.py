@@ -127,8 +127,14 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
     """The addresses in ``host:port,host:port`` (or a sequence of ``host:port``); the port is 9092 when
     missing.
 
-    Raises ValueError naming the part that is no address.
+    Raises ValueError naming the part that is no address, TypeError for what cannot hold any.
     """
+    if not isinstance(servers, str) and not (
+        isinstance(servers, Sequence) and all(isinstance(one, str) for one in servers)
+    ):
+        raise TypeError(
+            f"bootstrap_servers is 'host:port,host:port' or a list of 'host:port', not {servers!r}"
+        )
     parts = servers.split(",") if isinstance(servers, str) else servers
     addresses = [_address(part.strip()) for part in parts if part.strip()]
     if not addresses:

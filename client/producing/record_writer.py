@@ -8,15 +8,16 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
-from .accumulator import PendingRecord, estimated_bytes
+from .accumulator import estimated_bytes
 from .batches import compression_named
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
 from .sender import RecordMetadata, Sender, SenderOptions
+from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
 
 Acks = Literal[0, 1, -1, "all"]
@@ -40,6 +41,8 @@ class WriterOptions(TypedDict, total=False):
     max_block_ms: int
     retry_backoff_max_ms: int
     partitioner: Partitioner
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
 
 
 class RecordWriter:
@@ -64,6 +67,8 @@ class RecordWriter:
         max_block_ms: int = 60_000,
         retry_backoff_max_ms: int = 1_000,
         partitioner: Partitioner = murmur2_partition,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
     ) -> None:
         required = -1 if acks == "all" else acks
         if required not in (0, 1, -1):
@@ -101,6 +106,7 @@ class RecordWriter:
         self._max_block_s = max_block_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._partitioner = partitioner
+        self._intake = Intake(key_serializer, value_serializer)
         self._sticky = StickyChoice(batch_size, random.randrange)
         self._closed = False
 
@@ -135,22 +141,24 @@ class RecordWriter:
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand one record over; the future brings its offset or the KafkaError it failed with.
+        """Hand one record over; the future brings its offset or the KafkaError it failed with. Key and value are bytes
+        or None, or what the serializers make such of.
 
         Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
         partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
         after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
+        SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         self._check_open()
         stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        record: PendingRecord = (key, value, stamp, tuple(headers))
+        record = self._intake.record(topic, key, value, stamp, headers)
         size = estimated_bytes(record)
         if size > self._max_request_size:
             limit = self._max_request_size
@@ -161,13 +169,9 @@ class RecordWriter:
         if info is None or not info.partitions:
             await self.partitions_for(topic)
         if partition is None:
-            partition = self._choose(topic, key, size)
+            partition = self._choose(topic, record[0], size)
         elif partition not in self._cluster.metadata.topics[topic].partitions:
-            count = len(self._cluster.metadata.topics[topic].partitions)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(
-                code, f"topic {topic!r} has {count} partitions, there is none numbered {partition}"
-            )
+            raise self._no_such_partition(topic, partition)
         while self._sender.buffered_bytes + size > self._buffer_memory and self._sender.buffered_bytes:
             await self._sender.room()
         self._check_open()
@@ -179,8 +183,8 @@ class RecordWriter:
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -205,6 +209,8 @@ class RecordWriter:
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is named by a str, not {topic!r}")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._max_block_s
         backoff = Backoff(min(self._retry_backoff_max_ms, 100))
@@ -223,13 +229,28 @@ class RecordWriter:
 
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]
-        if key is not None:
-            return self._partitioner(key, len(info.partitions))
-        return self._sticky.choose(topic, info.available or list(info.partitions), size)
+        if key is None:
+            return self._sticky.choose(topic, info.available or list(info.partitions), size)
+        chosen = self._partitioner(key, len(info.partitions))
+        if chosen not in info.partitions:
+            raise ValueError(
+                f"the partitioner chose {chosen!r}, topic {topic!r} has {len(info.partitions)} partitions"
+            )
+        return chosen
+
+    def _no_such_partition(self, topic: str, partition: object) -> Exception:
+        if not isinstance(partition, int):
+            return TypeError(f"partition is a whole number or None, not {partition!r}")
+        count = len(self._cluster.metadata.topics[topic].partitions)
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic!r} has {count} partitions, there is none numbered {partition}",
+        )
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("the producer was closed")
+        self._sender.check_open()
         if self._transaction is not None:
             self._transaction.require(Phase.OPEN)
 

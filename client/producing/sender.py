@@ -113,6 +113,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
+        self._closed_with: KafkaError | None = None
 
     # for the producer
 
@@ -165,9 +166,15 @@ class Sender:
                 self._settle(batch, error)
         return doubtful
 
-    def close(self) -> None:
-        """Stop now; what is not acknowledged fails with ClientClosed."""
+    def check_open(self) -> None:
+        """KafkaError: what it was closed with."""
+        if self._closed_with is not None:
+            raise self._closed_with
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """Stop now; what is not acknowledged fails with `error`, ClientClosed if none is given."""
         self._closed = True
+        self._closed_with = error
         self._leaders.close()
         self._in_flight.close()
         if self._timer is not None:
@@ -177,7 +184,7 @@ class Sender:
         for queue in self._queues.values():
             for batch in queue.drain():
                 self._settle(
-                    batch, ClientClosed("the producer was closed before the record was acknowledged")
+                    batch, error or ClientClosed("the producer was closed before the record was acknowledged")
                 )
 
     def wake(self) -> None:
@@ -192,6 +199,14 @@ class Sender:
         self._woken = False
         if self._closed:
             return
+        try:
+            self._send_what_may_leave()
+        except Exception as error:
+            # Nobody is to wait for records that would never be sent.
+            self.close(ClientError(f"the producer cannot go on after a fault of its own: {error!r}"))
+            raise
+
+    def _send_what_may_leave(self) -> None:
         now = asyncio.get_running_loop().time()
         self._expire(now)
         if self._options.idempotent and self._identity is None:

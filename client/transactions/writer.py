@@ -9,12 +9,14 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
 from ..connections.cluster import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
 from ..producing.record_writer import RecordWriter, WriterOptions
 from ..producing.transaction_state import Phase, TransactionState
 from .transaction import WriterReceipt
 
 
+@checks_options(WriterOptions)
 class TransactionWriter(RecordWriter):
     """Sends records that count if the transaction's owner says so:
 

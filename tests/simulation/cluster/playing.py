@@ -19,8 +19,8 @@ from tests.simulation.cluster.plans import Fault
 from tests.simulation.cluster.scenario import Report, play
 from tests.simulation.machine.installed import bound_names
 
-REAL_TIME_MAX_S = 120
-"""A run that takes longer has got into an endless loop."""
+PROCESSOR_TIME_MAX_S = 120
+"""A run that takes more has got into an endless loop."""
 
 _OPEN = 32767
 """The last version of a message that has only one so far."""
@@ -102,7 +102,7 @@ def _result(child: Child) -> Any:
 
 
 def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report | str:
-    signal.alarm(REAL_TIME_MAX_S)
+    signal.setitimer(signal.ITIMER_PROF, PROCESSOR_TIME_MAX_S)
     try:
         return play(seed, plan, None if sink is None else sink.write)
     except AssertionError as error:

@@ -1,0 +1,82 @@
+"""Options that nobody knows, or of the wrong kind, are refused by name when a client is made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import wraps
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+ClassT = TypeVar("ClassT", bound=type[Any])
+
+_KINDS: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a str",
+    bool: "True or False",
+    NoneType: "None",
+}
+"""What is checked, and how it is called; options of other kinds are checked where they are used."""
+
+
+def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
+    """For a class whose keyword arguments are its users' options. `also`: TypedDicts that it takes by `Unpack`.
+
+    Making one then raises TypeError naming an unknown option, with the nearest that there is, or one of the wrong kind.
+    """
+
+    def decorate(cls: ClassT) -> ClassT:
+        init = cls.__init__
+        known: dict[str, Any] = {}
+
+        def learn() -> None:
+            """At first use: by then every module has been loaded that hints name."""
+            hints = get_type_hints(init)
+            for name, parameter in inspect.signature(init).parameters.items():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    known[name] = hints[name]
+            for options in also:
+                known.update(get_type_hints(options))
+
+        @wraps(init)
+        def checked(self: object, *arguments: object, **options: object) -> None:
+            if not known:
+                learn()
+            for name, value in options.items():
+                if name not in known:
+                    raise TypeError(_unknown(cls.__name__, name, known))
+                if kinds := _misfit(value, known[name]):
+                    raise TypeError(f"{name} is {kinds}, not {value!r}")
+            init(self, *arguments, **options)
+
+        cls.__init__ = checked
+        return cls
+
+    return decorate
+
+
+def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
+    near = get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
+    return f"{owner} has no option {name!r}; " + (
+        f"the nearest is {near[0]!r}" if near else f"there are {', '.join(sorted(known))}"
+    )
+
+
+def _misfit(value: object, hint: object) -> str | None:
+    """What it should be, if it is not; None also where the hint is of no kind that is checked."""
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kinds = []
+    for alternative in alternatives:
+        if alternative not in _KINDS or _is(value, alternative):
+            return None
+        kinds.append(_KINDS[alternative])
+    return " or ".join(kinds)
+
+
+def _is(value: object, kind: object) -> bool:
+    if kind is int or kind is float:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole or (kind is float and isinstance(value, float))
+    return isinstance(value, kind)  # type: ignore[arg-type]

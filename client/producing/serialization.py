@@ -1,0 +1,83 @@
+"""What callers hand over, made what travels: bytes, by a serializer or as they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...protocol.record import Header
+from ..failures import SerializationFailed
+from .accumulator import PendingRecord
+
+Serializer = Callable[[Any], bytes | None]
+"""A key or a value as bytes. It is never given None: that stays None, a record without key or a tombstone."""
+
+_TIMESTAMP_MAX_MS = (1 << 63) - 1
+
+
+class Intake:
+    """Makes records, and refuses at once what could not be encoded later."""
+
+    __slots__ = ("_key_serializer", "_value_serializer")
+
+    def __init__(self, key_serializer: Serializer | None, value_serializer: Serializer | None) -> None:
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+
+    def record(
+        self,
+        topic: str,
+        key: object,
+        value: object,
+        timestamp_ms: int,
+        headers: Iterable[tuple[str, bytes | None]],
+    ) -> PendingRecord:
+        """Raises TypeError and ValueError naming what is wrong, SerializationFailed from what a serializer raised."""
+        if not (0 <= timestamp_ms <= _TIMESTAMP_MAX_MS and isinstance(timestamp_ms, int)):
+            raise ValueError(
+                f"timestamp_ms is a whole number of milliseconds since 1970, not {timestamp_ms!r}"
+            )
+        return (
+            self.key(topic, key),
+            _serialized("value", topic, value, self._value_serializer),
+            timestamp_ms,
+            tuple([_header(topic, one) for one in headers]) if headers else (),
+        )
+
+    def key(self, topic: str, key: object) -> bytes | None:
+        """A record's key alone. Raises as `record` does."""
+        return _serialized("key", topic, key, self._key_serializer)
+
+
+def _serialized(what: str, topic: str, given: object, serializer: Serializer | None) -> bytes | None:
+    if given is None:
+        return None
+    if serializer is not None:
+        try:
+            given = serializer(given)
+        except Exception as error:
+            raise SerializationFailed(
+                f"the {what}_serializer failed with a record for {topic!r}: {error!r}"
+            ) from error
+        if given is None:
+            return None
+    if type(given) is bytes:
+        return given
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)  # a copy: callers may write to theirs again
+    source = f"what the {what}_serializer makes" if serializer else f"the {what}"
+    hint = "" if serializer else f"; encode it, or give the producer a {what}_serializer"
+    raise TypeError(f"{source} of a record for {topic!r} is bytes or None, not {type(given).__name__}{hint}")
+
+
+def _header(topic: str, given: tuple[str, bytes | None]) -> Header:
+    if isinstance(given, tuple) and len(given) == 2:
+        name, content = given
+        if isinstance(name, str):
+            if content is None or type(content) is bytes:
+                return given
+            if isinstance(content, (bytes, bytearray, memoryview)):
+                return name, bytes(content)
+    raise TypeError(
+        f"a header of a record for {topic!r} is a tuple of its name, a str, and bytes or None, not {given!r}"
+    )
