@@ -61,10 +61,12 @@ class Retention:
         #: of closed segments, by their base offset
         self._closed: WeakKeyDictionary[PartitionLog, dict[int, Look]] = WeakKeyDictionary()
 
-    @property
-    def by_age(self) -> bool:
-        """Whether nothing stays for ever."""
-        return "retention.ms" in self._settings
+    def empties(self) -> bool:
+        """Whether nothing stays for long: it goes by age, and nothing was stamped in the future. Markers have the time
+        of their broker, whose clock may have jumped, and what they stand in stays until that has come."""
+        newest_ms = max((look.newest_ms for log in self._logs() for look in self._looks(log)), default=-1)
+        now_ms = (WALL_START_S + self._machine.now) * 1000
+        return "retention.ms" in self._settings and newest_ms <= now_ms + CLIENT_JUMP_MAX_S * 1000
 
     def jump_clocks(self, seconds: float) -> None:
         """For so long; then all are right again."""
@@ -101,12 +103,6 @@ class Retention:
         logs = self._logs()
         starts = {log.log_start_offset for log in logs}
         return len(starts) == 1 and all(log.log_start_offset == log.log_end_offset for log in logs)
-
-    def ahead_s(self) -> float:
-        """How far in the future the newest record was written. Markers have the time of their broker, whose clock may
-        have jumped, and what they stand in stays until that has come."""
-        newest_ms = max((look.newest_ms for log in self._logs() for look in self._looks(log)), default=-1)
-        return max(0.0, newest_ms / 1000 - WALL_START_S - self._machine.now)
 
     def check_starts(self) -> None:
         """In the end no follower keeps what its leader has dropped: it is told. Raises InvariantBroken."""

@@ -185,9 +185,8 @@ class Scenario:
         machine.run(machine.now + 0.5)
         self._wait(self._all_are_up_to_date, HEAL_S, "every node has all metadata")
         if self.retention is not None:
-            if self.retention.by_age:
-                patience_s = HEAL_S + self.retention.ahead_s()
-                self._wait(self.retention.agree, patience_s, "every replica drops what is too old")
+            if self.retention.empties():
+                self._wait(self.retention.agree, HEAL_S, "every replica drops what is too old")
             self.retention.check_starts()
         dump_replicas(self.cluster, self.history, machine.now)
         check_all(self.history)
