@@ -108,7 +108,8 @@ class Send:
 class Poll:
     """A record that a consumer got. `session`: one assignment of the partition to the consumer; within it offsets rise,
     and every jump is a Position. `leader_epoch`: of the record's batch, -1 if the client does not tell. `committed`: it
-    reads only what is committed."""
+    reads only what is committed. `transaction`: the name of the one that was begun before it was read, and is ended
+    after that: what it writes may follow from it."""
 
     actor: str
     session: str
@@ -119,6 +120,7 @@ class Poll:
     value: bytes
     at_s: float
     committed: bool = False
+    transaction: str | None = None
 
 
 @dataclass(slots=True)

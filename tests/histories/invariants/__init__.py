@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..operations import History
 from .base import HistoryBroken, Invariant, InvariantBroken
+from .causes import CircularReads, EffectBeforeCause
 from .compaction import NotTheLastOfItsKey
 from .epochs import RecordReplaced
 from .facts import Facts
@@ -44,11 +45,13 @@ from .whole_transactions import NotWhole
 __all__ = [
     "AcknowledgedAfterFailedAppend",
     "AcknowledgedElsewhere",
+    "CircularReads",
     "CommitNotVisible",
     "CommittedOffsetWentBack",
     "CommittedRetraction",
     "CopyDiffers",
     "Duplicate",
+    "EffectBeforeCause",
     "FailedSendAppears",
     "HangingTransaction",
     "HighWatermarkWentBack",
@@ -123,6 +126,8 @@ def all_invariants() -> list[Invariant]:
         WrittenAfterTheEnd(),
         MarkersContradict(),
         NotWhole(),
+        CircularReads(),
+        EffectBeforeCause(),
         NotTheLastOfItsKey(),
         VersionNotOnce(),
         VersionWentBack(),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from ..operations import Outcome, Send
-from ..transactions import Marker, WholeRead
+from ..transactions import WholeRead
 from .base import Invariant
 from .facts import Facts, Place, ended, told
 
@@ -84,23 +85,24 @@ class NotWhole(Invariant):
 
 def commit_indexes(facts: Facts) -> dict[str, int]:
     """Of the transactions whose markers some log has, by name."""
-    markers: dict[tuple[Place, int], list[Marker]] = {}
+    markers: dict[tuple[Place, int], set[tuple[int, int]]] = {}
     for dump in facts.history.dumps:
         for one in dump.markers:
-            markers.setdefault(((dump.topic, dump.partition), one.producer_id), []).append(one)
+            if one.commit_index >= 0:
+                known = markers.setdefault(((dump.topic, dump.partition), one.producer_id), set())
+                known.add((one.offset, one.commit_index))
+    ordered = {whose: sorted(known) for whose, known in markers.items()}
     found: dict[str, int] = {}
     for name, transaction in facts.transactions.items():
         for send in facts.sent_in.get(name, ()):
-            known = markers.get(((send.topic, send.partition), transaction.producer_id), ())
-            index = min((one.commit_index for one in known if _is_behind(one, send)), default=None)
-            if index is not None and _stays(facts, send):
-                found[name] = index
+            if send.offset is None or not _stays(facts, send):
+                continue
+            behind = ordered.get(((send.topic, send.partition), transaction.producer_id), [])
+            end = bisect_left(behind, (send.offset + 1, 0))
+            if end < len(behind):
+                found[name] = behind[end][1]
                 break
     return found
-
-
-def _is_behind(marker: Marker, send: Send) -> bool:
-    return send.offset is not None and marker.offset > send.offset and marker.commit_index >= 0
 
 
 def _sent_in(facts: Facts, place: Place, offset: int, value: bytes) -> Iterator[str]:
