@@ -39,10 +39,10 @@ def read(reader: str, writer: str, at: float, *, committed: bool = True) -> Poll
     return Poll(reader, f"{reader} reads", "t", NUMBERS[writer], 0, 1, value, at, committed, reader)
 
 
-def log(name: str, commit_index: int) -> Dump:
-    """Of the partition to which it wrote, with the marker of its commit."""
+def log(name: str, commit_index: int, *, commits: bool = True) -> Dump:
+    """Of the partition to which it wrote, with its marker."""
     number = NUMBERS[name]
-    return Dump(1, "t", number, 0, 100, [], 100, [Marker(1, number, 0, True, 1, commit_index)])
+    return Dump(1, "t", number, 0, 100, [], 100, [Marker(1, number, 0, commits, 1, commit_index)])
 
 
 RECORDS = (wrote("A"), wrote("B"), wrote("C"))
@@ -68,6 +68,17 @@ CLEAN: list[Case] = [
     ("nobody knows what became of them", [*UNKNOWN, read("B", "A", 3)]),
     ("decided in turn", [*IN_TURN, read("B", "A", 4.5), log("A", 5), log("B", 6), log("C", 9)]),
     ("decided at the same time", [*AT_ONCE, log("A", 9), log("B", 5), log("C", 6)]),
+    (
+        "it had timed out before it read",
+        [
+            A,
+            ended("B", 5, 6, "FENCED"),
+            *RECORDS[:2],
+            read("B", "A", 4.5),
+            log("A", 5),
+            log("B", 4, commits=False),
+        ],
+    ),
     (
         "in another order where records were lost",
         [*IN_TURN, Lossy("unclean election", 3, topic="t", partition=0), log("A", 9), log("B", 6)],

@@ -61,11 +61,7 @@ class EffectBeforeCause(Invariant):
     scenarios = (11, 34)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        committed = {
-            name: index
-            for name, index in commit_indexes(facts).items()
-            if facts.transactions[name].is_committed is not False
-        }
+        committed = commit_indexes(facts)
         decided = {facts.transactions[name].whole: index for name, index in committed.items()}
         for reader, read in _causes(facts).items():
             for writer, poll in read.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from ..operations import Outcome, Send
-from ..transactions import WholeRead
+from ..transactions import Marker, WholeRead
 from .base import Invariant
 from .facts import Facts, Place, ended, told
 
@@ -84,23 +84,24 @@ class NotWhole(Invariant):
 
 
 def commit_indexes(facts: Facts) -> dict[str, int]:
-    """Of the transactions whose markers some log has, by name."""
-    markers: dict[tuple[Place, int], set[tuple[int, int]]] = {}
+    """Of the transactions that some log has as committed, by name."""
+    markers: dict[tuple[Place, int], dict[int, Marker]] = {}
     for dump in facts.history.dumps:
         for one in dump.markers:
             if one.commit_index >= 0:
-                known = markers.setdefault(((dump.topic, dump.partition), one.producer_id), set())
-                known.add((one.offset, one.commit_index))
-    ordered = {whose: sorted(known) for whose, known in markers.items()}
+                markers.setdefault(((dump.topic, dump.partition), one.producer_id), {})[one.offset] = one
+    offsets = {whose: sorted(known) for whose, known in markers.items()}
     found: dict[str, int] = {}
     for name, transaction in facts.transactions.items():
         for send in facts.sent_in.get(name, ()):
-            if send.offset is None or not _stays(facts, send):
+            whose = ((send.topic, send.partition), transaction.producer_id)
+            if send.offset is None or whose not in markers or not _stays(facts, send):
                 continue
-            behind = ordered.get(((send.topic, send.partition), transaction.producer_id), [])
-            end = bisect_left(behind, (send.offset + 1, 0))
-            if end < len(behind):
-                found[name] = behind[end][1]
+            place = bisect_right(offsets[whose], send.offset)
+            if place < len(offsets[whose]):
+                end = markers[whose][offsets[whose][place]]
+                if end.commits:
+                    found[name] = end.commit_index
                 break
     return found
 

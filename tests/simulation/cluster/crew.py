@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from tests.histories.operations import Commit, Copied, Send, Transaction
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
+from tests.simulation.cluster.list_appenders import appenders, has_appenders
 from tests.simulation.cluster.probes import Prober
 from tests.simulation.cluster.shared_writers import employ_job, has_job
-from tests.simulation.cluster.transactional import is_transactional, writers
+from tests.simulation.cluster.transactional import TOPICS, is_transactional, writers
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
 
@@ -64,6 +65,10 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
             crew.employ(name, make)
         if has_job(seed):
             employ_job(workload, Crew(workload, start, Random(f"fate of the job {seed}"), seconds), seed)
+        if has_appenders(seed):
+            fate = Crew(workload, start, Random(f"fate of list appenders {seed}"), seconds)
+            for name, appender in appenders(workload, seed, [*TOPICS]).items():
+                fate.employ(name, appender)
         return
     makes: dict[str, Callable[[str], Actor]] = {
         "classic": lambda name: ClassicMember(workload, name, GROUP, SOURCE),

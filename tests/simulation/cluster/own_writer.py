@@ -196,12 +196,8 @@ class OwnWriter:
         """One transaction. KafkaError: this producer is of no more use."""
         chance = self._chance
         transaction = await own.begin()
-        places = self._places if last else chance.sample(self._places, chance.randint(1, len(self._places)))
         try:
-            for _ in range(chance.randint(1, 3)):
-                chosen = places if last else [chance.choice(places) for _ in range(chance.randint(1, 5))]
-                await own.send([(one, self._value()) for one in chosen], transaction)
-                await asyncio.sleep(chance.uniform(0, 0.02))
+            await self._write(own, transaction, last=last)
         except ProducerFenced:
             raise
         except KafkaError:
@@ -213,6 +209,15 @@ class OwnWriter:
             await asyncio.sleep(self._timeout_ms / 1000 * chance.uniform(0.5, 2.0))
         await own.end(transaction, commits=last or chance.random() < COMMITTED)
         await asyncio.sleep(chance.uniform(0, 0.05))
+
+    async def _write(self, own: OwnProducer, transaction: Transaction, *, last: bool) -> None:
+        """What one transaction writes. Raises KafkaError."""
+        chance = self._chance
+        places = self._places if last else chance.sample(self._places, chance.randint(1, len(self._places)))
+        for _ in range(chance.randint(1, 3)):
+            chosen = places if last else [chance.choice(places) for _ in range(chance.randint(1, 5))]
+            await own.send([(one, self._value()) for one in chosen], transaction)
+            await asyncio.sleep(chance.uniform(0, 0.02))
 
     def _value(self) -> bytes:
         self._sent += 1

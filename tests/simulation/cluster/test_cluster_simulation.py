@@ -43,6 +43,7 @@ BRANCHES = frozenset(
         "flipped bits",
         "full",
         "history: CommittedRead",
+        "history: Poll in a transaction",
         "history: WholeRead",
         "leadership begins",
         "leadership begins uncleanly",

@@ -183,9 +183,8 @@ async def consume(workload: Workload, actor: str, *, committed: bool = False) ->
         until = workload.now() + chance.uniform(0.5, 5.0)
         while not workload.over and workload.now() < until:
             with suppress(KafkaError):
-                _note_polls(
-                    workload, actor, session, await consumer.getmany(timeout_ms=POLL_MS), committed=committed
-                )
+                taken = await consumer.getmany(timeout_ms=POLL_MS)
+                note_polls(workload, actor, session, taken, committed=committed)
         await consumer.stop()
 
 
@@ -199,14 +198,16 @@ async def _look_at_ends(
                 workload.history.add(StableEnd(actor, *place, offset, asked_s, workload.now()))
 
 
-def _note_polls(
+def note_polls(
     workload: Workload,
     actor: str,
     session: str,
     taken: dict[TopicPartition, list[ConsumerRecord]],
     *,
     committed: bool,
+    transaction: str | None = None,
 ) -> None:
+    """They go into the history; `transaction`: the name of the one in which they were read."""
     now = workload.now()
     for place, records in taken.items():
         for record in records:
@@ -221,6 +222,7 @@ def _note_polls(
                     record.value,
                     now,
                     committed,
+                    transaction,
                 )
             )
 
