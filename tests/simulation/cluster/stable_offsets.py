@@ -30,7 +30,8 @@ class StableOffsetHolds:
     watermark at which one leader has told it, every later leader tells it, too. All below is decided for good.
 
     But where DeleteRecords has taken what an open transaction wrote first, who had that waits for its end, from the
-    log's start on, and who came later does not know of it."""
+    log's start on. That start says nothing of what is decided: who came later does not know of the transaction, and
+    who leads next may still have its beginning."""
 
     def __init__(self, lossy: Collection[str]) -> None:
         """Of `lossy` topics an unclean election takes it back."""
@@ -57,7 +58,7 @@ class StableOffsetHolds:
             return  # Its folder is broken.
         place = (partition.topic_id, partition.index)
         highest, at = self._highest.get(place, (0, 0))
-        if stable < highest and _lost_its_beginning(partition, watermark, stable):
+        if stable <= watermark and _lost_its_beginning(partition, watermark, stable):
             return
         if stable > watermark or (stable < highest and watermark >= at):
             raise InvariantBroken(
