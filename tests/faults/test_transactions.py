@@ -8,6 +8,7 @@ from ottla.protocol.errors import ErrorCode
 from tests import java
 from tests.cluster import RunningCluster, wait_until
 from tests.faults.faults import Faults, RandomFaults
+from tests.faults.list_appends import ListAppender
 from tests.faults.test_kills import VICTIMS
 from tests.faults.transactions import PARTITIONS, Moves
 from tests.faults.workload import make_topic
@@ -52,6 +53,20 @@ def test_some_die_and_the_worker_too(cluster: RunningCluster, victims: str) -> N
         moves.wait_committed(5)
         moves.wait_copied(1)
     moves.check(faults)
+
+
+@pytest.mark.parametrize("victims", ["leader", "quorum-leader", "leader-and-quorum-leader"])
+def test_lists_are_read_and_appended_to_while_some_die(cluster: RunningCluster, victims: str) -> None:
+    source, target = topics(cluster, f"lists-{victims}")
+    lists = Moves(cluster, source, target, movers=3, kind=ListAppender)
+    with Faults(cluster, (source, target)) as faults, lists:
+        lists.wait_committed(10)
+        faults.kill(*VICTIMS[victims](faults, source))
+        lists.wait_committed(10)  # with the victims dead
+        faults.heal()
+        lists.wait_committed(5)
+    lists.check(faults)
+    assert any(poll.transaction is not None for poll in lists.history.polls)
 
 
 @pytest.mark.parametrize("victims", ["leader", "quorum-leader"])

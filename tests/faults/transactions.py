@@ -98,7 +98,7 @@ class Mover(Actor):
                 | self._settings
             )
             with suppress(KafkaException):
-                _until_told(lambda: producer.init_transactions(ATTEMPT_S), self)  # noqa: B023
+                until_told(lambda: producer.init_transactions(ATTEMPT_S), self)  # noqa: B023
                 while not self._stop.is_set():
                     self._one(producer)
                     if self._looks and self._begun % 4 == 0:
@@ -117,26 +117,30 @@ class Mover(Actor):
         self.history.add(transaction)
         commits = self._random.random() < 0.75
         try:
-            for partition in range(PARTITIONS):
-                for _ in range(RECORDS):
-                    self._send(producer, transaction, partition)
+            self._write(producer, transaction)
             if not commits:
                 # Else what has not been sent would be thrown away.
-                _until_told(lambda: producer.flush(SETTLE_S), self)
+                until_told(lambda: producer.flush(SETTLE_S), self)
             transaction.ask(time.monotonic(), commits=commits)
             if commits:
-                _until_told(lambda: producer.commit_transaction(ATTEMPT_S), self)
+                until_told(lambda: producer.commit_transaction(ATTEMPT_S), self)
             else:
-                _until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
+                until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 transaction.finish(time.monotonic(), name_of(error.args[0]), tried_before=True)
                 raise
             transaction.ask(transaction.asked_s or time.monotonic(), commits=False)
-            _until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
+            until_told(lambda: producer.abort_transaction(ATTEMPT_S), self)
             commits = False
         transaction.finish(time.monotonic())
         self.committed += commits
+
+    def _write(self, producer: Producer, transaction: Transaction) -> None:
+        """What one transaction writes."""
+        for partition in range(PARTITIONS):
+            for _ in range(RECORDS):
+                self._send(producer, transaction, partition)
 
     def _look(self) -> None:
         for partition in range(PARTITIONS):
@@ -174,7 +178,7 @@ class Mover(Actor):
         producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
 
 
-def _until_told(ask: Callable[[], object], actor: Actor) -> None:
+def until_told(ask: Callable[[], object], actor: Actor) -> None:
     """Again while nobody answers: the client goes on with the same request."""
     deadline = time.monotonic() + SETTLE_S + HEAL_S
     while True:
@@ -298,6 +302,8 @@ class Moves:
     target: str
     seed: int = 0
     movers: int = 2
+    kind: type[Mover] = Mover
+    """Of movers."""
     looks: bool = True
     """Whether what is committed is to be seen at once: not where a partition may have no leader for a while."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -310,7 +316,7 @@ class Moves:
     def __post_init__(self) -> None:
         bootstrap = self.cluster.bootstrap
         self._movers = [
-            Mover(bootstrap, self.source, f"m{n}", self.seed, self.settings, looks=self.looks)
+            self.kind(bootstrap, self.source, f"m{n}", self.seed, self.settings, looks=self.looks)
             for n in range(self.movers)
         ]
         self._reader = CommittedReader(bootstrap, self.source, "reader", PARTITIONS)
