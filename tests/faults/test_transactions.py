@@ -55,7 +55,9 @@ def test_some_die_and_the_worker_too(cluster: RunningCluster, victims: str) -> N
     moves.check(faults)
 
 
-@pytest.mark.parametrize("victims", ["leader", "quorum-leader", "leader-and-quorum-leader"])
+@pytest.mark.parametrize(
+    "victims", [pytest.param("leader", marks=pytest.mark.short), "quorum-leader", "leader-and-quorum-leader"]
+)
 def test_lists_are_read_and_appended_to_while_some_die(cluster: RunningCluster, victims: str) -> None:
     source, target = topics(cluster, f"lists-{victims}")
     lists = Moves(cluster, source, target, movers=3, kind=ListAppender)
