@@ -42,8 +42,8 @@ class CircularReads(Invariant):
 
     def _asked_too_late(self, facts: Facts, causes: Causes, order: list[str]) -> Iterator[str]:
         """`order`: causes first."""
+        # Of each transaction and all that it goes back to the one which was asked for last.
         last: dict[str, Transaction] = {}
-        """Of each transaction and all that it goes back to that which was asked for last."""
         for name in order:
             own = last[name] = facts.transactions[name]
             for writer, poll in causes.get(name, {}).items():
