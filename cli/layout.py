@@ -6,6 +6,7 @@ DIR/config/*.properties    written anew by every run
 DIR/broker-1/, DIR/quorum-101/    the data of each node
 DIR/logs/*.log         what the nodes said
 DIR/run/*.pid          written by a node while it runs
+DIR/up.lock            held by the `ottla up` that runs the cluster
 DIR/cluster.json       the running cluster, for scripts
 """
 
@@ -14,8 +15,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +82,8 @@ class Layout:
     cluster_id: str
     quorum: list[Member] = field(default_factory=list)
     brokers: list[Member] = field(default_factory=list)
+    reserved: list[socket.socket] = field(default_factory=list, compare=False, repr=False)
+    """While these are open no other `ottla up` chooses a port of this one, be its node up or down."""
 
     @property
     def members(self) -> list[Member]:
@@ -150,6 +156,15 @@ class Layout:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines))
 
+    def remove(self) -> None:
+        """Delete the cluster with all its data, and the folder unless others keep something there."""
+        for name in ("config", "logs", "run", *(member.name for member in self.members)):
+            shutil.rmtree(self.directory / name, ignore_errors=True)
+        for name in ("layout.json", "cluster.secret", "cluster.json", "up.lock"):
+            (self.directory / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.directory.rmdir()
+
 
 def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None) -> Layout:
     """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses.
@@ -168,7 +183,9 @@ def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, bas
         )
     if known.quorum and base_port is not None and base_port != known.brokers[0].port:
         raise UsageError(f"{directory} has its ports from an earlier run: leave --base-port out")
-    free = _free_ports()
+    taken = [port for member in known.members for port in (member.port, member.metrics_port)]
+    known.reserved += [own for port in taken if (own := _reserve(port))]
+    free = _free_ports(known.reserved)
     for group in (known.quorum, known.brokers):
         group[:] = [m if m.metrics_port else replace(m, metrics_port=next(free)) for m in group]
     wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
@@ -215,9 +232,10 @@ def _read(directory: Path) -> Layout | None:
         raise CommandFailed(f"cannot use {file}: {error}") from None
 
 
-def _free_ports() -> Generator[int, None, None]:
+def _free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
     """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
-    closes. None of them is given to outgoing connections, which would keep a node from starting again.
+    closes, and reserved after that. None of them is given to outgoing connections, which would keep a node from
+    starting again.
     """
     held: list[socket.socket] = []
     wanted = _ports_of_servers()
@@ -227,7 +245,8 @@ def _free_ports() -> Generator[int, None, None]:
             datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             held += [stream, datagram]
             port = secrets.choice(wanted)
-            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port):
+            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port) and (own := _reserve(port)):
+                reserved.append(own)
                 yield port
     finally:
         for one in held:
@@ -251,6 +270,21 @@ def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _reserve(port: int) -> socket.socket | None:
+    """What stands for a port among the `ottla up` of this machine as long as it is open: a name that only one can
+    have, and that needs no file. None when another one has it.
+    """
+    if not sys.platform.startswith("linux"):
+        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # there are no such names elsewhere
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0ottla-port-{port}")
+    except OSError:
+        name.close()
+        return None
+    return name
 
 
 def _as_json(layout: Layout) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class Supervisor:
                 if member.role == role and (pid := self._running_elsewhere(member)) and pid not in mine
             }
             _signal_all(running | strangers, signal.SIGTERM)
+            _signal_all(running | strangers, signal.SIGCONT)  # one that is stopped could not obey
             requests = self._stop_requests
             deadline = time.monotonic() + STOP_GRACE_S
             while left := _still_running(running | strangers, mine):

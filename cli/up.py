@@ -16,6 +16,7 @@ from typing import Any
 
 from .failures import CommandFailed, UsageError
 from .layout import HOST, OWN_KEYS, PORTS_FROM_BASE, Layout, Member, open_layout, write_atomically
+from .ownership import until_exit
 from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
 
@@ -29,13 +30,15 @@ address. Stays in the foreground; says when a node died, and neither restarts it
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 
 DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
-"metrics"}, ...], "brokers": [the same, ...], "hooks": {"quorum_leader": "a command that prints the leader's id"}}.
+"metrics", "log", "pid_file"}, ...], "brokers": [the same, ...],
+"hooks": {"quorum_leader": "a command that prints the leader's id"}}.
 An entry's argv, run in its cwd with its env, starts that node alone; metrics is its Prometheus address.
 
 examples
   ottla up                                      3 quorum nodes and 3 brokers in ./ottla-data
   ottla up --quorum 1 --brokers 1 --combined    everything in one process
   ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
+  ottla up --data /tmp/c --until-exit $$ --temporary    as long as this shell, and then without a trace
 """
 
 
@@ -63,6 +66,10 @@ def parser(name: str) -> argparse.ArgumentParser:
     options.add_argument(
         "--combined", action="store_true", help="one quorum node and one broker in this process"
     )
+    options.add_argument(
+        "--until-exit", type=int, metavar="PID", help="stop when this process ends, however it ends"
+    )
+    options.add_argument("--temporary", action="store_true", help="then remove the cluster from DIR, too")
     return options
 
 
@@ -83,9 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
         layout.cluster_file.unlink(missing_ok=True)
         _say(f"data in {directory}")
         layout.write(overrides)
-        if arguments.combined:
-            return _run_combined(layout, arguments)
-        return _run_processes(layout)
+        with until_exit(arguments.until_exit, layout, temporary=arguments.temporary):
+            if arguments.combined:
+                return _run_combined(layout, arguments)
+            return _run_processes(layout)
 
 
 def publish(
@@ -102,9 +110,17 @@ def publish(
 
     def entry(member: Member) -> dict[str, Any]:
         pid, argv = process(member)
-        place = {"cwd": directory, "env": environment, "log": str(layout.log_file(member))}
-        metrics = f"http://{HOST}:{endpoint_of(member).metrics_port}/metrics"
-        return {"id": member.id, "port": member.port, "pid": pid, "argv": argv, **place, "metrics": metrics}
+        return {
+            "id": member.id,
+            "port": member.port,
+            "pid": pid,
+            "argv": argv,
+            "cwd": directory,
+            "env": environment,
+            "metrics": f"http://{HOST}:{endpoint_of(member).metrics_port}/metrics",
+            "log": str(layout.log_file(member)),
+            "pid_file": str(layout.pid_file(member)),
+        }
 
     hook = [sys.executable, "-m", "ottla", "cluster", "--data", str(layout.directory), "--quorum-leader"]
     description = {
@@ -127,6 +143,10 @@ def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
     again = [sys.executable, "-m", "ottla", "up", "--combined", "--data", str(layout.directory)]
     for override in arguments.set:
         again += ["--set", override]
+    if arguments.until_exit is not None:
+        again += ["--until-exit", str(arguments.until_exit)]
+    if arguments.temporary:
+        again.append("--temporary")
 
     def announce(pid: int) -> None:
         publish(
@@ -192,6 +212,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--brokers takes 1 to 100, not {arguments.brokers}")
     if arguments.base_port is not None and not 1 <= arguments.base_port <= 65535 - PORTS_FROM_BASE:
         raise UsageError(f"--base-port takes 1 to {65535 - PORTS_FROM_BASE}, not {arguments.base_port}")
+    if arguments.until_exit is not None and arguments.until_exit < 1:
+        raise UsageError(f"--until-exit takes the id of a process, not {arguments.until_exit}")
+    if arguments.temporary and arguments.until_exit is None:
+        raise UsageError("--temporary goes with --until-exit: when that process ends DIR is cleared")
     if arguments.combined:
         arguments.quorum = arguments.quorum or 1
         arguments.brokers = arguments.brokers or 1

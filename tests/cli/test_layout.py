@@ -40,6 +40,18 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
     assert [port for one in members for port in (one.port, one.metrics_port) if port >= first] == []
 
 
+def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens yet on what the first has chosen, and nothing does while its nodes are down."""
+    monkeypatch.setattr("ottla.cli.layout._ports_of_servers", lambda: range(17_000, 17_012))
+    layouts = []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        layouts.append(opened(folder, quorum=1, brokers=1))
+    ports = [port for one in layouts for member in one.members for port in (member.port, member.metrics_port)]
+    assert len(set(ports)) == len(ports) == 12
+
+
 def test_the_same_folder_gives_the_same_cluster(tmp_path: Path) -> None:
     first = opened(tmp_path, quorum=1, brokers=2)
     secret = first.secret_file.read_bytes()
@@ -88,6 +100,21 @@ def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "layout.json").write_text("{}")
     with pytest.raises(CommandFailed, match=r"cannot use .*layout\.json"):
         known_layout(tmp_path)
+
+
+def test_what_is_removed_is_the_cluster_alone(tmp_path: Path) -> None:
+    whole, shared = tmp_path / "whole", tmp_path / "shared"
+    for folder in (whole, shared):
+        folder.mkdir()
+        layout = opened(folder)
+        for member in layout.members:
+            (folder / member.name).mkdir()
+            (folder / member.name / "data").touch()
+        if folder == shared:
+            (folder / "diary").touch()
+        layout.remove()
+    assert not whole.exists()
+    assert list(shared.iterdir()) == [shared / "diary"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""`ottla up --until-exit`: a cluster that ends with another process, however that one ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .failures import CommandFailed
+from .layout import Layout
+
+PR_SET_PDEATHSIG = 1
+
+
+@contextmanager
+def until_exit(pid: int | None, layout: Layout, *, temporary: bool) -> Iterator[None]:
+    """Meanwhile the end of process `pid` is a SIGTERM to this one. If it has ended by the end of the block, a
+    `temporary` cluster leaves no file.
+
+    Raises CommandFailed when there is no such process, and then leaves no file, either.
+    """
+    if pid is None:
+        yield
+        return
+    if not sys.platform.startswith("linux"):
+        raise CommandFailed("--until-exit needs Linux")
+    try:
+        owner = os.pidfd_open(pid)
+    except ProcessLookupError:
+        if temporary:
+            layout.remove()
+        raise CommandFailed(f"--until-exit {pid}: there is no such process") from None
+    except OSError as error:
+        raise CommandFailed(f"--until-exit {pid}: {error.strerror}") from None
+    signal.signal(signal.SIGTERM, _leave)  # until those are installed that stop in good order
+    _wake_when_parent_ends()
+    threading.Thread(target=_terminate_after, args=(owner,), name="until-exit", daemon=True).start()
+    try:
+        yield
+    finally:
+        if temporary and _ended(owner, 0.0):
+            layout.remove()
+
+
+def _terminate_after(owner: int) -> None:
+    _ended(owner, None)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ended(pidfd: int, timeout_s: float | None) -> bool:
+    return bool(select.select([pidfd], [], [], timeout_s)[0])
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _wake_when_parent_ends() -> None:
+    """If this process is stopped (SIGSTOP) when its parent ends, the kernel lets it go on, and so it ends, too."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
