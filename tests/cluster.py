@@ -11,13 +11,8 @@ Nothing outlives the `with` block, and nothing outlives the test process either.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import json
 import os
-import shlex
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,87 +25,14 @@ from ottla.cli.quorum_status import NOBODY, ask_quorum
 from ottla.client.admin import Admin
 from ottla.client.connections.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError
+from ottla.testing.launching import Launch
+from ottla.testing.nodes import Node
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 45.0
 WAIT_S = 30.0
-PR_SET_PDEATHSIG = 1
 
 T = TypeVar("T")
-
-
-@dataclass
-class Node:
-    """One process of the cluster, by its entry in cluster.json."""
-
-    role: str
-    entry: dict[str, Any]
-    process: subprocess.Popen[bytes] | None = None
-    """The process when it was started again here."""
-    paused: bool = False
-
-    @property
-    def id(self) -> int:
-        return int(self.entry["id"])
-
-    @property
-    def port(self) -> int:
-        return int(self.entry["port"])
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-        return f"{self.entry.get('host', '127.0.0.1')}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        return int(self.entry["pid"]) if self.process is None else self.process.pid
-
-    @property
-    def alive(self) -> bool:
-        if self.process is not None:
-            return self.process.poll() is None
-        return _alive(self.pid)
-
-    def kill9(self) -> None:
-        """SIGKILL; returns once the process is gone."""
-        self._end(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        """SIGTERM: a controlled stop; returns once the process is gone."""
-        self._end(signal.SIGTERM)
-
-    def pause(self) -> None:
-        """SIGSTOP: the process hangs and keeps its connections."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self.paused = True
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-        self.paused = False
-
-    def restart(self) -> None:
-        """Run the entry's argv again: same data, same port. Returns at once."""
-        assert not self.alive, f"{self.role} {self.id} still runs"
-        with Path(self.entry["log"]).open("ab") as log:
-            self.process = subprocess.Popen(
-                self.entry["argv"],
-                cwd=self.entry["cwd"],
-                env=self.entry["env"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_die_with_parent,
-            )
-
-    def log(self) -> str:
-        """What the node has written so far."""
-        return Path(self.entry["log"]).read_text(errors="replace")
-
-    def _end(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-        wait_until(lambda: not self.alive, f"the end of {self.role} {self.id}")
 
 
 @dataclass
@@ -215,29 +137,24 @@ def running_cluster(
     arguments: tuple[str, ...] = (),
 ) -> Iterator[RunningCluster]:
     """A cluster whose data stands in `directory`, until the block ends."""
-    command = [sys.executable, "-m", "ottla", "up", "--quorum", str(quorum), "--brokers", str(brokers)]
-    command += ["--data", str(directory), *arguments]
-    for key, value in (settings or {}).items():
-        command += ["--set", f"{key}={value}"]
-    described = directory / "cluster.json"
-    described.unlink(missing_ok=True)
-    output = directory / "up.log"
-    with output.open("ab") as log:
-        launcher = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
-        )
+    launch = Launch(
+        directory,
+        directory / "up.log",
+        quorum_nodes=quorum,
+        brokers=brokers,
+        settings=settings or {},
+        arguments=arguments,
+    )
     cluster: RunningCluster | None = None
     try:
-        wait_until(lambda: described.exists() or launcher.poll() is not None, "cluster.json", START_TIMEOUT_S)
-        assert described.exists(), f"{shlex.join(command)} ended:\n{output.read_text()}"
-        cluster = RunningCluster(directory, launcher, json.loads(described.read_text()))
+        description = wait_for(launch.description, "cluster.json", START_TIMEOUT_S)
+        cluster = RunningCluster(directory, launch.process, description)
         yield cluster
     finally:
-        if cluster is not None and launcher.poll() is None:
+        if cluster is not None and launch.process.poll() is None:
             cluster.stop()
-        elif launcher.poll() is None:
-            launcher.terminate()
-            launcher.wait(STOP_TIMEOUT_S)
+        else:
+            launch.stop(STOP_TIMEOUT_S)
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
@@ -256,17 +173,15 @@ def wait_for(attempt: Callable[[], T | None], what: str, timeout_s: float = WAIT
     return result
 
 
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-_prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
-
-
-def _die_with_parent() -> None:
-    """Run in a child before exec: the kernel ends it when the thread that started it ends."""
-    if _prctl is not None:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def processes_of(folder: Path) -> list[int]:
+    """Every process whose command names something in `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in command:
+                found.append(int(entry.name))
+    return found

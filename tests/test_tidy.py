@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FLOORS = ("protocol", "metadata_quorum", "dataplane", "client", "spark_integration", "cli", "ottla")
+FLOORS = (
+    "protocol",
+    "metadata_quorum",
+    "dataplane",
+    "client",
+    "spark_integration",
+    "cli",
+    "testing",
+    "ottla",
+)
 LINES_MAX = 600
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 

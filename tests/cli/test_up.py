@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -30,20 +29,6 @@ def ottla(*words: str, given: str = "", check: bool = True) -> str:
     )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout if check else done.stderr
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Every process whose command names something in `folder`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(folder) in command:
-                found.append(int(entry.name))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -331,7 +331,8 @@ def _describe(
             own["advertised.listeners"] = own["listeners"]
         lines = (f"{k}={v}\n" for k, v in layout.settings(member, own | dict(settings)).items())
         write_atomically(layout.settings_file(member), "".join(lines))
-        argv = ["nsenter", f"--net={_NAMES / net.namespace(names[key])}", sys.executable, "-m", "ottla"]
+        argv = ["setpriv", "--pdeathsig", "TERM"]  # no `ottla up` ends them with the tests
+        argv += ["nsenter", f"--net={_NAMES / net.namespace(names[key])}", sys.executable, "-m", "ottla"]
         argv += [member.role, "-c", str(layout.settings_file(member)), "--log-level", "info"]
         entries[member.role].append(
             {

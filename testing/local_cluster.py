@@ -1,0 +1,332 @@
+"""A cluster for the time of a `with` block."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from .failures import LocalClusterError
+from .launching import Launch, last_lines
+from .nodes import END_TIMEOUT_S, Node
+
+if TYPE_CHECKING:
+    from ..client.admin import Admin
+
+ResultT = TypeVar("ResultT")
+
+QUORUM_SIZES = (1, 3, 5)
+BROKERS_MAX = 100
+START_TIMEOUT_S = 60.0
+POLL_S = 0.005
+FOR_TESTS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+"""What differs from a cluster's defaults: consumer groups start at once."""
+
+
+class LocalCluster:
+    """A real cluster on loopback that anything with a Kafka client can use, for `with` and `async with`.
+
+        with LocalCluster() as cluster:
+            producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    One broker and a quorum of one share a process of their own; with more `brokers` or `quorum_nodes` (1, 3 or 5)
+    each has its own. Brokers are numbered from 1, quorum nodes from 101. Topics are created on first use, with a
+    replica on each of three brokers where there are so many. `settings` are broker settings by Kafka's names, for all
+    nodes. Data stands in a temporary folder. When the block ends, or this process does, however it ends, nothing of
+    it is left.
+
+    Linux only. It is used once. Starting raises LocalClusterError when a node does not start, or not within
+    `start_timeout_s`. The other methods block for as long as their text says; any thread may call them, one at a
+    time.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        quorum_nodes: int = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise ValueError(f"brokers is 1 to {BROKERS_MAX}, not {brokers}")
+        if quorum_nodes not in QUORUM_SIZES:
+            raise ValueError(f"quorum_nodes is 1, 3 or 5, not {quorum_nodes}")
+        self._brokers = brokers
+        self._quorum_nodes = quorum_nodes
+        self._settings = FOR_TESTS | dict(settings or {})
+        self._start_timeout_s = start_timeout_s
+        self._directory: Path | None = None
+        self._launch: Launch | None = None
+        self._bootstrap = ""
+        self._nodes: dict[int, Node] = {}
+        """By number. Empty before the start and after the end; one object for both numbers of a shared process."""
+        self._killed: set[int] = set()
+
+    def __enter__(self) -> Self:
+        launch = self._begin()
+        deadline = time.monotonic() + self._start_timeout_s
+        try:
+            while not self._ready(launch, deadline):
+                time.sleep(POLL_S)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        import asyncio
+
+        launch = self._begin()
+        deadline = time.monotonic() + self._start_timeout_s
+        try:
+            while not self._ready(launch, deadline):  # noqa: ASYNC110
+                await asyncio.sleep(POLL_S)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._end()
+
+    # What it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses as every client takes them: ``host:port`` with commas between."""
+        self._check_running()
+        return self._bootstrap
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The numbers of the brokers, dead ones included."""
+        self._check_running()
+        return [*range(1, self._brokers + 1)]
+
+    @property
+    def quorum_ids(self) -> list[int]:
+        """The numbers of the quorum nodes, dead ones included."""
+        return sorted(set(self._running()).difference(self.broker_ids))
+
+    def log(self, node: int) -> str:
+        """What a node has written so far: warnings and errors."""
+        return self._node(node).log()
+
+    # Faults
+
+    def kill(self, node: int) -> None:
+        """SIGKILL: returns once the process is gone, its data is where it was."""
+        self._alive(node).kill9()
+        self._killed.add(node)
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process hangs and keeps its connections."""
+        self._alive(node).pause()
+
+    def resume(self, node: int) -> None:
+        """Let a paused node go on where it was; the others may have given it up meanwhile."""
+        self._alive(node).resume()
+
+    def restart(self, node: int) -> None:
+        """Start a node again with its data and port, after a controlled stop if it runs.
+
+        Returns once a broker takes part, or a quorum node answers. Raises LocalClusterError when that is not within
+        `start_timeout_s`.
+        """
+        one = self._node(node)
+        if one.alive:
+            one.resume()
+            one.terminate()
+        self._start([one])
+        self._wait_for([one], brokers={one.id})
+
+    def heal(self) -> None:
+        """Resume what is paused, start what was killed; returns once all brokers take part.
+
+        Raises LocalClusterError when a node died that nobody killed here.
+        """
+        nodes = {id(node): node for node in self._running().values()}.values()
+        for node in nodes:
+            if node.alive and node.paused:
+                node.resume()
+        dead = [node for node in nodes if not node.alive]
+        for node in dead:
+            if not self._killed & self._numbers_of(node):
+                raise LocalClusterError(
+                    f"{_name(node)} died by itself; it said last:\n{last_lines(node.log())}"
+                )
+        self._start(dead)
+        self._wait_for(nodes, brokers=set(self.broker_ids))
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; returns once its partitions have leaders. -1 takes the cluster's default.
+
+        Raises KafkaError, among others when there is such a topic.
+        """
+        from ..client.admin import NewTopic
+
+        topic = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
+        self._ask(lambda admin: admin.create_topics([topic]))
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics with all they hold; those that do not exist are passed over. Raises KafkaError."""
+
+        async def delete(admin: Admin) -> None:
+            there = set(await admin.list_topics())
+            await admin.delete_topics([name for name in names if name in there])
+
+        self._ask(delete)
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """The broker that leads a partition; None while there is none. Raises KafkaError for an unknown topic."""
+
+        async def describe(admin: Admin) -> int | None:
+            [described] = await admin.describe_topics([topic])
+            info = described.partitions.get(partition)
+            if info is None:
+                raise ValueError(
+                    f"topic {topic!r} has {len(described.partitions)} partitions: no {partition}"
+                )
+            return info.leader if info.leader >= 0 else None
+
+        return self._ask(describe)
+
+    # Starting and ending
+
+    def _begin(self) -> Launch:
+        if self._directory is not None:
+            raise LocalClusterError("a LocalCluster is started once; make another one")
+        combined = self._brokers == self._quorum_nodes == 1
+        self._directory = Path(tempfile.mkdtemp(prefix="ottla-"))
+        logs = self._directory / "logs"
+        logs.mkdir()
+        self._launch = Launch(
+            self._directory,
+            logs / ("broker-1.log" if combined else "up.log"),
+            quorum_nodes=self._quorum_nodes,
+            brokers=self._brokers,
+            settings=self._settings,
+            arguments=["--temporary", *(["--combined"] if combined else [])],
+        )
+        return self._launch
+
+    def _ready(self, launch: Launch, deadline: float) -> bool:
+        described = launch.description()
+        if described is None:
+            if time.monotonic() > deadline:
+                late = f"the cluster is not ready after {self._start_timeout_s:g} s"
+                raise LocalClusterError(f"{late}; it said last:\n{launch.said()}")
+            return False
+        entries = [("quorum", entry) for entry in described["quorum"]]
+        entries += [("broker", entry) for entry in described["brokers"]]
+        of_process: dict[int, Node] = {}
+        for role, entry in reversed(entries):  # the broker is the one that a shared process is asked about
+            node = of_process.setdefault(entry["pid"], Node(role, entry))
+            self._nodes[int(entry["id"])] = node
+        self._bootstrap = described["bootstrap"]
+        return True
+
+    def _end(self) -> None:
+        """Nothing of the data is needed again, so nothing has to stop in good order."""
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            if node.alive:
+                node.kill9()
+        if self._launch is not None:
+            self._launch.stop(END_TIMEOUT_S)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    # Nodes
+
+    def _running(self) -> Mapping[int, Node]:
+        self._check_running()
+        return self._nodes
+
+    def _check_running(self) -> None:
+        if not self._nodes:
+            state = "not started" if self._directory is None else "closed"
+            raise LocalClusterError(f"the cluster is {state}: use it inside of its with block")
+
+    def _node(self, number: int) -> Node:
+        nodes = self._running()
+        if number not in nodes:
+            brokers, quorum = (", ".join(map(str, ids)) for ids in (self.broker_ids, self.quorum_ids))
+            raise ValueError(f"there is no node {number}: brokers are {brokers}, quorum nodes {quorum}")
+        return nodes[number]
+
+    def _alive(self, number: int) -> Node:
+        node = self._node(number)
+        if not node.alive:
+            raise LocalClusterError(f"{_name(node)} does not run; it said last:\n{last_lines(node.log())}")
+        return node
+
+    def _numbers_of(self, node: Node) -> set[int]:
+        return {number for number, one in self._nodes.items() if one is node}
+
+    def _start(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self._killed -= self._numbers_of(node)
+            node.restart()
+
+    def _wait_for(self, nodes: Iterable[Node], *, brokers: set[int]) -> None:
+        """Return once these quorum nodes answer, and these brokers name all `brokers` as taking part."""
+        deadline = time.monotonic() + self._start_timeout_s
+        for node in nodes:
+            while not self._takes_part(node, brokers):
+                said = f"it said last:\n{last_lines(node.log())}"
+                if not node.alive:
+                    raise LocalClusterError(f"{_name(node)} died while starting; {said}")
+                if time.monotonic() > deadline:
+                    late = f"{_name(node)} does not take part after {self._start_timeout_s:g} s"
+                    raise LocalClusterError(f"{late}; {said}")
+                time.sleep(POLL_S)
+
+    def _takes_part(self, node: Node, brokers: set[int]) -> bool:
+        from ..cli.layout import known_layout
+        from ..cli.quorum_status import ask_quorum
+        from ..cli.readiness import brokers_seen_by
+
+        if node.role == "broker":
+            return brokers <= brokers_seen_by(node.port)
+        assert self._directory is not None
+        answers = {answer.member.id: answer for answer in ask_quorum(known_layout(self._directory))}
+        return answers[node.id].reachable
+
+    def _ask(self, question: Callable[[Admin], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        """Ask brokers that are awake. In a thread with a loop of its own: the caller may run one already."""
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        from ..client.admin import Admin
+
+        brokers = [self._node(number) for number in self.broker_ids]
+        awake = [node.address for node in brokers if node.alive and not node.paused]
+        if not awake:
+            raise LocalClusterError("no broker is awake to be asked")
+
+        async def ask() -> ResultT:
+            async with Admin(bootstrap_servers=awake) as admin:
+                return await question(admin)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, ask()).result()
+
+
+def _name(node: Node) -> str:
+    return f"{'broker' if node.role == 'broker' else 'quorum node'} {node.id}"

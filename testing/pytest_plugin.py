@@ -1,0 +1,122 @@
+"""Fixtures for the tests of programs that use Kafka.
+
+`ottla` is what a test asks for: the address of a cluster, and names that no other test uses. The cluster behind it,
+`ottla_cluster`, starts when the first test asks for it, and stays for the session; under pytest-xdist each worker has
+its own.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .local_cluster import LocalCluster
+
+NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9._-]")
+NAME_CHARACTERS_MAX = 200
+
+
+class IsolatedTopics:
+    """A cluster as one test sees it: topics and names that are its own."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        """The cluster of the session: its nodes can be killed and paused; they are well again for the next test."""
+        self._topics: list[str] = []
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses as every client takes them."""
+        return self.cluster.bootstrap_servers
+
+    def unique(self, name: str) -> str:
+        """A name that begins with `name` and that no other test has: for groups, transactional ids, or topics that
+        the program under test creates itself.
+
+        Raises ValueError when it holds what Kafka's names may not hold, or more than 200 characters.
+        """
+        if not name or len(name) > NAME_CHARACTERS_MAX or NOT_IN_NAMES.search(name):
+            allowed = f"1 to {NAME_CHARACTERS_MAX} letters, digits, '.', '_' or '-'"
+            raise ValueError(f"a name is {allowed}, not {name!r}")
+        return f"{name}-{uuid.uuid4().hex[:12]}"
+
+    def topic(
+        self, name: str = "topic", partitions: int = 1, *, configs: dict[str, str] | None = None
+    ) -> str:
+        """Create a topic under a name that begins with `name`, and return that; it is deleted after the test.
+
+        Raises ValueError for names as `unique` does, KafkaError for what the cluster refuses.
+        """
+        topic = self.unique(name)
+        self.cluster.create_topic(topic, partitions, configs=configs)
+        self._topics.append(topic)
+        return topic
+
+    def clean_up(self) -> None:
+        """Delete the topics. The cluster is well again before that."""
+        self.cluster.heal()
+        if self._topics:
+            self.cluster.delete_topics(*self._topics)
+
+
+@pytest.fixture(scope="session")
+def ottla_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
+    """The cluster of this session, an `ottla.testing.LocalCluster`. Options and ini settings say how large it is."""
+    from .local_cluster import LocalCluster
+
+    brokers = _number(pytestconfig, "ottla_brokers")
+    quorum_nodes = _number(pytestconfig, "ottla_quorum_nodes")
+    settings = _settings(pytestconfig)
+    try:
+        cluster = LocalCluster(brokers, quorum_nodes, settings=settings)
+    except ValueError as error:
+        raise pytest.UsageError(f"ottla_cluster: {error}") from None
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ottla(ottla_cluster: LocalCluster) -> Iterator[IsolatedTopics]:
+    """The cluster for one test: `bootstrap_servers`, `topic(name, partitions)`, `unique(name)`, `cluster`."""
+    ottla_cluster.heal()
+    isolated = IsolatedTopics(ottla_cluster)
+    yield isolated
+    isolated.clean_up()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The size of the cluster and its settings."""
+    group = parser.getgroup("ottla", "the cluster of the fixtures ottla and ottla_cluster")
+    group.addoption("--ottla-brokers", type=int, metavar="N", help="brokers of the cluster (1)")
+    group.addoption("--ottla-quorum-nodes", type=int, metavar="N", help="its quorum nodes: 1, 3 or 5 (1)")
+    parser.addini("ottla_brokers", "brokers of the cluster; --ottla-brokers wins", default="1")
+    parser.addini("ottla_quorum_nodes", "its quorum nodes; --ottla-quorum-nodes wins", default="1")
+    parser.addini("ottla_settings", "its settings, a line each: log.segment.bytes=1048576", type="linelist")
+
+
+def _number(config: pytest.Config, name: str) -> int:
+    given = config.getoption(f"--{name.replace('_', '-')}")
+    if given is not None:
+        return int(given)
+    text = str(config.getini(name))
+    try:
+        return int(text)
+    except ValueError:
+        raise pytest.UsageError(f"{name} in {config.inipath} is a number, not {text!r}") from None
+
+
+def _settings(config: pytest.Config) -> dict[str, str]:
+    settings = {}
+    for line in config.getini("ottla_settings"):
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise pytest.UsageError(
+                f"ottla_settings in {config.inipath} has lines of key=value, not {line!r}"
+            )
+        settings[key.strip()] = value.strip()
+    return settings
