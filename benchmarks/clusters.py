@@ -9,16 +9,17 @@ no initial rebalance delay.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from ottla.testing.launching import Launch
+from ottla.testing.nodes import is_alive
 
 START_TIMEOUT_S = 120
 
@@ -51,7 +52,7 @@ class Cluster:
     def kill(self, node: Node) -> None:
         """SIGKILL, and wait until the kernel has taken the process down."""
         os.kill(node.pid, signal.SIGKILL)
-        while alive(node.pid):
+        while is_alive(node.pid):
             time.sleep(0.0005)
 
     def restart(self, node: Node) -> None:
@@ -71,11 +72,11 @@ class Cluster:
         """End brokers, then quorum nodes, then whatever started them."""
         for nodes in (self.brokers, self.quorum):
             for node in nodes:
-                if alive(node.pid):
+                if is_alive(node.pid):
                     os.kill(node.pid, signal.SIGTERM)
             deadline = time.monotonic() + 20
             for node in nodes:
-                while alive(node.pid):
+                while is_alive(node.pid):
                     if time.monotonic() > deadline:
                         os.kill(node.pid, signal.SIGKILL)
                     time.sleep(0.02)
@@ -83,14 +84,6 @@ class Cluster:
             if child.poll() is None:
                 child.terminate()
             child.wait()
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @contextmanager
@@ -101,21 +94,15 @@ def ottla_cluster(
     chosen = {"min.insync.replicas": str(min(2, brokers)), "group.initial.rebalance.delay.ms": "0"} | dict(
         settings or {}
     )
-    command = [sys.executable, "-m", "ottla", "up", "--quorum", str(quorum), "--brokers", str(brokers)]
-    command += ["--data", str(data), *(f"--set={k}={v}" for k, v in chosen.items())]
     data.mkdir(parents=True, exist_ok=True)
-    described = data / "cluster.json"
-    described.unlink(missing_ok=True)
-    with (data / "up.log").open("ab") as out:
-        launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    cluster = Cluster("Ottla", "", [], [], [launcher])
+    launch = Launch(data, data / "up.log", quorum_nodes=quorum, brokers=brokers, settings=chosen)
+    cluster = Cluster("Ottla", "", [], [], [launch.process])
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not described.exists():
-            if launcher.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"ottla up did not start:\n{(data / 'up.log').read_text()}")
+        while (told := launch.description()) is None:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"ottla up did not start:\n{launch.said()}")
             time.sleep(0.005)
-        told = json.loads(described.read_text())
         cluster.bootstrap = told["bootstrap"]
         for role, nodes in (("brokers", cluster.brokers), ("quorum", cluster.quorum)):
             nodes += [Node(*(n[k] for k in ("id", "port", "pid", "argv", "cwd", "env"))) for n in told[role]]

@@ -150,7 +150,7 @@ class LocalCluster:
     def heal(self) -> None:
         """Resume what is paused, start what was killed; returns once all brokers take part.
 
-        Raises LocalClusterError when a node died that nobody killed here.
+        Raises LocalClusterError when a node died that nobody killed here; the next call starts it again.
         """
         nodes = {id(node): node for node in self._running().values()}.values()
         for node in nodes:
@@ -159,9 +159,7 @@ class LocalCluster:
         dead = [node for node in nodes if not node.alive]
         for node in dead:
             if not self._killed & self._numbers_of(node):
-                raise LocalClusterError(
-                    f"{_name(node)} died by itself; it said last:\n{last_lines(node.log())}"
-                )
+                raise self._died(node)
         self._start(dead)
         self._wait_for(nodes, brokers=set(self.broker_ids))
 
@@ -211,19 +209,26 @@ class LocalCluster:
     def _begin(self) -> Launch:
         if self._directory is not None:
             raise LocalClusterError("a LocalCluster is started once; make another one")
-        combined = self._brokers == self._quorum_nodes == 1
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-"))
-        logs = self._directory / "logs"
+        try:
+            self._launch = self._launched(self._directory)
+        except BaseException:
+            self._end()
+            raise
+        return self._launch
+
+    def _launched(self, directory: Path) -> Launch:
+        combined = self._brokers == self._quorum_nodes == 1
+        logs = directory / "logs"
         logs.mkdir()
-        self._launch = Launch(
-            self._directory,
+        return Launch(
+            directory,
             logs / ("broker-1.log" if combined else "up.log"),
             quorum_nodes=self._quorum_nodes,
             brokers=self._brokers,
             settings=self._settings,
             arguments=["--temporary", *(["--combined"] if combined else [])],
         )
-        return self._launch
 
     def _ready(self, launch: Launch, deadline: float) -> bool:
         described = launch.description()
@@ -244,13 +249,15 @@ class LocalCluster:
     def _end(self) -> None:
         """Nothing of the data is needed again, so nothing has to stop in good order."""
         nodes, self._nodes = self._nodes, {}
-        for node in nodes.values():
-            if node.alive:
-                node.kill9()
-        if self._launch is not None:
-            self._launch.stop(END_TIMEOUT_S)
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            for node in nodes.values():
+                if node.alive:
+                    node.kill9()
+        finally:
+            if self._launch is not None:
+                self._launch.stop(END_TIMEOUT_S)
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
 
     # Nodes
 
@@ -279,6 +286,11 @@ class LocalCluster:
     def _numbers_of(self, node: Node) -> set[int]:
         return {number for number, one in self._nodes.items() if one is node}
 
+    def _died(self, node: Node) -> LocalClusterError:
+        """What to raise. This is told once: `heal` starts the node again like one that was killed."""
+        self._killed |= self._numbers_of(node)
+        return LocalClusterError(f"{_name(node)} died by itself; it said last:\n{last_lines(node.log())}")
+
     def _start(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             self._killed -= self._numbers_of(node)
@@ -289,12 +301,11 @@ class LocalCluster:
         deadline = time.monotonic() + self._start_timeout_s
         for node in nodes:
             while not self._takes_part(node, brokers):
-                said = f"it said last:\n{last_lines(node.log())}"
                 if not node.alive:
-                    raise LocalClusterError(f"{_name(node)} died while starting; {said}")
+                    raise self._died(node)
                 if time.monotonic() > deadline:
                     late = f"{_name(node)} does not take part after {self._start_timeout_s:g} s"
-                    raise LocalClusterError(f"{late}; {said}")
+                    raise LocalClusterError(f"{late}; it said last:\n{last_lines(node.log())}")
                 time.sleep(POLL_S)
 
     def _takes_part(self, node: Node, brokers: set[int]) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from .failures import LocalClusterError
 
 END_TIMEOUT_S = 45.0
 """How long a process may take to end: one that stops in good order kills what does not after 30 s."""
+ENDED = "ZX"
+STOPPED_OR_ENDED = "Tt" + ENDED
 
 
 @dataclass
@@ -62,9 +65,10 @@ class Node:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: the process hangs and keeps its connections."""
+        """SIGSTOP: the process hangs and keeps its connections; returns once it does."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
+        self._wait(lambda: _state(self.pid) in STOPPED_OR_ENDED, "stopped after SIGSTOP")
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -94,28 +98,36 @@ class Node:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            process_group=0,
+            start_new_session=True,  # one that is stopped would get SIGHUP when this process ends
         )
 
     def _end(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
+        self._wait(lambda: not self.alive, f"ended after {number.name}")
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + END_TIMEOUT_S
         pause_s = 0.001
-        while self.alive:
+        while not condition():
             if time.monotonic() > deadline:
-                end = f"{self.role} {self.id} (pid {self.pid}) has not ended"
-                raise LocalClusterError(f"{end} {END_TIMEOUT_S:g} s after {number.name}")
+                node = f"{self.role} {self.id} (pid {self.pid})"
+                raise LocalClusterError(f"{node} has not {what} within {END_TIMEOUT_S:g} s")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.1)
 
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs, or is stopped; one that ended and was not waited for is not alive."""
+    return _state(pid) not in ENDED
+
+
+def _state(pid: int) -> str:
+    """What the kernel says of a process, as a letter; X when there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
 
 
 def read_log(path: Path) -> str:

@@ -174,3 +174,25 @@ def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
     assert f"port {port} on 127.0.0.1 is in use" in error
     assert "broker-1 died while starting" in error
     assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--temporary",), "--temporary goes with --until-exit"),
+        (("--until-exit", "0"), "--until-exit takes the id of a process, not 0"),
+    ],
+)
+def test_whose_end_is_waited_for_has_to_be_said(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    assert message in ottla("up", "--data", str(tmp_path), *words, check=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_has_ended_already_gets_no_cluster(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    error = ottla(
+        "up", "--data", str(tmp_path / "up"), "--until-exit", str(ended.pid), "--temporary", check=False
+    )
+    assert f"--until-exit {ended.pid}: there is no such process" in error
+    assert list(tmp_path.iterdir()) == []

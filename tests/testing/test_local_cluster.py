@@ -152,6 +152,8 @@ def test_a_node_that_died_by_itself_is_an_error(temporary: Path) -> None:
         wait_until(lambda: processes_of(temporary) == [], "its end")
         with pytest.raises(LocalClusterError, match="broker 1 died by itself"):
             cluster.heal()
+        cluster.heal()
+        send(cluster, "afterwards", "value")
 
 
 def test_numbers_of_nodes_that_there_are_not(cluster: LocalCluster, three: LocalCluster) -> None:

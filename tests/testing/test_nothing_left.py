@@ -25,7 +25,7 @@ with LocalCluster(brokers={brokers}) as cluster:
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-@pytest.mark.parametrize("fault", ["pass", "cluster.pause(1)", "cluster.restart(1)"])
+@pytest.mark.parametrize("fault", ["pass", "cluster.pause(1)", "cluster.restart(1); cluster.pause(1)"])
 def test_of_a_session_that_is_killed(tmp_path: Path, brokers: int, fault: str) -> None:
     script = SESSION.format(folder=str(tmp_path), brokers=brokers, fault=fault)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as session:
