@@ -43,6 +43,7 @@ def until_exit(pid: int | None, layout: Layout, *, temporary: bool) -> Iterator[
     try:
         yield
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one does not keep files from being removed
         if temporary and _ended(owner, 0.0):
             layout.remove()
 

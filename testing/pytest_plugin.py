@@ -27,7 +27,7 @@ class IsolatedTopics:
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         """The cluster of the session: its nodes can be killed and paused; they are well again for the next test."""
-        self._topics: list[str] = []
+        self._names: list[str] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -35,15 +35,16 @@ class IsolatedTopics:
         return self.cluster.bootstrap_servers
 
     def unique(self, name: str) -> str:
-        """A name that begins with `name` and that no other test has: for groups, transactional ids, or topics that
-        the program under test creates itself.
+        """A name that begins with `name` and that no other test has: for groups, transactional ids, or a topic that
+        the program under test creates itself; such a topic is deleted after the test.
 
         Raises ValueError when it holds what Kafka's names may not hold, or more than 200 characters.
         """
         if not name or len(name) > NAME_CHARACTERS_MAX or NOT_IN_NAMES.search(name):
             allowed = f"1 to {NAME_CHARACTERS_MAX} letters, digits, '.', '_' or '-'"
             raise ValueError(f"a name is {allowed}, not {name!r}")
-        return f"{name}-{uuid.uuid4().hex[:12]}"
+        self._names.append(f"{name}-{uuid.uuid4().hex[:12]}")
+        return self._names[-1]
 
     def topic(
         self, name: str = "topic", partitions: int = 1, *, configs: dict[str, str] | None = None
@@ -54,14 +55,13 @@ class IsolatedTopics:
         """
         topic = self.unique(name)
         self.cluster.create_topic(topic, partitions, configs=configs)
-        self._topics.append(topic)
         return topic
 
     def clean_up(self) -> None:
         """Delete the topics. The cluster is well again before that."""
         self.cluster.heal()
-        if self._topics:
-            self.cluster.delete_topics(*self._topics)
+        if self._names:
+            self.cluster.delete_topics(*self._names)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer
 
 from ottla.client.consumer import Consumer as OwnConsumer
 from ottla.client.producer import Producer as OwnProducer
@@ -72,6 +73,16 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[str]:
 def test_a_stock_client_finds_its_topic_made_on_first_use(cluster: LocalCluster) -> None:
     send(cluster, "first-use", "a", "b")
     assert read(cluster, "first-use", 2) == ["a", "b"]
+
+
+def test_kafka_python_reads_what_another_client_wrote(cluster: LocalCluster) -> None:
+    send(cluster, "of-confluent", "value")
+    settings = {"auto_offset_reset": "earliest", "group_id": "of-kafka-python", "consumer_timeout_ms": 30_000}
+    consumer = KafkaConsumer("of-confluent", bootstrap_servers=cluster.bootstrap_servers, **settings)
+    try:
+        assert next(consumer).value == b"value"
+    finally:
+        consumer.close()
 
 
 async def test_our_own_client_in_an_async_block(temporary: Path) -> None:

@@ -78,6 +78,7 @@ def test_names_are_never_the_same(ottla, time):
 def test_a_test_may_delete_its_topic_and_break_the_cluster(ottla):
     ottla.cluster.delete_topics(ottla.topic())
     ottla.topic()
+    ottla.cluster.create_topic(ottla.unique("of-the-program"))
     ottla.cluster.kill(1)
 
 def test_the_next_one_finds_it_well(ottla):
@@ -123,6 +124,23 @@ def test_options_win_over_the_ini_file(tmp_path: Path) -> None:
     (tmp_path / "test_size.py").write_text(SIZE)
     ini = "ottla_brokers = 5\nottla_settings =\n    num.partitions=3\n    log.segment.bytes = 1048576\n"
     done = run_pytest(tmp_path, "--ottla-brokers", "2", ini=ini)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+AS_IN_THE_PAGE = """\
+def test_size(ottla_cluster):
+    assert ottla_cluster.broker_ids == [1, 2, 3]
+    assert ottla_cluster.quorum_ids == [101, 102, 103]
+"""
+
+
+@pytest.mark.cluster
+def test_the_settings_that_the_page_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs/TESTING_YOUR_CODE.md").read_text()
+    [settings] = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "test_size.py").write_text(AS_IN_THE_PAGE)
+    done = run_pytest(tmp_path, "-c", "pyproject.toml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
