@@ -20,7 +20,6 @@ FLOORS = (
     "client",
     "spark_integration",
     "cli",
-    "testing",
     "ottla",
 )
 LINES_MAX = 600
@@ -37,15 +36,12 @@ SOURCES = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in source
 
 def test_every_folder_with_code_is_a_declared_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    packages = {
-        "ottla" if path.parent.name == "ottla" else f"ottla.{'.'.join(path.parent.relative_to(ROOT).parts)}"
-        for path in sources()
+    folders = {path.parent.relative_to(ROOT).parts for path in sources()}
+    assert set(declared["packages"]) == {
+        ".".join(parts if parts[0] == "ottla" else ("ottla", *parts)) for parts in folders
     }
-    assert set(declared["packages"]) == packages
     assert declared["package-dir"] == {
-        name: "ottla" if name == "ottla" else name.removeprefix("ottla.")
-        for name in packages
-        if name.count(".") <= 1
+        "ottla" if floor == "ottla" else f"ottla.{floor}": floor for floor in FLOORS
     }
 
 
