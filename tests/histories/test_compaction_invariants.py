@@ -28,6 +28,13 @@ def sent(number: int, key: bytes | None = b"k", transaction: str | None = None) 
     return send
 
 
+def refused(number: int) -> Send:
+    """When it was sent again, long after others were acknowledged behind it."""
+    send = sent(number)
+    send.finish(6, "OUT_OF_ORDER_SEQUENCE_NUMBER", tried_before=True)
+    return send
+
+
 def ended(name: str, commits: bool, error: str | None = None) -> Transaction:
     transaction = Transaction(name, "id", "p", 7, 0, 1)
     transaction.ask(4, commits=commits)
@@ -75,6 +82,10 @@ CLEAN: list[Case] = [
         ],
     ),
     (
+        "what is sent again is gone, and what came behind it is not",
+        [refused(0), sent(1), final(1), committed(1)],
+    ),
+    (
         "replicas differ",
         [
             sent(0),
@@ -87,6 +98,10 @@ CLEAN: list[Case] = [
 ]
 
 BROKEN: dict[str, list[Case]] = {
+    "SequenceRefusedWithoutReason": [
+        ("what is sent again is there", [refused(1), final(1), committed(1)]),
+        ("it is the last of its key", [refused(2), sent(3, b"l"), final(2, 3), committed(2, 3)]),
+    ],
     "LostWrite NotTheLastOfItsKey": [
         ("the last was taken", [sent(0), sent(1), sent(2, b"l"), final(0, 2), committed(0, 2)]),
         ("all of a key were taken", [sent(0), sent(1), sent(2, b"l"), final(2), committed(2)]),

@@ -245,7 +245,7 @@ class AcknowledgedAfterFailedAppend(Invariant):
 class SequenceRefusedWithoutReason(Invariant):
     """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
     order, whatever retention or a change of leader did to what brokers know of it (KIP-360). Where records were lost
-    it is, once; and where the one it asks about was deleted, and a later one of its own was not."""
+    it is, once; and where the one it asks about was deleted or compacted away, and a later one of its own was not."""
 
     scenarios = (28, 29)
 
@@ -258,7 +258,8 @@ class SequenceRefusedWithoutReason(Invariant):
                 continue
             for number, send in enumerate(sends):
                 if send.idempotent and send.error in SEQUENCE_ERRORS:
-                    if facts.may_be_deleted(send) and _was_followed(send, sends[number + 1 :]):
+                    gone = facts.may_be_deleted(send) or facts.may_be_compacted(send)
+                    if gone and _was_followed(send, sends[number + 1 :]):
                         break
                     yield f"{told(send)}; everything before it was acknowledged"
                 if send.outcome is not Outcome.OK:
