@@ -1,7 +1,7 @@
-"""Who reads what: the range and round-robin assignors of Kafka's classic groups. Pure: same input, same
-answer.
+"""Who reads what: the assignors of Kafka's classic groups. Pure: same input, same answer.
 
-Both give, for the same members, topics and partition counts, what the Java client's assignors give.
+Range and round-robin give, for the same members, topics and partition counts, what the Java client's assignors give.
+The two sticky ones read and write what Java's do, and move as little.
 """
 
 from __future__ import annotations
@@ -9,11 +9,33 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .fetched import TopicPartition
+from .sticky import holders, sticky
+from .subscription import (
+    Claim,
+    Subscription,
+    cooperative_claim,
+    cooperative_user_data,
+    sticky_claim,
+    sticky_user_data,
+)
 
 Assignment = dict[str, dict[str, list[int]]]
 """Member id -> topic -> partitions."""
-Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], Assignment]
-"""(member id -> subscribed topics, topic -> number of partitions) -> assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignor:
+    """One way to share partitions."""
+
+    assign: Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
+    """(member id -> subscription, topic -> number of partitions) -> assignment."""
+    user_data: Callable[[Claim], bytes | None]
+    """What a member tells it of what it was assigned last."""
+    cooperative: bool = False
+    """Whether members may keep during a rebalance what they have (KIP-429)."""
 
 
 def range_assign(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> Assignment:
@@ -50,8 +72,51 @@ def round_robin_assign(
     return {member: dict(topics) for member, topics in assignment.items()}
 
 
-ASSIGNORS: dict[str, Assignor] = {"range": range_assign, "roundrobin": round_robin_assign}
+def sticky_assign(subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Assignment:
+    """As balanced as can be, each member keeping what it had as far as that allows."""
+    claims = {member: sticky_claim(one) for member, one in subscriptions.items()}
+    return _nested(sticky(_topics(subscriptions), partitions, claims))
+
+
+def cooperative_sticky_assign(
+    subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]
+) -> Assignment:
+    """Likewise, but what another member has yet to give up goes to nobody: it is assigned when that has rejoined."""
+    claims = {member: cooperative_claim(one) for member, one in subscriptions.items()}
+    holder = holders(claims)
+    return _nested(
+        {
+            member: [one for one in mine if holder.get(one, member) == member]
+            for member, mine in sticky(_topics(subscriptions), partitions, claims).items()
+        }
+    )
+
+
+def _of_topics(assign: Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], Assignment]) -> Assignor:
+    """An assignor that looks at nothing but topics."""
+    return Assignor(lambda subscriptions, counts: assign(_topics(subscriptions), counts), lambda _: None)
+
+
+ASSIGNORS: dict[str, Assignor] = {
+    "range": _of_topics(range_assign),
+    "roundrobin": _of_topics(round_robin_assign),
+    "sticky": Assignor(sticky_assign, sticky_user_data),
+    "cooperative-sticky": Assignor(cooperative_sticky_assign, cooperative_user_data, cooperative=True),
+}
 """Assignors by the protocol name that members agree on."""
+
+
+def _topics(subscriptions: Mapping[str, Subscription]) -> dict[str, Sequence[str]]:
+    return {member: subscription.topics for member, subscription in subscriptions.items()}
+
+
+def _nested(assignment: Mapping[str, Sequence[TopicPartition]]) -> Assignment:
+    nested: Assignment = {}
+    for member, partitions in assignment.items():
+        topics = nested[member] = {}
+        for one in partitions:
+            topics.setdefault(one.topic, []).append(one.partition)
+    return nested
 
 
 def _by_topic(subscriptions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

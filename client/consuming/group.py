@@ -38,9 +38,15 @@ from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..failures import ConnectionLost, RequestTimedOut
 from .assignors import ASSIGNORS
 from .fetched import TopicPartition
-from .subscription import decode_assignment, decode_subscription, encode_assignment, encode_subscription
+from .subscription import (
+    NO_GENERATION,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 
-NO_GENERATION = -1
 LANE = "group"
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _LAST_FOR_ONE_GROUP = 7
@@ -247,7 +253,7 @@ class Group:
 
     async def _join_and_sync(self) -> list[TopicPartition]:
         options = self._options
-        metadata = encode_subscription(options.topics)
+        metadata = encode_subscription(Subscription(options.topics))
         # The coordinator answers when all members are there, at the latest after the rebalance timeout.
         joined = await self._ask(
             JoinGroupRequest(
@@ -290,7 +296,7 @@ class Group:
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """The leader's work: everyone's partitions by the assignor that all members know."""
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
-        topics = {topic for wanted in subscriptions.values() for topic in wanted}
+        topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
         await self._cluster.refresh(topics)
         known = self._cluster.metadata.topics
         counts = {
@@ -298,7 +304,8 @@ class Group:
             for topic in topics
             if topic in known and known[topic].partitions
         }
-        assignment = ASSIGNORS[joined.protocol_name or self._options.assignors[0]](subscriptions, counts)
+        assignor = ASSIGNORS[joined.protocol_name or self._options.assignors[0]]
+        assignment = assignor.assign(subscriptions, counts)
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(partitions))
             for member, partitions in assignment.items()

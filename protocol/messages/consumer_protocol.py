@@ -49,6 +49,21 @@ class ConsumerProtocolAssignment(Message):
     user_data: bytes | None = bytes_(nullable="0+", default=None, about="Whatever the assignor adds.")
 
 
+@data("0-1", flexible="none")
+class StickyAssignorUserData(Message):
+    """What members tell the sticky assignor in `user_data`. It stands there without its version."""
+
+    previous_assignment: list[TopicPartition] = array(TopicPartition, about="What the member consumed last.")
+    generation: int = int32("1+", default=-1, ignorable=True, about="Generation that it comes from.")
+
+
+@data("0", flexible="none")
+class CooperativeStickyAssignorUserData(Message):
+    """What members tell the cooperative sticky assignor in `user_data`, for leaders that know no `generation_id`."""
+
+    generation: int = int32(default=-1, about="Generation that `owned_partitions` come from.")
+
+
 def encode_payload(message: Message, version: int) -> bytes:
     """The payload with its version in front. Errors as `codec.encode`."""
     return _VERSION.pack(version) + encode(message, version)

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.consuming.assignors import ASSIGNORS, Assignment, range_assign, round_robin_assign
+from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.subscription import (
+    Claim,
+    Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -37,12 +40,16 @@ def owners(assignment: Assignment) -> Counter[tuple[str, int]]:
     )
 
 
+def subscribed_to(wanted: dict[str, list[str]]) -> dict[str, Subscription]:
+    return {member: Subscription(tuple(topics)) for member, topics in wanted.items()}
+
+
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(wanted=subscriptions, partitions=counts)
 def test_each_partition_has_one_owner_that_wants_it(
     name: str, wanted: dict[str, list[str]], partitions: dict[str, int]
 ) -> None:
-    assignment = ASSIGNORS[name](wanted, partitions)
+    assignment = ASSIGNORS[name].assign(subscribed_to(wanted), partitions)
     assert set(assignment) == set(wanted)
     for member, topics in assignment.items():
         assert set(topics) <= set(wanted[member])
@@ -54,7 +61,9 @@ def test_each_partition_has_one_owner_that_wants_it(
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(members=st.sets(st.text("mnxyz", min_size=1), min_size=1), partitions=st.integers(1, 40))
 def test_equal_members_get_equal_shares(name: str, members: set[str], partitions: int) -> None:
-    assignment = ASSIGNORS[name]({member: ["a"] for member in members}, {"a": partitions})
+    assignment = ASSIGNORS[name].assign(
+        subscribed_to({member: ["a"] for member in members}), {"a": partitions}
+    )
     shares = [len(topics.get("a", [])) for topics in assignment.values()]
     assert max(shares) - min(shares) <= 1
 
@@ -75,9 +84,18 @@ def test_round_robin_deals_over_all_topics() -> None:
     }
 
 
-@given(st.lists(st.text(max_size=20)))
-def test_subscriptions_come_back(topics: list[str]) -> None:
-    assert decode_subscription(encode_subscription(topics)) == sorted(set(topics))
+@given(
+    st.lists(st.text(max_size=20)),
+    st.sets(st.builds(TopicPartition, st.text(max_size=9), st.integers(0, 2**31 - 1)), max_size=6),
+    st.integers(-1, 2**31 - 1),
+    st.none() | st.binary(max_size=9),
+    st.none() | st.text(max_size=9),
+)
+def test_subscriptions_come_back(
+    topics: list[str], owned: set[TopicPartition], generation: int, user_data: bytes | None, rack: str | None
+) -> None:
+    told = Subscription(tuple(sorted(set(topics))), Claim(generation, tuple(sorted(owned))), user_data, rack)
+    assert decode_subscription(encode_subscription(told)) == told
 
 
 @given(st.dictionaries(st.text(max_size=20), st.lists(st.integers(0, 2**31 - 1), max_size=5)))

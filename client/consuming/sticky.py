@@ -1,0 +1,213 @@
+"""Who reads what, with few moves: the assignment of Kafka's sticky assignors. Pure: same input, same answer.
+
+Members keep what they claim; what is free goes to those with least; then partitions move, one path at a time, from who
+has most to who has at least two fewer. A path may lead over others: where members want different topics, the second
+gives something to the third so that it can take something from the first. No such path left means that no other
+assignment is more balanced, and where all want the same topics also that fewer moves would not do.
+
+Topics that the same members want are one `_Kind`: which of them a partition belongs to does not matter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+
+from .fetched import TopicPartition
+from .subscription import Claim
+
+
+def sticky(
+    wanted: Mapping[str, Collection[str]], counts: Mapping[str, int], claims: Mapping[str, Claim]
+) -> dict[str, list[TopicPartition]]:
+    """The partitions of each member, in order.
+
+    `wanted`: member id -> topics; `counts`: topic -> number of partitions. Claims to what is not there, or not wanted
+    any more, do not count.
+    """
+    wants = {member: frozenset(wanted[member]) for member in sorted(wanted)}
+    owners = {one: member for one, member in holders(claims).items() if one.topic in wants.get(member, ())}
+    placement = _Placement(wants, counts, owners)
+    placement.deal()
+    placement.even_out()
+    placement.give_back()
+    return placement.result()
+
+
+def holders(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
+    """Whose each claimed partition is: of several members the one's that claims it by the newest generation, of equals
+    the first one's by id."""
+    found: dict[TopicPartition, str] = {}
+    for member in sorted(claims):
+        generation, partitions = claims[member]
+        for one in partitions:
+            if one not in found or generation > claims[found[one]].generation:
+                found[one] = member
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class _Kind:
+    """Topics that the same members want."""
+
+    members: list[str]
+    free: list[TopicPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a member has of one kind: its own, and others' by who owned them before ("" for nobody)."""
+
+    own: list[TopicPartition] = field(default_factory=list)
+    others: defaultdict[str, list[TopicPartition]] = field(default_factory=lambda: defaultdict(list))
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.others)
+
+    def take_for(self, taker: str) -> TopicPartition:
+        """The one that is best given away: the taker's, anybody's, at last an own one."""
+        owner = taker if taker in self.others else next(iter(self.others), None)
+        if owner is None:
+            return self.own.pop()
+        partitions = self.others[owner]
+        one = partitions.pop()
+        if not partitions:
+            del self.others[owner]
+        return one
+
+
+class _Placement:
+    """Partitions at members; `deal`, `even_out` and `give_back` in this order."""
+
+    def __init__(
+        self,
+        wanted: Mapping[str, frozenset[str]],
+        counts: Mapping[str, int],
+        owners: dict[TopicPartition, str],
+    ) -> None:
+        self._owners = owners
+        self._load = dict.fromkeys(wanted, 0)
+        self._held: dict[str, dict[_Kind, _Held]] = {member: {} for member in self._load}
+        self._at: dict[TopicPartition, str] = {}
+        self._kinds = _kinds(wanted, counts)
+        for topic in sorted(self._kinds):
+            kind = self._kinds[topic]
+            for index in range(counts[topic]):
+                one = TopicPartition(topic, index)
+                if one in owners:
+                    self._put(owners[one], kind, one)
+                else:
+                    kind.free.append(one)
+
+    def result(self) -> dict[str, list[TopicPartition]]:
+        return {
+            member: sorted(
+                one for held in kinds.values() for some in (held.own, *held.others.values()) for one in some
+            )
+            for member, kinds in self._held.items()
+        }
+
+    def deal(self) -> None:
+        """Free partitions to those with least, the kinds that fewest want first: the others have more choice."""
+        kinds = {id(kind): kind for kind in self._kinds.values()}.values()
+        for kind in sorted(kinds, key=lambda one: len(one.members)):
+            heap = [(self._load[member], member) for member in kind.members]
+            heapify(heap)
+            for one in kind.free:
+                load, member = heap[0]
+                self._put(member, kind, one)
+                heapreplace(heap, (load + 1, member))
+
+    def even_out(self) -> None:
+        """Move partitions along paths from the member with most until no path leads to one with two fewer."""
+        heap = [(-load, member) for member, load in self._load.items()]
+        heapify(heap)
+        settled: set[str] = set()
+        while heap:
+            load, source = heappop(heap)
+            if source in settled or -load != self._load[source]:
+                continue
+            path = self._path(source, settled)
+            for giver, kind, taker in path:
+                self._move(giver, kind, taker)
+            for member in {source, path[-1][2]} if path else ():
+                heappush(heap, (-self._load[member], member))
+
+    def give_back(self) -> None:
+        """What moved, to its owner again where no balance is lost: as it is, or for what the owner got instead."""
+        for one, owner in sorted(self._owners.items()):
+            kind = self._kinds.get(one.topic)
+            while kind is not None and self._at.get(one, owner) != owner and self._returned(one, kind, owner):
+                pass
+
+    def _returned(self, one: TopicPartition, kind: _Kind, owner: str) -> bool:
+        keeper = self._at[one]
+        if self._load[owner] >= self._load[keeper]:
+            received = (other for other, held in self._held[owner].items() if held.others)
+            instead = next((other for other in received if keeper in other.members), None)
+            if instead is None:
+                return False
+            self._move(owner, instead, keeper)
+        self._move(keeper, kind, owner)
+        return True
+
+    def _path(self, source: str, settled: set[str]) -> list[tuple[str, _Kind, str]]:
+        """The shortest way to a member with at least two fewer, as moves; none settles all that was reached.
+
+        Who was reached has at most one partition fewer than the source, and gives only to others reached: nothing that
+        happens later among those with less leads there again.
+        """
+        came: dict[str, tuple[str, _Kind] | None] = {source: None}
+        queue, seen = deque([source]), set[_Kind]()
+        while queue:
+            giver = queue.popleft()
+            for kind in [kind for kind, held in self._held[giver].items() if held and kind not in seen]:
+                seen.add(kind)
+                least = min(kind.members, key=self._load.__getitem__)
+                if self._load[least] <= self._load[source] - 2:
+                    came[least] = (giver, kind)
+                    return _moves(came, least)
+                takers = [one for one in kind.members if one not in came and one not in settled]
+                came.update(dict.fromkeys(takers, (giver, kind)))
+                queue.extend(takers)
+        settled.update(came)
+        return []
+
+    def _put(self, member: str, kind: _Kind, one: TopicPartition) -> None:
+        held = self._held[member].setdefault(kind, _Held())
+        owner = self._owners.get(one, "")
+        (held.own if owner == member else held.others[owner]).append(one)
+        self._at[one] = member
+        self._load[member] += 1
+
+    def _move(self, giver: str, kind: _Kind, taker: str) -> None:
+        self._put(taker, kind, self._held[giver][kind].take_for(taker))
+        self._load[giver] -= 1
+
+
+def _moves(came: Mapping[str, tuple[str, _Kind] | None], end: str) -> list[tuple[str, _Kind, str]]:
+    moves: list[tuple[str, _Kind, str]] = []
+    while (step := came[end]) is not None:
+        moves.append((step[0], step[1], end))
+        end = step[0]
+    return moves
+
+
+def _kinds(wanted: Mapping[str, frozenset[str]], counts: Mapping[str, int]) -> dict[str, _Kind]:
+    """Topic -> kind, of the topics that exist and somebody wants."""
+    alike: dict[frozenset[str], list[str]] = {}
+    for member, topics in wanted.items():
+        alike.setdefault(topics, []).append(member)
+    groups: dict[str, list[int]] = {}
+    for index, topics in enumerate(alike):
+        for topic in topics:
+            if topic in counts:
+                groups.setdefault(topic, []).append(index)
+    members = list(alike.values())
+    kinds: dict[tuple[int, ...], _Kind] = {}
+    for indexes in groups.values():
+        if tuple(indexes) not in kinds:
+            kinds[tuple(indexes)] = _Kind([one for index in indexes for one in members[index]])
+    return {topic: kinds[tuple(indexes)] for topic, indexes in groups.items()}
