@@ -1,9 +1,11 @@
-"""The consumer: what callers see. Fetching stands in `fetcher`, group membership in `group`."""
+"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, membership in `consuming/group.py`, what
+happens to partitions that change hands in `consuming/handover.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal
@@ -13,7 +15,13 @@ from .connections.cluster import Backoff, Cluster
 from .consuming.assignors import ASSIGNORS
 from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
-from .consuming.group import ConsumerGroupMetadata, Group, GroupOptions
+from .consuming.group import GroupOptions
+from .consuming.handover import Handover
+from .consuming.inbox import Inbox
+from .consuming.listener import RebalanceListener
+from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
+from .consuming.subscriber import Selection, Subscriber
+from .consuming.subscription import NO_GENERATION
 from .failures import ClientClosed
 from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
@@ -35,6 +43,10 @@ class Consumer:
     `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a
     committed offset: "earliest", "latest" or "none" (an error). Nothing is committed unless `commit` is
     called or `enable_auto_commit` is on.
+
+    `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
+    that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
+    `metadata_max_age_ms`: how often to look for topics and partitions that came or went.
     """
 
     def __init__(
@@ -57,7 +69,8 @@ class Consumer:
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
-        partition_assignment_strategy: Sequence[str] = ("range", "roundrobin"),
+        partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky"),
+        metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
     ) -> None:
@@ -69,10 +82,10 @@ class Consumer:
             )
         if unknown := [name for name in partition_assignment_strategy if name not in ASSIGNORS]:
             raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
-        self._topics = tuple(dict.fromkeys(topics))
+        if not partition_assignment_strategy:
+            raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
         self._max_poll_records = max_poll_records
         self._auto_commit_s = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id else None
-        self._reset_timestamp = RESETS[auto_offset_reset]
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -81,7 +94,7 @@ class Consumer:
         )
         self._fetch_options = FetchOptions(
             read_committed=isolation_level == "read_committed",
-            reset_timestamp=self._reset_timestamp,
+            reset_timestamp=RESETS[auto_offset_reset],
             max_wait_ms=fetch_max_wait_ms,
             min_bytes=fetch_min_bytes,
             max_bytes=fetch_max_bytes,
@@ -90,23 +103,43 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             check_crcs=check_crcs,
         )
-        self._group_options = group_id and GroupOptions(
+        self._fetcher = Fetcher(self._cluster, self._fetch_options)
+        self._inbox = Inbox(self._fetcher)
+        self._group_id = group_id
+        self._offsets = group_id and CommittedOffsets(
+            self._cluster,
+            group_id,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            read_committed=isolation_level == "read_committed",
+        )
+        self._handover = Handover(
+            self._fetcher,
+            self._inbox,
+            self._offsets or None,
+            reset_timestamp=RESETS[auto_offset_reset],
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            commit=None if self._auto_commit_s is None else self._commit_if_possible,
+        )
+        membership = group_id and GroupOptions(
             group_id=group_id,
             group_instance_id=group_instance_id,
-            topics=self._topics,
             assignors=tuple(partition_assignment_strategy),
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             rebalance_timeout_ms=max_poll_interval_ms,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
-            read_committed=isolation_level == "read_committed",
         )
-        self._fetcher = Fetcher(self._cluster, self._fetch_options)
-        self._group: Group | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._turns: deque[TopicPartition] = deque()
-        self._unread: deque[ConsumerRecord] = deque()
+        self._subscriber = Subscriber(
+            self._cluster,
+            self._handover,
+            membership or None,
+            metadata_max_age_ms=metadata_max_age_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        if topics:
+            self.subscribe(topics)
+        self._committing: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
         self._closed = False
 
@@ -129,54 +162,79 @@ class Consumer:
     async def start(self) -> None:
         """Reach the cluster; join the group, or take all partitions of the topics. Raises KafkaError."""
         try:
-            await self._cluster.refresh(self._topics)
-            if self._group_options:
-                self._group = Group(
-                    self._cluster,
-                    self._group_options,
-                    on_assigned=self._on_assigned,
-                    on_revoked=self._on_revoked,
-                )
-            if self._group is not None and self._topics:
-                self._group.start()
-            elif self._topics:
-                await self._assign_whole_topics()
+            await self._subscriber.start()
             self._fetcher.start()
             if self._auto_commit_s is not None:
-                self._tasks.append(asyncio.ensure_future(self._commit_every(self._auto_commit_s)))
+                self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
         except BaseException:
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
-        """Commit if that is automatic, leave the group, close; idempotent."""
+        """Commit if that is automatic, leave the group, close; idempotent. Raises what a listener raised last."""
         if self._closed:
             return
         self._closed = True
         self._fetcher.wake_waiter()
-        for task in self._tasks:
-            task.cancel()
+        if self._committing is not None:
+            self._committing.cancel()
         try:
             if self._auto_commit_s is not None:
-                with suppress(KafkaError):
-                    await self.commit()
-            if self._group is not None:
-                await self._group.leave()
+                await self._commit_if_possible()
+            await self._subscriber.drop()
         finally:
             for reader in self._readers:
                 await reader.stop()
+            await self._handover.stop()
             await self._fetcher.stop()
             await self._cluster.close()
+        self._handover.raise_failure()
 
     # what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics from now on instead of those before: as a member of the group, or all their partitions
+        without one. Or, with `pattern`, all topics whose whole name matches it, now or later, but no internal ones.
+
+        `listener` is told of partitions that come and go. Raises ValueError for both topics and pattern or neither,
+        where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
+        """
+        names = tuple(dict.fromkeys((topics,) if isinstance(topics, str) else topics))
+        if bool(names) == (pattern is not None):
+            raise ValueError("subscribe takes topics or a pattern; unsubscribe is for none")
+        if self._fetcher.assigned and not self._subscriber.active:
+            raise ValueError(
+                "partitions were assigned by hand, or are being given up; await unsubscribe() first"
+            )
+        self._subscriber.select(Selection(names, None if pattern is None else re.compile(pattern)), listener)
+
+    def unsubscribe(self) -> asyncio.Future[None]:
+        """Read nothing more: leave the group, or drop what was assigned by hand. It begins at once; await it to know
+        that the partitions are given up."""
+        if not self._subscriber.active and not self._subscriber.dropping:
+            self._handover.assign(())
+        return asyncio.shield(self._subscriber.drop())
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to; those known by now, with a pattern."""
+        return self._subscriber.topics
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those new begin at the committed offset or where `auto_offset_reset`
         says.
         """
-        if self._group is not None and self._topics:
-            raise ValueError("the group assigns partitions; leave the topics out to assign them yourself")
-        self._take_partitions(partitions)
+        if self._subscriber.active:
+            raise ValueError(
+                "the partitions are those of the subscription; leave the topics out to assign them yourself"
+            )
+        if self._subscriber.dropping:
+            raise ValueError("partitions are being given up; await unsubscribe() first")
+        self._handover.assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions read now."""
@@ -217,17 +275,16 @@ class Consumer:
         while (state := self._state(partition)).position is None:
             self._raise_failures()
             await asyncio.sleep(backoff.next_s())
-        unread = next((r.offset for r in self._unread if (r.topic, r.partition) == partition), None)
-        return state.position if unread is None else unread
+        return self._inbox.positions()[state.partition]
 
     # reading
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waiting for it. Raises KafkaError, ClientClosed once stopped."""
-        while not self._unread:
+        while (record := self._inbox.next()) is None:
             for records in (await self.getmany(timeout_ms=None)).values():
-                self._unread.extend(records)
-        return self._unread.popleft()
+                self._inbox.keep(records)
+        return record
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
@@ -243,7 +300,7 @@ class Consumer:
         while True:
             if self._closed:
                 raise ClientClosed("the consumer was stopped")
-            taken = self._take(set(partitions), limit)
+            taken = self._inbox.take(set(partitions), limit)
             if taken:
                 return taken
             self._raise_failures()
@@ -267,7 +324,7 @@ class Consumer:
         VersionUnsupported from other clusters; ValueError where a group assigns the partitions, as it could take them
         away in the middle of a transaction. Other reads wait meanwhile; `contextlib.aclosing` is for leaving early.
         """
-        if self._group is not None and self._topics:
+        if self._group_id is not None and self._subscriber.active:
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
@@ -293,10 +350,20 @@ class Consumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Keep `offsets` (next to read) for the group; without them the position of every assigned
-        partition.
+        partition. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
+
+        A member commits in the generation in which it was given its partitions, and none that has been thrown out:
+        the partitions are others' by then.
         """
-        group = self._need_group()
-        await group.commit(self._positions() if offsets is None else offsets)
+        kept, member = self._need_group(), self.group_metadata()
+        if offsets is None:
+            offsets = self._inbox.positions()
+        if offsets and self._subscriber.active and member.generation == NO_GENERATION:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self._group_id!r}, commit: this consumer is not a member of it now",
+            )
+        await kept.commit(member, offsets)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset the group keeps for a partition, None if it has none."""
@@ -304,7 +371,9 @@ class Consumer:
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`."""
-        return self._need_group().metadata()
+        self._need_group()
+        group = self._subscriber.group
+        return ConsumerGroupMetadata(self._group_id or "") if group is None else group.metadata()
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition."""
@@ -331,138 +400,14 @@ class Consumer:
 
     # inside
 
-    async def _assign_whole_topics(self) -> None:
-        backoff = Backoff(100)
-        deadline = asyncio.get_running_loop().time() + self._fetch_options.request_timeout_ms / 1000
-        known = self._cluster.metadata.topics
-        while missing := [
-            topic for topic in self._topics if topic not in known or not known[topic].partitions
-        ]:
-            error = known[missing[0]].error if missing[0] in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if asyncio.get_running_loop().time() > deadline:
-                raise KafkaError(error, f"there is no topic {missing[0]!r}")
-            await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh(self._topics)
-        self._take_partitions(
-            TopicPartition(topic, index) for topic in self._topics for index in known[topic].partitions
-        )
-
-    def _take_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        before = self._fetcher.assigned
-        self._fetcher.assign(partitions)
-        self._turns = deque(self._fetcher.assigned)
-        self._unread = deque(r for r in self._unread if (r.topic, r.partition) in self._fetcher.assigned)
-        new = [state for one, state in self._fetcher.assigned.items() if one not in before]
-        if self._group is None:
-            for one in new:
-                self._begin(one, None)
-        elif new:
-            self._tasks.append(asyncio.ensure_future(self._begin_at_committed(new)))
-
-    async def _begin_at_committed(self, states: list[PartitionState]) -> None:
-        """Ask until it is known where to begin, or they are not ours any more; reads raise what stands in the way."""
-        backoff = Backoff(self._fetch_options.retry_backoff_max_ms)
-        while states := [one for one in states if self._fetcher.assigned.get(one.partition) is one]:
-            try:
-                committed = await self._need_group().committed([one.partition for one in states])
-            except KafkaError as error:
-                if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                    self._fetcher.fail(error)
-                await asyncio.sleep(backoff.next_s())
-                continue
-            for one in states:
-                self._begin(one, committed.get(one.partition))
-            self._fetcher.changed()
-            return
-
-    def _begin(self, state: PartitionState, committed: int | None) -> None:
-        partition = state.partition
-        if (
-            self._fetcher.assigned.get(partition) is not state
-            or state.position is not None
-            or state.reset_to is not None
-        ):
-            return  # not ours any more, or the caller has sought a place meanwhile
-        if committed is not None:
-            state.seek(committed)
-        elif self._reset_timestamp is not None:
-            state.look_up(self._reset_timestamp)
-        else:
-            where = f"{partition.topic}-{partition.partition}"
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
-            self._fetcher.fail(
-                KafkaError(code, f"{where} has no committed offset, and auto_offset_reset is 'none'")
-            )
-
-    def _on_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._take_partitions(partitions)
-
-    async def _on_revoked(self, lost: bool) -> None:
-        if self._auto_commit_s is not None and not lost:
-            with suppress(KafkaError):
-                await self.commit()
-        if lost:
-            self._take_partitions(())
-        self._fetcher.wake_waiter()
-
     async def _commit_every(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            with suppress(KafkaError):  # the next round commits what this one could not
-                await self.commit()
+            await self._commit_if_possible()
 
-    def _take(
-        self, partitions: set[TopicPartition], limit: int
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` buffered records, one partition after the other, another one first each time."""
-        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for _ in range(len(self._turns)):
-            partition = self._turns[0]
-            self._turns.rotate(-1)
-            state = self._fetcher.assigned[partition]
-            if state.paused or not state.buffer or (partitions and partition not in partitions):
-                continue
-            try:
-                records = self._take_from(state, limit)
-            except KafkaError:
-                if not taken:
-                    raise
-                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
-            if records:
-                taken[partition] = records
-                limit -= len(records)
-                if limit <= 0:
-                    break
-        return taken
-
-    def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
-        while state.buffer and len(records) < limit:
-            chunk = state.buffer[0]
-            wanted = limit - len(records)
-            try:
-                some = chunk.take(wanted)
-            except KafkaError:
-                if records:
-                    break
-                # Not passed over: the next leader may have it whole.
-                state.seek(chunk.next_offset)
-                self._fetcher.changed()
-                raise
-            records += some
-            state.position = chunk.next_offset
-            if len(some) < wanted and chunk.damage is None:
-                state.buffer.pop(0)
-                self._fetcher.changed()
-        return records
-
-    def _positions(self) -> dict[TopicPartition, int]:
-        positions = {
-            one: state.position for one, state in self._fetcher.assigned.items() if state.position is not None
-        }
-        for record in reversed(self._unread):
-            positions[TopicPartition(record.topic, record.partition)] = record.offset
-        return positions
+    async def _commit_if_possible(self) -> None:
+        with suppress(KafkaError):  # The next round commits what this one could not.
+            await self.commit()
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         state = self._fetcher.assigned.get(TopicPartition(*partition))
@@ -476,15 +421,17 @@ class Consumer:
             self._moved(partition)
 
     def _moved(self, partition: TopicPartition) -> None:
-        self._unread = deque(r for r in self._unread if (r.topic, r.partition) != partition)
+        self._inbox.forget(partition)
         self._fetcher.changed()
 
-    def _need_group(self) -> Group:
-        if self._group is None:
+    def _need_group(self) -> CommittedOffsets:
+        if not self._offsets:
             raise ValueError("committed offsets need a group_id")
-        return self._group
+        return self._offsets
 
     def _raise_failures(self) -> None:
-        if self._group is not None and self._group.failure is not None:
-            raise self._group.failure
+        group = self._subscriber.group
+        if group is not None and group.failure is not None:
+            raise group.failure
+        self._handover.raise_failure()
         self._fetcher.raise_failure()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, Unpack
 
 from .consuming.fetched import TopicPartition
-from .consuming.group import ConsumerGroupMetadata
+from .consuming.offsets import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions

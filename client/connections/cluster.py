@@ -49,6 +49,8 @@ class Cluster:
         """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
         that dies while a connection is being made is waited for no longer than one that dies later."""
         self.metadata = ClusterMetadata()
+        self.creates_topics = True
+        """Whether a topic that is followed but is not there may come into being, if the brokers do that."""
         self.request_timeout_ms = request_timeout_ms
         self.retry_backoff_max_ms = retry_backoff_max_ms
         self._bootstrap = parse_bootstrap(bootstrap_servers)
@@ -146,6 +148,10 @@ class Cluster:
         """From now on every refresh asks for these topics too."""
         self._topics.update(topics)
 
+    def unfollow(self, topics: Iterable[str]) -> None:
+        """Ask for these topics no more."""
+        self._topics.difference_update(topics)
+
     async def refresh(self, topics: Iterable[str] = ()) -> None:
         """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one
         request.
@@ -163,7 +169,8 @@ class Cluster:
 
     async def _refresh(self, topics: list[str]) -> None:
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=True
+            topics=[MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=self.creates_topics,
         )
         self.metadata.update(await self.ask_any(request, timeout_ms=METADATA_TIMEOUT_MS))
 

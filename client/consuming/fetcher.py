@@ -54,6 +54,8 @@ class PartitionState:
     """The timestamp to look the position up with, while it is not known."""
     fetch_offset: int = 0
     paused: bool = False
+    held: bool = False
+    """It is changing hands: nothing is fetched or given of it meanwhile."""
     high_watermark: int = -1
     buffer: list[FetchedRecords] = field(default_factory=list)
     failed_leader: tuple[int, int] | None = None
@@ -169,7 +171,7 @@ class Fetcher:
         leaderless = failing = False
         by_leader: defaultdict[int, list[PartitionState]] = defaultdict(list)
         for state in self.assigned.values():
-            if state.position is None or state.paused:
+            if state.position is None or state.paused or state.held:
                 continue
             failing = failing or state.failed_leader is not None
             leader = self._leader_of(state.partition)

@@ -1,18 +1,20 @@
-"""Membership in a classic consumer group: find the coordinator, join, sync, heartbeat, commit, leave.
+"""Membership in a classic consumer group: find the coordinator, join, sync, heartbeat, leave.
 
 One task, `_run`, goes round: coordinator -> join -> sync -> heartbeats until a rebalance begins -> join.
 Whatever the coordinator refuses sends it back to the place that cures it: a moved coordinator to the lookup,
 an unknown member to joining afresh, a rebalance to joining again under the same member id.
+
+With assignors that all are cooperative (KIP-429) a member keeps its partitions while it joins, gives up afterwards what
+the new assignment lacks, and then joins once more, so that these find new owners. Else it gives up everything first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.groups import (
@@ -25,21 +27,17 @@ from ...protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from ...protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-)
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Backoff, Cluster
-from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
-from ..failures import ConnectionLost, RequestTimedOut
+from ..connections.coordinator import OF_GROUP, Coordinator
 from .assignors import ASSIGNORS
 from .fetched import TopicPartition
+from .handover import Handover
+from .offsets import ConsumerGroupMetadata, coordinator_moved
 from .subscription import (
     NO_GENERATION,
+    NOTHING,
+    Claim,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -49,20 +47,7 @@ from .subscription import (
 
 LANE = "group"
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_LAST_FOR_ONE_GROUP = 7
-_FIRST_WITH_STABLE = 7
 ResponseT = TypeVar("ResponseT", bound=Message)
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets for a group: a member in a generation, which the group's coordinator fences once it is not
-    (KIP-447). Without membership, only the group.
-    """
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +56,20 @@ class GroupOptions:
 
     group_id: str
     group_instance_id: str | None
-    topics: tuple[str, ...]
     assignors: tuple[str, ...]
     session_timeout_ms: int
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
-    read_committed: bool = False
-    """Whether to wait for offsets that an open transaction may still change (KIP-447)."""
+    rack: str | None = None
 
 
 class Group:
-    """One member of a group, or, without topics, a place to keep offsets.
-
-    `on_assigned(partitions)` and `on_revoked(lost)` are called from the membership's task; `lost` says that
-    somebody else may read the partitions already, so nothing may be committed for them.
-    """
+    """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        options: GroupOptions,
-        *,
-        on_assigned: Callable[[list[TopicPartition]], None],
-        on_revoked: Callable[[bool], Awaitable[None]],
+        self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], handover: Handover
     ) -> None:
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -104,21 +78,41 @@ class Group:
         """What ended the membership for good."""
         self._cluster = cluster
         self._options = options
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
+        self._topics = tuple(topics)
+        self._handover = handover
+        self._cooperative = all(ASSIGNORS[name].cooperative for name in options.assignors)
+        self._last: Claim = NOTHING
+        self._counts: dict[str, int] | None = None
+        """What it assigned partitions by; None for a member that is not the leader."""
+        self._join_again = asyncio.Event()
         self._coordinator = Coordinator(cluster, options.group_id, OF_GROUP, LANE)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Become a member; assignments are told through the callbacks."""
+        """Become a member."""
         self._task = asyncio.ensure_future(self._run())
 
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics from now on."""
+        if self._topics != tuple(topics):
+            self._topics = tuple(topics)
+            self._join_again.set()
+
+    def metadata_refreshed(self) -> None:
+        """Have the group rebalance if this is its leader and the number of partitions has changed."""
+        if self._counts is not None and self._counts != self._counted(self._counts):
+            self._join_again.set()
+
     async def leave(self) -> None:
-        """Give up membership at once, so that the others need not wait for the session to end."""
+        """Give up the partitions and the membership at once, so that the others need not wait for the session to
+        end. A static member keeps its place until then."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        await self._handover.settled()
+        lost = self.generation == NO_GENERATION
+        await self._meanwhile_beating(self._handover.give_up(self._handover.owned, lost=lost))
         if (
             self.member_id
             and self._options.group_instance_id is None
@@ -144,76 +138,6 @@ class Group:
         instance = self._options.group_instance_id if self.member_id else None
         return ConsumerGroupMetadata(self._options.group_id, self.generation, self.member_id, instance)
 
-    # offsets
-
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
-
-        A member commits in the generation in which it was given its partitions, and none that has been thrown out:
-        the partitions are others' by then.
-        """
-        if not offsets:
-            return
-        if self._options.topics and self.generation == NO_GENERATION:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self._options.group_id!r}, commit: this consumer is not a member of it now",
-            )
-        topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for one, offset in offsets.items():
-            topics[one.topic].append(
-                OffsetCommitRequestPartition(partition_index=one.partition, committed_offset=offset)
-            )
-        request = OffsetCommitRequest(
-            group_id=self._options.group_id,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self._options.group_instance_id if self.member_id else None,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        )
-
-        async def once() -> None:
-            response = await self._ask(request, at_most=8)
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    self._check(partition.error_code, f"commit of {topic.name}-{partition.partition_index}")
-
-        await self._with_retries(once)
-
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets the group keeps, without those it has none for. Raises KafkaError: UNSTABLE_OFFSET_COMMIT if who
-        reads what is committed has to wait for the end of a transaction for longer than the request timeout.
-        """
-        topics: defaultdict[str, list[int]] = defaultdict(list)
-        for one in partitions:
-            topics[one.topic].append(one.partition)
-        request = OffsetFetchRequest(
-            group_id=self._options.group_id,
-            topics=[
-                OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()
-            ],
-        )
-        found: dict[TopicPartition, int] = {}
-
-        async def once() -> None:
-            connection = await self._coordinator.connection()
-            version = connection.version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
-            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
-            request.require_stable = self._options.read_committed and version >= _FIRST_WITH_STABLE
-            response = await self._ask(request, at_most=version)
-            self._check(response.error_code, "offset fetch")
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    self._check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
-                    if partition.committed_offset >= 0:
-                        found[TopicPartition(topic.name, partition.partition_index)] = (
-                            partition.committed_offset
-                        )
-
-        if topics:
-            await self._with_retries(once)
-        return found
-
     # membership
 
     async def _run(self) -> None:
@@ -221,9 +145,10 @@ class Group:
         try:
             while True:
                 try:
+                    await self._prepare()
                     assignment = await self._join_and_sync()
                     backoff.reset()
-                    self._on_assigned(assignment)
+                    await self._adopt(assignment)
                     await self._heartbeats()
                 except KafkaError as error:
                     if not await self._cure(error):
@@ -232,28 +157,49 @@ class Group:
                         await asyncio.sleep(backoff.next_s())
         except Exception as error:
             self.failure = error
-            await self._on_revoked(True)
+            await self._lose()
 
     async def _cure(self, error: KafkaError) -> bool:
         """Put the membership where going round again can succeed; False when nothing can."""
         code = error.code
-        if code in COORDINATOR_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut)):
+        if coordinator_moved(error):
             self._coordinator.forget()
             return True
         if code in MEMBERSHIP_LOST:
-            await self._on_revoked(True)
-            self.generation = NO_GENERATION
+            await self._lose()
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             return True
-        if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            await self._on_revoked(False)
-            return True
-        return code == ErrorCode.MEMBER_ID_REQUIRED or code.retriable
+        return code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS) or code.retriable
+
+    async def _lose(self) -> None:
+        self.generation = NO_GENERATION
+        await self._handover.give_up(self._handover.owned, lost=True)
+
+    async def _prepare(self) -> None:
+        """Give up what it may not keep while it joins."""
+        owned = self._handover.owned
+        if self._cooperative:
+            owned = {one for one in owned if one.topic not in self._topics}
+        if owned:
+            await self._meanwhile_beating(self._handover.give_up(owned))
+
+    async def _adopt(self, assignment: list[TopicPartition]) -> None:
+        """Have the partitions of the new assignment, and no others."""
+        self._last = Claim(self.generation, tuple(assignment))
+        owned = self._handover.owned
+        revoked = owned.difference(assignment)
+        if revoked:
+            await self._meanwhile_beating(self._handover.give_up(revoked))
+            self._join_again.set()  # Only now may somebody else have them.
+        await self._meanwhile_beating(
+            self._handover.take_over([one for one in assignment if one not in owned])
+        )
 
     async def _join_and_sync(self) -> list[TopicPartition]:
         options = self._options
-        metadata = encode_subscription(Subscription(options.topics))
+        self._join_again.clear()
+        self._counts = None
         # The coordinator answers when all members are there, at the latest after the rebalance timeout.
         joined = await self._ask(
             JoinGroupRequest(
@@ -264,7 +210,8 @@ class Group:
                 group_instance_id=options.group_instance_id,
                 protocol_type="consumer",
                 protocols=[
-                    JoinGroupRequestProtocol(name=name, metadata=metadata) for name in options.assignors
+                    JoinGroupRequestProtocol(name=name, metadata=self._subscription(name))
+                    for name in options.assignors
                 ],
             ),
             at_most=7,
@@ -293,38 +240,85 @@ class Group:
         self.generation = joined.generation_id
         return [TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes]
 
+    def _subscription(self, assignor: str) -> bytes:
+        owned = Claim(self.generation, tuple(self._handover.owned))
+        user_data = ASSIGNORS[assignor].user_data(self._last)
+        return encode_subscription(Subscription(self._topics, owned, user_data, self._options.rack))
+
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """The leader's work: everyone's partitions by the assignor that all members know."""
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
         topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
         await self._cluster.refresh(topics)
-        known = self._cluster.metadata.topics
-        counts = {
-            topic: len(known[topic].partitions)
-            for topic in topics
-            if topic in known and known[topic].partitions
-        }
+        counts = self._counts = self._counted(dict.fromkeys(topics, 0))
         assignor = ASSIGNORS[joined.protocol_name or self._options.assignors[0]]
-        assignment = assignor.assign(subscriptions, counts)
+        assignment = assignor.assign(
+            subscriptions, {topic: count for topic, count in counts.items() if count}
+        )
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(partitions))
             for member, partitions in assignment.items()
         ]
 
+    def _counted(self, before: dict[str, int]) -> dict[str, int]:
+        """How many partitions these topics have now; as before, while that cannot be told."""
+        counts = dict(before)
+        for topic in before:
+            known = self._cluster.metadata.topics.get(topic)
+            if known is not None and (known.partitions or not known.error.retriable):
+                counts[topic] = len(known.partitions)
+            elif known is not None and known.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                counts[topic] = 0
+        return counts
+
+    # heartbeats
+
     async def _heartbeats(self) -> None:
-        """Heartbeat until the coordinator answers with an error, which is raised."""
-        while True:
+        """Heartbeat until there is reason to join again, which is raised if the coordinator named it."""
+        interval_s = wait_s = self._options.heartbeat_interval_ms / 1000
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        while not await self._told_to_join_again(wait_s):
+            try:
+                await self._beat()
+                wait_s = interval_s
+                backoff.reset()
+            except KafkaError as error:
+                if not coordinator_moved(error):
+                    raise
+                self._coordinator.forget()
+                wait_s = backoff.next_s()
+
+    async def _told_to_join_again(self, within_s: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._join_again.wait()
+        return self._join_again.is_set()
+
+    async def _beat(self) -> None:
+        response = await self._ask(
+            HeartbeatRequest(
+                group_id=self._options.group_id,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                group_instance_id=self._options.group_instance_id,
+            ),
+            timeout_ms=self._options.session_timeout_ms,
+        )
+        self._check(response.error_code, "heartbeat")
+
+    async def _meanwhile_beating(self, work: Awaitable[None]) -> None:
+        """Do what may take a listener long without being thrown out for silence."""
+        beats = asyncio.ensure_future(self._beats())
+        try:
+            await work
+        finally:
+            beats.cancel()
+
+    async def _beats(self) -> None:
+        while self.generation != NO_GENERATION:
             await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
-            response = await self._ask(
-                HeartbeatRequest(
-                    group_id=self._options.group_id,
-                    generation_id=self.generation,
-                    member_id=self.member_id,
-                    group_instance_id=self._options.group_instance_id,
-                ),
-                timeout_ms=self._options.session_timeout_ms,
-            )
-            self._check(response.error_code, "heartbeat")
+            with suppress(KafkaError):  # The next request of the membership is told the same.
+                await self._beat()
 
     # the coordinator
 
@@ -333,27 +327,6 @@ class Group:
     ) -> ResponseT:
         timeout_ms = timeout_ms or self._options.request_timeout_ms
         return await self._coordinator.ask(message, at_most=at_most, timeout_ms=timeout_ms)
-
-    async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
-        again, or by waiting for the end of a transaction.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.request_timeout_ms / 1000
-        backoff = Backoff(self._options.retry_backoff_max_ms)
-        while True:
-            try:
-                return await attempt()
-            except KafkaError as error:
-                moved = error.code in COORDINATOR_MOVED or isinstance(
-                    error, (ConnectionLost, RequestTimedOut)
-                )
-                unstable = error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-                if not (moved or unstable) or loop.time() > deadline:
-                    raise
-                if moved:
-                    self._coordinator.forget()
-                await asyncio.sleep(backoff.next_s())
 
     def _check(self, code: int, what: str) -> None:
         if code:

@@ -37,7 +37,7 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.fetched import TopicPartition
-from ..consuming.group import ConsumerGroupMetadata
+from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender

@@ -48,6 +48,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.metadata = ClusterMetadata()
+        self.request_timeout_ms = 30_000
         self.generation = 0
         self.commits: list[OffsetCommitRequest] = []
         self.answers: dict[type, Answer] = {}

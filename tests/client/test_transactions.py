@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.group import ConsumerGroupMetadata
+from ottla.client.consuming.offsets import ConsumerGroupMetadata
 from ottla.client.failures import (
     OutOfTurn,
     ProducerFenced,

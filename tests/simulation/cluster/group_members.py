@@ -14,6 +14,7 @@ from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.group import Group
+from ottla.client.consuming.listener import RebalanceListener
 from ottla.client.failures import ConnectionLost, RequestTimedOut
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
@@ -60,12 +61,11 @@ COMMIT_VERSION, FETCH_VERSION = 9, 9
 """The first that know of member epochs; later ones go by topic id."""
 
 
-class WatchedConsumer(Consumer):
+class WatchedConsumer(Consumer, RebalanceListener):
     """Our consumer in a group; what it is given and loses goes into the history."""
 
     def __init__(self, workload: Workload, actor: str, topic: str, group: str, **settings: Any) -> None:
         super().__init__(
-            topic,
             bootstrap_servers=workload.cluster.bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
@@ -82,30 +82,30 @@ class WatchedConsumer(Consumer):
         self.generation = -1
         """In which it was given them."""
         self._sessions = 0
+        self.subscribe([topic], listener=self)
 
     @property
     def membership(self) -> Group:
-        assert self._group is not None
-        return self._group
+        assert self._subscriber.group is not None
+        return self._subscriber.group
 
-    def _on_assigned(self, partitions: list[TopicPartition]) -> None:
+    def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
         history, now = self._workload.history, self._workload.now()
-        self._release(one for one in list(self.owned) if one not in partitions)
         self.generation = self.membership.generation
-        self._workload.memberships.append((self._name, self.membership.member_id, self.generation))
-        for one in partitions:
-            member = self.membership.member_id
+        member = self.membership.member_id
+        self._workload.memberships.append((self._name, member, self.generation))
+        for one in sorted(partitions | self.owned.keys()):
             _own(self._workload, Owned(self._name, self.generation, member, *one, now))
             if one not in self.owned:
                 self._sessions += 1
                 session = self.owned[one] = f"{self._actor}/{self._sessions}"
                 history.add(Position(self._actor, session, *one, None, Reason.COMMITTED, now))
-        super()._on_assigned(partitions)
 
-    async def _on_revoked(self, lost: bool) -> None:
-        if lost:
-            self._release(list(self.owned))
-        await super()._on_revoked(lost)
+    def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+        self._release(sorted(partitions))
+
+    def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+        self._release(sorted(partitions))
 
     def _release(self, partitions: Iterable[TopicPartition]) -> None:
         now = self._workload.now()

@@ -1,0 +1,101 @@
+"""What was fetched and not yet given to the program: taken in turns, a partition after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from ...protocol.errors import KafkaError
+from .fetched import ConsumerRecord, TopicPartition
+from .fetcher import Fetcher, PartitionState
+
+
+class Inbox:
+    """The buffers of a fetcher's partitions, and records that were taken together but are given one by one."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+        self._turns: deque[TopicPartition] = deque()
+        self._unread: deque[ConsumerRecord] = deque()
+
+    def reassigned(self) -> None:
+        """The fetcher has other partitions now."""
+        self._turns = deque(self._fetcher.assigned)
+        self._unread = deque(r for r in self._unread if (r.topic, r.partition) in self._fetcher.assigned)
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """Give no more of these, which are about to go: their positions are behind what was given."""
+        first_unread = self._first_unread()
+        for one in partitions:
+            state = self._fetcher.assigned[one]
+            state.held = True
+            state.position = first_unread.get(one, state.position)
+            self.forget(one)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its position has changed."""
+        self._unread = deque(r for r in self._unread if (r.topic, r.partition) != partition)
+
+    def next(self) -> ConsumerRecord | None:
+        """One that was kept."""
+        return self._unread.popleft() if self._unread else None
+
+    def keep(self, records: Iterable[ConsumerRecord]) -> None:
+        """Records to be given one by one."""
+        self._unread.extend(records)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record to give, of all partitions of which it is known."""
+        known = {
+            one: state.position for one, state in self._fetcher.assigned.items() if state.position is not None
+        }
+        return known | self._first_unread()
+
+    def _first_unread(self) -> dict[TopicPartition, int]:
+        return {
+            TopicPartition(record.topic, record.partition): record.offset for record in reversed(self._unread)
+        }
+
+    def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for _ in range(len(self._turns)):
+            partition = self._turns[0]
+            self._turns.rotate(-1)
+            state = self._fetcher.assigned[partition]
+            idle = state.paused or state.held or not state.buffer
+            if idle or (partitions and partition not in partitions):
+                continue
+            try:
+                records = self._take_from(state, limit)
+            except KafkaError:
+                if not taken:
+                    raise
+                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
+            if records:
+                taken[partition] = records
+                limit -= len(records)
+                if limit <= 0:
+                    break
+        return taken
+
+    def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        while state.buffer and len(records) < limit:
+            chunk = state.buffer[0]
+            wanted = limit - len(records)
+            try:
+                some = chunk.take(wanted)
+            except KafkaError:
+                if records:
+                    break
+                # Not passed over: the next leader may have it whole.
+                state.seek(chunk.next_offset)
+                self._fetcher.changed()
+                raise
+            records += some
+            state.position = chunk.next_offset
+            if len(some) < wanted and chunk.damage is None:
+                state.buffer.pop(0)
+                self._fetcher.changed()
+        return records

@@ -1,0 +1,141 @@
+"""The offsets that a group keeps: committed and read, by members and by those who only know its id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from ..connections.cluster import Backoff, Cluster
+from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
+from ..failures import ConnectionLost, RequestTimedOut
+from .fetched import TopicPartition
+from .subscription import NO_GENERATION
+
+LANE = "offsets"
+"""Not that of the membership, where a JoinGroup may wait for minutes."""
+_LAST_WITH_NAMES = 8
+_LAST_FOR_ONE_GROUP = 7
+_FIRST_WITH_STABLE = 7
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets for a group: a member in a generation, which the group's coordinator fences once it is not
+    (KIP-447). Without membership, only the group.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class CommittedOffsets:
+    """Of one group."""
+
+    def __init__(
+        self, cluster: Cluster, group_id: str, *, retry_backoff_max_ms: int, read_committed: bool
+    ) -> None:
+        """`read_committed`: wait for offsets that an open transaction may still change (KIP-447)."""
+        self._group_id = group_id
+        self._timeout_s = cluster.request_timeout_ms / 1000
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._read_committed = read_committed
+        self._coordinator = Coordinator(cluster, group_id, OF_GROUP, LANE)
+
+    async def commit(self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+        """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
+        if not offsets:
+            return
+        topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for one, offset in offsets.items():
+            topics[one.topic].append(
+                OffsetCommitRequestPartition(partition_index=one.partition, committed_offset=offset)
+            )
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+
+        async def once() -> None:
+            response = await self._coordinator.ask(request, at_most=_LAST_WITH_NAMES)
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    self._check(partition.error_code, f"commit of {topic.name}-{partition.partition_index}")
+
+        await self._with_retries(once)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets the group keeps, without those it has none for. Raises KafkaError: UNSTABLE_OFFSET_COMMIT if who
+        reads what is committed has to wait for the end of a transaction for longer than the request timeout.
+        """
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for one in partitions:
+            topics[one.topic].append(one.partition)
+        request = OffsetFetchRequest(
+            group_id=self._group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()
+            ],
+        )
+        found: dict[TopicPartition, int] = {}
+
+        async def once() -> None:
+            connection = await self._coordinator.connection()
+            version = connection.version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
+            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
+            request.require_stable = self._read_committed and version >= _FIRST_WITH_STABLE
+            response = await self._coordinator.ask(request, at_most=version)
+            self._check(response.error_code, "offset fetch")
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    self._check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+                    if partition.committed_offset >= 0:
+                        found[TopicPartition(topic.name, partition.partition_index)] = (
+                            partition.committed_offset
+                        )
+
+        if topics:
+            await self._with_retries(once)
+        return found
+
+    async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
+        again, or by waiting for the end of a transaction.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        backoff = Backoff(self._retry_backoff_max_ms)
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                moved = coordinator_moved(error)
+                unstable = error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if not (moved or unstable) or loop.time() > deadline:
+                    raise
+                if moved:
+                    self._coordinator.forget()
+                await asyncio.sleep(backoff.next_s())
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            error = ErrorCode.of(code)
+            raise KafkaError(error, f"group {self._group_id!r}, {what}: {error.message}")
+
+
+def coordinator_moved(error: KafkaError) -> bool:
+    """Whether the coordinator has to be looked up again."""
+    return error.code in COORDINATOR_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut))

@@ -1,0 +1,191 @@
+"""What a consumer is subscribed to, kept up with the topics there are; as a member of a group, or without one.
+
+Metadata is asked for again every `metadata_max_age_ms`: topics that a pattern matches come and go, and so do
+partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata import MetadataRequest
+from ..connections.cluster import Backoff, Cluster
+from .fetched import TopicPartition
+from .group import Group, GroupOptions
+from .handover import Handover
+from .listener import RebalanceListener
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Topics by name or, with `pattern`, all whose whole name matches."""
+
+    names: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+
+class Subscriber:
+    """Of one consumer. `group`: its membership, None without one."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        handover: Handover,
+        options: GroupOptions | None,
+        *,
+        metadata_max_age_ms: int,
+        retry_backoff_max_ms: int,
+    ) -> None:
+        self.group: Group | None = None
+        self._cluster = cluster
+        self._handover = handover
+        self._options = options
+        self._max_age_s = metadata_max_age_ms / 1000
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._selection: Selection | None = None
+        self._topics: tuple[str, ...] = ()
+        self._reading: tuple[str, ...] = ()
+        self._changed = asyncio.Event()
+        self._started = False
+        self._watch: asyncio.Task[None] | None = None
+        self._dropping: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a subscription."""
+        return self._selection is not None
+
+    @property
+    def dropping(self) -> bool:
+        """Whether partitions of a subscription before are still being given up."""
+        return self._dropping is not None and not self._dropping.done()
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics subscribed to, as far as known."""
+        return set(self._topics)
+
+    def select(self, selection: Selection, listener: RebalanceListener | None) -> None:
+        """Be subscribed to these from now on, or from `start` on."""
+        self._selection = selection
+        self._topics = selection.names
+        self._handover.listener = listener or RebalanceListener()
+        # What a pattern matched would come back after it was deleted, by being asked for.
+        self._cluster.creates_topics = selection.pattern is None
+        self._changed.set()
+        if self._started and self._watch is None:
+            self._watch = asyncio.ensure_future(self._keep_up())
+
+    async def start(self) -> None:
+        """Join the group, or have all partitions of the topics. Raises KafkaError, if a topic stays away among
+        others."""
+        await self._cluster.refresh(self._topics)
+        self._started = True
+        if self._selection is not None:
+            self._changed.clear()
+            await self._apply(self._selection)
+            self._watch = asyncio.ensure_future(self._keep_up())
+
+    def drop(self) -> asyncio.Task[None]:
+        """Be subscribed to nothing; the partitions are given up and the group is left when the task ends."""
+        if self._selection is not None:
+            watch, before = self._watch, self._dropping
+            self._watch = self._selection = None
+            self._topics = self._reading = ()
+            self._dropping = asyncio.ensure_future(self._leave(watch, before))
+        elif self._dropping is None:
+            self._dropping = asyncio.ensure_future(self._handover.settled())
+        return self._dropping
+
+    async def _leave(self, watch: asyncio.Task[None] | None, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before
+        if watch is not None:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        if self.group is not None:
+            await self.group.leave()
+            self.group = None  # Not before: its listener may commit as the member that it still is.
+        else:
+            await self._handover.settled()
+            await self._handover.give_up(self._handover.owned)
+
+    # keeping up
+
+    async def _keep_up(self) -> None:
+        backoff = Backoff(self._retry_backoff_max_ms)
+        wait_s = self._max_age_s
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                if self._selection is not None:
+                    await self._apply(self._selection)
+                wait_s = self._max_age_s
+                backoff.reset()
+            except KafkaError as error:
+                wait_s = backoff.next_s()
+                if not error.code.retriable:
+                    self._handover.fail(error)
+                    wait_s = self._max_age_s
+
+    async def _apply(self, selection: Selection) -> None:
+        if self._dropping is not None:
+            await self._dropping
+        if selection.pattern is None:
+            await self._cluster.refresh(selection.names)
+            topics = selection.names
+        else:
+            topics = await self._matching(selection.pattern)
+            self._cluster.unfollow(set(self._topics).difference(topics))
+            await self._cluster.refresh(topics)
+        if self._selection is not selection:
+            return
+        self._topics = topics
+        if self._options is None:
+            await self._appeared(one for one in selection.names if one not in self._reading)
+            await self._read_all(topics)
+        elif self.group is None:
+            self.group = Group(self._cluster, self._options, topics, self._handover)
+            self.group.start()
+        else:
+            self.group.subscribe(topics)
+            self.group.metadata_refreshed()
+
+    async def _matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = await self._cluster.ask_any(request)
+        names = (one.name for one in response.topics if one.name is not None and not one.is_internal)
+        return tuple(sorted(name for name in names if pattern.fullmatch(name)))
+
+    async def _read_all(self, topics: tuple[str, ...]) -> None:
+        self._reading = topics
+        owned, known = self._handover.owned, self._cluster.metadata.topics
+        wanted: list[TopicPartition] = []
+        for topic in topics:
+            if known[topic].partitions or known[topic].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                wanted += [TopicPartition(topic, index) for index in known[topic].partitions]
+            else:
+                wanted += [one for one in owned if one.topic == topic]  # It is not told now what there is.
+        await self._handover.give_up(owned.difference(wanted))
+        if new := [one for one in wanted if one not in owned]:
+            await self._handover.take_over(new)
+
+    async def _appeared(self, topics: Iterable[str]) -> None:
+        """Return once these have partitions. Raises KafkaError if they do not within the request timeout."""
+        wanted, known = list(topics), self._cluster.metadata.topics
+        backoff = Backoff(100)
+        deadline = asyncio.get_running_loop().time() + self._cluster.request_timeout_ms / 1000
+        while missing := [one for one in wanted if one not in known or not known[one].partitions]:
+            error = known[missing[0]].error if missing[0] in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if asyncio.get_running_loop().time() > deadline:
+                raise KafkaError(error, f"there is no topic {missing[0]!r}")
+            await asyncio.sleep(backoff.next_s())
+            await self._cluster.refresh(wanted)
