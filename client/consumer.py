@@ -46,7 +46,8 @@ class Consumer:
 
     `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
-    `metadata_max_age_ms`: how often to look for topics and partitions that came or went.
+    `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
+    replica in this rack, where brokers select replicas by rack (KIP-392).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Consumer:
         *topics: str,
         bootstrap_servers: str | Sequence[str] = "localhost:9092",
         client_id: str = "ottla-consumer",
+        client_rack: str = "",
         group_id: str | None = None,
         group_instance_id: str | None = None,
         auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
@@ -102,6 +104,7 @@ class Consumer:
             request_timeout_ms=request_timeout_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             check_crcs=check_crcs,
+            rack=client_rack,
         )
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._inbox = Inbox(self._fetcher)
@@ -129,6 +132,7 @@ class Consumer:
             rebalance_timeout_ms=max_poll_interval_ms,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            rack=client_rack or None,
         )
         self._subscriber = Subscriber(
             self._cluster,
@@ -384,6 +388,13 @@ class Consumer:
         """The high watermark of each partition, the last stable offset with read_committed."""
         found = await self._fetcher.list_offsets(dict.fromkeys(partitions, LATEST))
         return {one: offset for one, (offset, _) in found.items()}
+
+    async def lag(self, partition: TopicPartition) -> int:
+        """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
+        compacted away among them. Raises ValueError if the partition is not this consumer's."""
+        self._state(partition)
+        end = (await self.end_offsets([partition]))[partition]
+        return max(0, end - await self.position(partition))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]

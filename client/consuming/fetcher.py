@@ -27,6 +27,10 @@ IMPATIENT_WAIT_MS = 10
 it.
 """
 CHUNKS_AHEAD = 2
+REPLICA_LEASE_S = 300.0
+"""A follower that the leader named is read from for so long; then the leader is asked again (KIP-392)."""
+REPLICA_PAUSE_S = 2.0
+"""After a follower failed, the leader itself is read for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class FetchOptions:
     request_timeout_ms: int
     retry_backoff_max_ms: int
     check_crcs: bool
+    rack: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +65,11 @@ class PartitionState:
     buffer: list[FetchedRecords] = field(default_factory=list)
     failed_leader: tuple[int, int] | None = None
     retry_at_s: float = 0.0
+    replica: int | None = None
+    """The follower to read from instead of the leader, until `replica_until_s`."""
+    replica_until_s: float = 0.0
+    leader_until_s: float = 0.0
+    """Until then the leader is not asked for a nearer replica."""
 
     def seek(self, offset: int) -> None:
         """Go on at `offset`; what was fetched is dropped."""
@@ -169,7 +179,7 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         again: float | None = None
         leaderless = failing = False
-        by_leader: defaultdict[int, list[PartitionState]] = defaultdict(list)
+        by_broker: defaultdict[int, list[PartitionState]] = defaultdict(list)
         for state in self.assigned.values():
             if state.position is None or state.paused or state.held:
                 continue
@@ -178,8 +188,8 @@ class Fetcher:
             if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
                 leaderless = True
             else:
-                by_leader[leader[0]].append(state)
-        for broker_id, states in by_leader.items():
+                by_broker[self._source_of(state, leader[0], now)].append(state)
+        for broker_id, states in by_broker.items():
             if broker_id not in self._fetching and any(len(one.buffer) < CHUNKS_AHEAD for one in states):
                 task = asyncio.ensure_future(self._fetch(broker_id, states))
                 self._fetching[broker_id] = task
@@ -265,6 +275,13 @@ class Fetcher:
         info = self._cluster.metadata.partition(*partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
+    def _source_of(self, state: PartitionState, leader: int, now: float) -> int:
+        """The broker to read from: the follower that the leader named, or the leader."""
+        near = state.replica
+        if near is None or state.replica_until_s <= now or near not in self._cluster.metadata.brokers:
+            return leader
+        return near
+
     # fetching
 
     async def _fetch(self, broker_id: int, states: list[PartitionState]) -> None:
@@ -272,12 +289,17 @@ class Fetcher:
         hungry = [state for state in states if len(state.buffer) < CHUNKS_AHEAD]
         try:
             connection = await self._cluster.connection(broker_id, self._lane)
+            now = asyncio.get_running_loop().time()
             # Others may lead by now. What a broker answers about a partition that another one leads, such as that it
             # holds no such offset, must not be taken for the leader's word.
             led = {
                 state: leader for state in hungry if (leader := self._leader_of(state.partition)) is not None
             }
-            hungry = [state for state, (leader_id, _) in led.items() if leader_id == broker_id]
+            hungry = [
+                state
+                for state, (leader, _) in led.items()
+                if self._source_of(state, leader, now) == broker_id
+            ]
             if not hungry:
                 return
             offsets = {state.partition: state.fetch_offset for state in hungry}
@@ -299,21 +321,24 @@ class Fetcher:
                 session_id=0,
                 session_epoch=-1,
                 topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
+                # Who names a rack is sent to a follower, and gets no records from the leader.
+                rack_id="" if any(state.leader_until_s > now for state in hungry) else options.rack,
             )
             version = connection.version_for(FetchRequest, at_most=BY_NAME)
             timeout_ms = options.request_timeout_ms + options.max_wait_ms
             response = await connection.request(request, version=version, timeout_ms=timeout_ms)
         except (ConnectionLost, RequestTimedOut):
             for state in hungry:
-                self._leader_failed(state)
+                self._source_failed(state, broker_id)
             return
-        self._take_over(response, {state.partition: state for state in hungry}, offsets)
+        self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id)
 
     def _take_over(
         self,
         response: FetchResponse,
         states: dict[TopicPartition, PartitionState],
         offsets: dict[TopicPartition, int],
+        broker_id: int,
     ) -> None:
         if response.error_code:
             code = ErrorCode.of(response.error_code)
@@ -325,12 +350,14 @@ class Fetcher:
                 if state is None or self.assigned.get(one) is not state or state.position is None:
                     continue
                 if state.fetch_offset == offsets[one]:
-                    self._partition_fetched(state, answer)
+                    self._partition_fetched(state, answer, broker_id)
 
-    def _partition_fetched(self, state: PartitionState, answer: PartitionData) -> None:
+    def _partition_fetched(self, state: PartitionState, answer: PartitionData, broker_id: int) -> None:
         code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.NONE:
             state.failed_leader = None
+            if answer.preferred_read_replica >= 0:
+                self._go_near(state, answer.preferred_read_replica)
             state.high_watermark = answer.high_watermark
             records = answer.records
             if records is None or not len(records):
@@ -345,6 +372,8 @@ class Fetcher:
                 state.fetch_offset = end
                 state.buffer.append(fetched)
                 self._arrived.set()
+        elif broker_id == state.replica:
+            self._source_failed(state, broker_id)  # It may lag behind, or hold no replica any more.
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._options.reset_timestamp is None:
                 where = f"{state.partition.topic}-{state.partition.partition}"
@@ -358,6 +387,20 @@ class Fetcher:
         else:
             where = f"{state.partition.topic}-{state.partition.partition}"
             raise KafkaError(code, f"{where}: {code.message}")
+
+    def _go_near(self, state: PartitionState, replica: int) -> None:
+        if replica in self._cluster.metadata.brokers:
+            state.replica = replica
+            state.replica_until_s = asyncio.get_running_loop().time() + REPLICA_LEASE_S
+        else:
+            self._leader_failed(state)  # The metadata is asked for again, which tells where that one listens.
+
+    def _source_failed(self, state: PartitionState, broker_id: int) -> None:
+        if broker_id == state.replica:
+            state.replica = None
+            state.leader_until_s = asyncio.get_running_loop().time() + REPLICA_PAUSE_S
+        else:
+            self._leader_failed(state)
 
     def _leader_failed(self, state: PartitionState) -> None:
         """Leave the leader alone for a moment unless another one takes over."""
