@@ -285,9 +285,8 @@ class Consumer:
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waiting for it. Raises KafkaError, ClientClosed once stopped."""
-        while (record := self._inbox.next()) is None:
-            for records in (await self.getmany(timeout_ms=None)).values():
-                self._inbox.keep(records)
+        while (record := self._inbox.unread.take()) is None:
+            await self._refill()
         return record
 
     async def getmany(
@@ -410,6 +409,11 @@ class Consumer:
         return [] if info is None else list(info.partitions)
 
     # inside
+
+    async def _refill(self, timeout_ms: float | None = None) -> None:
+        """Wait until there is something unread, at most so long."""
+        for records in (await self.getmany(timeout_ms=timeout_ms)).values():
+            self._inbox.unread.add(records)
 
     async def _commit_every(self, interval_s: float) -> None:
         while True:

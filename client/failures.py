@@ -52,6 +52,12 @@ class SerializationFailed(ClientError):
     error_code = ErrorCode.INVALID_RECORD
 
 
+class MadeBeforeFork(ClientError):
+    """A synchronous client was made, then the process was forked: its connections stay with the parent."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class TransactionFailed(ClientError):
     """Something went wrong inside a transaction: all that can be done with it is to abort it. The cause is what it was
     raised from.

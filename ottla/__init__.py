@@ -1,9 +1,195 @@
-"""Ottla: public names. The code stands in the folders beside this one (client/, dataplane/, ...)."""
+"""Ottla: what programs use, by short names. The code stands in the folders beside this one (client/, dataplane/, ...).
+
+    from ottla import Consumer, KafkaError, Producer
+
+A name is loaded when it is first asked for: brokers and quorum nodes import this package too, and need nothing of the
+client. `ottla.sync` has the clients for programs without an event loop.
+"""
 
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
 
 _checkout = _Path(__file__).resolve().parent.parent
 if (_checkout / "pyproject.toml").is_file() and (_checkout / "protocol").is_dir():
     __path__.append(str(_checkout))  # running from a checkout: ottla.client is ../client
 
-__version__ = "0.1.0"
+__all__ = [
+    "BROKER_LOGGER_RESOURCE",
+    "BROKER_RESOURCE",
+    "CLIENT_METRICS_RESOURCE",
+    "EARLIEST",
+    "GROUP_RESOURCE",
+    "LATEST",
+    "TOPIC_RESOURCE",
+    "TO_THE_END",
+    "Admin",
+    "BrokerAddress",
+    "ClientClosed",
+    "ClientError",
+    "ClusterDescription",
+    "CommitResult",
+    "CommittedTransaction",
+    "ConfigEntry",
+    "ConnectionLost",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "ErrorCode",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "HangingTransaction",
+    "KafkaError",
+    "LogDirDescription",
+    "MadeBeforeFork",
+    "NewTopic",
+    "NoBrokerReachable",
+    "OngoingReassignment",
+    "OutOfTurn",
+    "PartitionInfo",
+    "Producer",
+    "ProducerDescription",
+    "ProducerFenced",
+    "QuorumDescription",
+    "RebalanceListener",
+    "RecordMetadata",
+    "RequestTimedOut",
+    "SerializationFailed",
+    "TopicInfo",
+    "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionDescription",
+    "TransactionFailed",
+    "TransactionListing",
+    "TransactionWriter",
+    "VersionUnsupported",
+    "WriterReceipt",
+    "sync",
+]
+
+if TYPE_CHECKING:
+    from ottla.client import sync
+    from ottla.client.admin import (
+        BROKER_LOGGER_RESOURCE,
+        BROKER_RESOURCE,
+        CLIENT_METRICS_RESOURCE,
+        GROUP_RESOURCE,
+        TOPIC_RESOURCE,
+        Admin,
+        ClusterDescription,
+        ConfigEntry,
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        HangingTransaction,
+        LogDirDescription,
+        NewTopic,
+        OngoingReassignment,
+        ProducerDescription,
+        QuorumDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from ottla.client.admin.records import EARLIEST, LATEST, TO_THE_END
+    from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
+    from ottla.client.consumer import Consumer
+    from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
+    from ottla.client.consuming.listener import RebalanceListener
+    from ottla.client.consuming.offsets import ConsumerGroupMetadata
+    from ottla.client.failures import (
+        ClientClosed,
+        ClientError,
+        ConnectionLost,
+        MadeBeforeFork,
+        NoBrokerReachable,
+        OutOfTurn,
+        ProducerFenced,
+        RequestTimedOut,
+        SerializationFailed,
+        TransactionAborted,
+        TransactionFailed,
+        VersionUnsupported,
+    )
+    from ottla.client.producer import Producer
+    from ottla.client.producing.sender import RecordMetadata
+    from ottla.client.transactions.transaction import Transaction, WriterReceipt
+    from ottla.client.transactions.transactions import CommitResult
+    from ottla.client.transactions.whole_transactions import CommittedTransaction
+    from ottla.client.transactions.writer import TransactionWriter
+    from ottla.protocol.errors import ErrorCode, KafkaError
+else:
+    _HOMES = {
+        "client.admin": [
+            "BROKER_LOGGER_RESOURCE",
+            "BROKER_RESOURCE",
+            "CLIENT_METRICS_RESOURCE",
+            "GROUP_RESOURCE",
+            "TOPIC_RESOURCE",
+            "Admin",
+            "ClusterDescription",
+            "ConfigEntry",
+            "GroupDescription",
+            "GroupListing",
+            "GroupMember",
+            "HangingTransaction",
+            "LogDirDescription",
+            "NewTopic",
+            "OngoingReassignment",
+            "ProducerDescription",
+            "QuorumDescription",
+            "TransactionDescription",
+            "TransactionListing",
+        ],
+        "client.admin.records": ["EARLIEST", "LATEST", "TO_THE_END"],
+        "client.connections.metadata": ["BrokerAddress", "PartitionInfo", "TopicInfo"],
+        "client.consumer": ["Consumer"],
+        "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
+        "client.consuming.listener": ["RebalanceListener"],
+        "client.consuming.offsets": ["ConsumerGroupMetadata"],
+        "client.failures": [
+            "ClientClosed",
+            "ClientError",
+            "ConnectionLost",
+            "MadeBeforeFork",
+            "NoBrokerReachable",
+            "OutOfTurn",
+            "ProducerFenced",
+            "RequestTimedOut",
+            "SerializationFailed",
+            "TransactionAborted",
+            "TransactionFailed",
+            "VersionUnsupported",
+        ],
+        "client.producer": ["Producer"],
+        "client.producing.sender": ["RecordMetadata"],
+        "client.transactions.transaction": ["Transaction", "WriterReceipt"],
+        "client.transactions.transactions": ["CommitResult"],
+        "client.transactions.whole_transactions": ["CommittedTransaction"],
+        "client.transactions.writer": ["TransactionWriter"],
+        "protocol.errors": ["ErrorCode", "KafkaError"],
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name == "sync":
+            return import_module("ottla.sync")
+        for module, names in _HOMES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(f"ottla.{module}"), name)
+                return found
+        raise AttributeError(
+            _unknown(name)
+        )  # to `from ottla import` Python adds a suggestion itself, from 3.12 on
+
+    def _unknown(name: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, __all__, 1)
+        return f"ottla has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from ...protocol.errors import KafkaError
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
+from .unread import Unread
 
 
 class Inbox:
@@ -16,45 +17,32 @@ class Inbox:
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
         self._turns: deque[TopicPartition] = deque()
-        self._unread: deque[ConsumerRecord] = deque()
+        self.unread = Unread()
 
     def reassigned(self) -> None:
         """The fetcher has other partitions now."""
         self._turns = deque(self._fetcher.assigned)
-        self._unread = deque(r for r in self._unread if (r.topic, r.partition) in self._fetcher.assigned)
+        self.unread.keep(self._fetcher.assigned)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Give no more of these, which are about to go: their positions are behind what was given."""
-        first_unread = self._first_unread()
         for one in partitions:
             state = self._fetcher.assigned[one]
             state.held = True
-            state.position = first_unread.get(one, state.position)
-            self.forget(one)
+            first_unread = self.unread.drop(one)
+            if first_unread is not None:
+                state.position = first_unread
 
     def forget(self, partition: TopicPartition) -> None:
         """Its position has changed."""
-        self._unread = deque(r for r in self._unread if (r.topic, r.partition) != partition)
-
-    def next(self) -> ConsumerRecord | None:
-        """One that was kept."""
-        return self._unread.popleft() if self._unread else None
-
-    def keep(self, records: Iterable[ConsumerRecord]) -> None:
-        """Records to be given one by one."""
-        self._unread.extend(records)
+        self.unread.drop(partition)
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to give, of all partitions of which it is known."""
         known = {
             one: state.position for one, state in self._fetcher.assigned.items() if state.position is not None
         }
-        return known | self._first_unread()
-
-    def _first_unread(self) -> dict[TopicPartition, int]:
-        return {
-            TopicPartition(record.topic, record.partition): record.offset for record in reversed(self._unread)
-        }
+        return known | self.unread.positions()
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""

@@ -13,10 +13,10 @@ from typing import Any, Literal, Self, TypedDict
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
-from .accumulator import estimated_bytes
+from .accumulator import PendingRecord, estimated_bytes
 from .batches import compression_named
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .sender import RecordMetadata, Sender, SenderOptions
+from .sender import Delivery, RecordMetadata, Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
 
@@ -157,26 +157,11 @@ class RecordWriter:
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         self._check_open()
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        record = self._intake.record(topic, key, value, stamp, headers)
-        size = estimated_bytes(record)
-        if size > self._max_request_size:
-            limit = self._max_request_size
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
-            )
-        info = self._cluster.metadata.topics.get(topic)
-        if info is None or not info.partitions:
-            await self.partitions_for(topic)
-        if partition is None:
-            partition = self._choose(topic, record[0], size)
-        elif partition not in self._cluster.metadata.topics[topic].partitions:
-            raise self._no_such_partition(topic, partition)
-        while self._sender.buffered_bytes + size > self._buffer_memory and self._sender.buffered_bytes:
-            await self._sender.room()
-        self._check_open()
-        delivery, filled = self._sender.add(topic, partition, record, size)
-        if filled:
+        record, size = self._pending(topic, value, key, timestamp_ms, headers)
+        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        if not self._ready(topic, size):
+            await self._become_ready(topic, size)
+        if self._add(topic, partition, record, size, delivery):
             await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
         return delivery
 
@@ -226,6 +211,65 @@ class RecordWriter:
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
             await self._cluster.refresh([topic])
+
+    # The steps of `send`, which `client.sync` takes one by one: the first on the thread that sends
+
+    def _pending(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        timestamp_ms: int | None,
+        headers: Iterable[tuple[str, bytes | None]],
+    ) -> tuple[PendingRecord, int]:
+        """A record and its estimated size. Raises MESSAGE_TOO_LARGE, and what the intake raises."""
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        record = self._intake.record(topic, key, value, stamp, headers)
+        size = estimated_bytes(record)
+        if size > self._max_request_size:
+            limit = self._max_request_size
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
+            )
+        return record, size
+
+    def _ready(self, topic: str, size: int) -> bool:
+        """Whether a record can be added at once: its topic is known, and there is room."""
+        info = self._cluster.metadata.topics.get(topic)
+        buffered = self._sender.buffered_bytes
+        return (
+            info is not None
+            and bool(info.partitions)
+            and (buffered + size <= self._buffer_memory or not buffered)
+        )
+
+    async def _become_ready(self, topic: str, size: int) -> None:
+        """Wait until it can. Raises KafkaError for a topic that does not exist, and what `send` raises besides."""
+        while not self._ready(topic, size):
+            await self.partitions_for(topic)
+            if not self._ready(topic, size):
+                await self._sender.room()
+        self._check_open()
+
+    def _add(
+        self, topic: str, partition: int | None, record: PendingRecord, size: int, delivery: Delivery
+    ) -> bool:
+        """Give the record its place among those to be sent; whether it made a batch full."""
+        if partition is None:
+            partition = self._choose(topic, record[0], size)
+        elif partition not in self._cluster.metadata.topics[topic].partitions:
+            raise self._no_such_partition(topic, partition)
+        return self._sender.add(topic, partition, record, size, delivery)
+
+    def _lost(self, error: KafkaError) -> None:
+        """A record that was taken will not be sent: what it was part of cannot be committed."""
+        self._sender.fail_transaction(error)
+
+    @property
+    def _in_transactions(self) -> bool:
+        return self._transaction is not None
+
+    # inside
 
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
@@ -84,7 +84,22 @@ class SenderOptions:
     retry_backoff_max_ms: int
 
 
-Delivery = asyncio.Future[RecordMetadata]
+class Delivery(Protocol):
+    """Who waits for a record: a future, asyncio's or one that other threads wait for."""
+
+    def done(self) -> bool:
+        """Whether it was told already, or does not wait any more."""
+
+    def set_result(self, result: RecordMetadata, /) -> None:
+        """The record stands there."""
+
+    def set_exception(self, exception: KafkaError, /) -> None:
+        """It does not, or nobody knows."""
+
+    def exception(self) -> object:
+        """What was told, so that nobody complains that it was not asked for."""
+
+
 _Queue = PartitionQueue[Delivery]
 _Sent = list[tuple[_Queue, Batch[Delivery]]]
 
@@ -117,15 +132,14 @@ class Sender:
 
     # for the producer
 
-    def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[Delivery, bool]:
-        """Queue a record; returns its delivery and whether it made a batch full."""
+    def add(self, topic: str, partition: int, record: PendingRecord, size: int, delivery: Delivery) -> bool:
+        """Queue a record; returns whether it made a batch full."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queues[topic, partition] = PartitionQueue(
                 topic, partition, self._options.batch_bytes
             )
-        delivery: Delivery = loop.create_future()
         filled = queue.append(record, size, delivery, loop.time())
         self.buffered_bytes += size
         if queue not in self._active:
@@ -133,7 +147,7 @@ class Sender:
             self.wake()
         elif filled:
             self.wake()
-        return delivery, filled
+        return filled
 
     async def room(self) -> None:
         """Wait until some batch is acknowledged or failed."""
@@ -165,6 +179,12 @@ class Sender:
                 doubtful |= batch.numbered
                 self._settle(batch, error)
         return doubtful
+
+    def fail_transaction(self, error: KafkaError) -> None:
+        """A record that it should have failed: without that it is of no use, and nobody need wait for the others."""
+        if self._transaction is not None:
+            self._transaction.record_failed(error)
+            self.abandon(TransactionAborted(f"another record of the transaction failed: {error}"))
 
     def check_open(self) -> None:
         """KafkaError: what it was closed with."""
@@ -390,13 +410,7 @@ class Sender:
         if self._transaction is None and batch.numbered and not sequence_lost:
             self._start_new_sequence(queue)
         self._settle(batch, error)
-        self._fail_transaction(error)
-
-    def _fail_transaction(self, error: KafkaError) -> None:
-        """Without this record it is of no use: nobody need wait for the others."""
-        if self._transaction is not None:
-            self._transaction.record_failed(error)
-            self.abandon(TransactionAborted(f"another record of the transaction failed: {error}"))
+        self.fail_transaction(error)
 
     def _expire(self, now: float) -> None:
         before = now - self._options.delivery_timeout_s
@@ -409,7 +423,7 @@ class Sender:
                 error = RequestTimedOut(f"{where} took no record within {limit:g} s of delivery_timeout_ms")
                 self._settle(batch, error)
             if error is not None:
-                self._fail_transaction(error)
+                self.fail_transaction(error)
             if queue.identity != identity and self._transaction is None:
                 self._bump_epoch(identity)
 

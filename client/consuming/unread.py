@@ -1,0 +1,59 @@
+"""Records between the fetcher and a caller who takes one at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from threading import Lock
+
+from .fetched import ConsumerRecord, TopicPartition
+
+
+class Unread:
+    """Records that were taken from the fetcher, and that the caller has not seen: the position of their partitions.
+
+    A thread other than the event loop's may take from it, so that it need not wait for the loop with every record.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._records: deque[ConsumerRecord] = deque()
+
+    def add(self, records: Iterable[ConsumerRecord]) -> None:
+        """What comes after those that are there."""
+        with self._lock:
+            self._records.extend(records)
+
+    def take(self) -> ConsumerRecord | None:
+        """The next one."""
+        with self._lock:
+            return self._records.popleft() if self._records else None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def keep(self, partitions: Container[tuple[str, int]]) -> None:
+        """Forget those of other partitions."""
+        with self._lock:
+            self._records = deque(one for one in self._records if (one.topic, one.partition) in partitions)
+
+    def drop(self, partition: tuple[str, int]) -> int | None:
+        """Forget those of this partition; the offset of the first of them, if there were some."""
+        first = None
+        with self._lock:
+            kept = deque[ConsumerRecord]()
+            for one in self._records:
+                if (one.topic, one.partition) != partition:
+                    kept.append(one)
+                elif first is None:
+                    first = one.offset
+            self._records = kept
+        return first
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        found: dict[TopicPartition, int] = {}
+        with self._lock:
+            for one in self._records:
+                found.setdefault(TopicPartition(one.topic, one.partition), one.offset)
+        return found

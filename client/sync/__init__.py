@@ -1,0 +1,41 @@
+"""The clients for scripts, notebooks and executors: the same names and options as in `ottla`, without `await`.
+
+    from ottla import NewTopic
+    from ottla.sync import Admin, Consumer, Producer, TransactionWriter
+
+    with Admin(bootstrap_servers="localhost:9092") as admin:
+        admin.create_topics([NewTopic("orders", num_partitions=3)])
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        futures = [producer.send("orders", b"%d" % number) for number in range(10_000)]  # waits for none of them
+        producer.flush()
+        print(futures[-1].result().offset)
+
+    with Producer(transactional_id="copier-7", bootstrap_servers="localhost:9092") as producer:
+        with producer.transaction():  # committed at the end of the block, aborted when that raises
+            producer.send("copies", b"value")
+
+    with TransactionWriter.join(token, bootstrap_servers="localhost:9092") as writer:
+        writer.send("results", b"value")  # in any process; the token is that of `producer.begin()`
+        receipt = writer.finish()
+
+    with Consumer("orders", group_id="billing", bootstrap_servers="localhost:9092") as consumer:
+        for record in consumer:
+            print(record.value)
+            consumer.commit()
+
+All clients of a process share one event loop on a thread of their own, which begins with the first of them and ends
+with the interpreter. A call waits for what it asks of that loop; `timeout_ms`, where there is one, bounds the wait with
+RequestTimedOut, and Control-C ends it: what was asked is cancelled, and the client can be used as before. A thread that
+runs an event loop of its own, as a notebook's does, may call, and its loop stands still meanwhile. On the clients' own
+thread, where the callbacks of futures run, calls raise RuntimeError.
+
+Any thread may use any client. After a fork the child makes its own: one that the parent had made raises MadeBeforeFork
+there. Clients that were not stopped are when the interpreter ends, which takes five seconds at most.
+"""
+
+from .admin import Admin
+from .consumer import Consumer
+from .producer import Producer, Transaction, TransactionWriter
+
+__all__ = ["Admin", "Consumer", "Producer", "Transaction", "TransactionWriter"]

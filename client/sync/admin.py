@@ -1,0 +1,70 @@
+"""The admin client, for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import admin
+from .facade import Facade, blocking
+
+
+class Admin(Facade[admin.Admin]):
+    """Creates, lists, describes, moves and deletes; see `ottla.Admin`. Every method raises KafkaError with what the
+    cluster answered, RequestTimedOut when that takes longer than `request_timeout_ms`. What is given as `progress` is
+    called on the thread of the clients' loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        client_id: str = "ottla-admin",
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        super().__init__(
+            admin.Admin(
+                bootstrap_servers=bootstrap_servers,
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+            )
+        )
+
+    create_topics = blocking(admin.Admin.create_topics)
+    delete_topics = blocking(admin.Admin.delete_topics)
+    create_partitions = blocking(admin.Admin.create_partitions)
+    list_topics = blocking(admin.Admin.list_topics)
+    describe_topics = blocking(admin.Admin.describe_topics)
+
+    describe_configs = blocking(admin.Admin.describe_configs)
+    alter_configs = blocking(admin.Admin.alter_configs)
+    list_config_resources = blocking(admin.Admin.list_config_resources)
+    describe_quotas = blocking(admin.Admin.describe_quotas)
+    alter_quotas = blocking(admin.Admin.alter_quotas)
+
+    describe_cluster = blocking(admin.Admin.describe_cluster)
+    describe_quorum = blocking(admin.Admin.describe_quorum)
+    describe_log_dirs = blocking(admin.Admin.describe_log_dirs)
+    partition_sizes = blocking(admin.Admin.partition_sizes)
+
+    list_groups = blocking(admin.Admin.list_groups)
+    describe_groups = blocking(admin.Admin.describe_groups)
+    delete_groups = blocking(admin.Admin.delete_groups)
+    committed_offsets = blocking(admin.Admin.committed_offsets)
+    alter_offsets = blocking(admin.Admin.alter_offsets)
+    delete_offsets = blocking(admin.Admin.delete_offsets)
+
+    list_offsets = blocking(admin.Admin.list_offsets)
+    delete_records = blocking(admin.Admin.delete_records)
+
+    alter_partition_reassignments = blocking(admin.Admin.alter_partition_reassignments)
+    list_partition_reassignments = blocking(admin.Admin.list_partition_reassignments)
+    elect_leaders = blocking(admin.Admin.elect_leaders)
+    unregister_broker = blocking(admin.Admin.unregister_broker)
+    throttle_moves = blocking(admin.Admin.throttle_moves)
+    lift_throttles = blocking(admin.Admin.lift_throttles)
+
+    list_transactions = blocking(admin.Admin.list_transactions)
+    describe_transactions = blocking(admin.Admin.describe_transactions)
+    abort_transaction = blocking(admin.Admin.abort_transaction)
+    describe_producers = blocking(admin.Admin.describe_producers)
+    find_hanging = blocking(admin.Admin.find_hanging)

@@ -1,0 +1,200 @@
+"""The consumer, for programs without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Literal, Self, TypedDict, Unpack
+
+from .. import consumer
+from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..consuming.listener import RebalanceListener
+from ..failures import ClientClosed, RequestTimedOut
+from ..transactions.whole_transactions import CommittedTransaction
+from .facade import Facade, blocking, on_loop
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """See `ottla.Consumer` for the meaning of each, and for the defaults."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    client_rack: str
+    group_id: str | None
+    group_instance_id: str | None
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    partition_assignment_strategy: Sequence[str]
+    metadata_max_age_ms: int
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+
+
+class Consumer(Facade[consumer.Consumer]):
+    """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
+    The options are those of `ottla.Consumer`.
+
+    The group's heartbeats go on by themselves, whatever the program does between two reads.
+    """
+
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
+        super().__init__(consumer.Consumer(*topics, **options))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; ends once another thread has stopped the consumer."""
+        try:
+            return self.getone()
+        except ClientClosed:
+            raise StopIteration from None
+
+    # what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics from now on instead of those before, or all whose whole name matches `pattern`. See
+        `ottla.Consumer.subscribe`.
+
+        `listener` is called on a thread that is neither the caller's nor the clients' own: it may call this consumer.
+        """
+
+        async def now() -> None:
+            self._client.subscribe(topics, pattern, None if listener is None else _OnAThread(listener))
+
+        self._loop.run(now())
+
+    def unsubscribe(self, *, timeout_ms: float | None = None) -> None:
+        """Read nothing more: leave the group, or drop what was assigned by hand."""
+
+        async def gone() -> None:
+            await self._client.unsubscribe()
+
+        self._loop.run(gone(), timeout_ms=timeout_ms)
+
+    subscription = on_loop(consumer.Consumer.subscription)
+    assign = on_loop(consumer.Consumer.assign)
+    assignment = on_loop(consumer.Consumer.assignment)
+    seek = on_loop(consumer.Consumer.seek)
+    seek_to_beginning = on_loop(consumer.Consumer.seek_to_beginning)
+    seek_to_end = on_loop(consumer.Consumer.seek_to_end)
+    seek_to_timestamp = on_loop(consumer.Consumer.seek_to_timestamp)
+    pause = on_loop(consumer.Consumer.pause)
+    resume = on_loop(consumer.Consumer.resume)
+
+    def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
+        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
+        consumer's, or not any more.
+        """
+        return self._loop.run(self._client.position(partition), timeout_ms=timeout_ms)
+
+    # reading
+
+    def getone(self, *, timeout_ms: float | None = None) -> ConsumerRecord:
+        """The next record, waiting for it. Raises KafkaError, RequestTimedOut when none came within `timeout_ms`,
+        ClientClosed once stopped.
+        """
+        self._loop.check()
+        deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while (record := self._client._inbox.unread.take()) is None:
+            left_ms = None if deadline_s is None else (deadline_s - time.monotonic()) * 1000
+            self._loop.run(self._client._refill(left_ms))
+            if left_ms is not None and left_ms <= 0 and not self._client._inbox.unread:
+                raise RequestTimedOut(f"no record came within {timeout_ms:g} ms of timeout_ms")
+        return record
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes) for some.
+
+        At most `max_records`, `max_poll_records` if not given. Raises KafkaError, ClientClosed once stopped.
+        """
+        work = self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return self._loop.run(work, unseen=self._read_again)
+
+    def transactions(
+        self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
+    ) -> Generator[CommittedTransaction, None, None]:
+        """Whole transactions, across all partitions assigned now, in the order in which they were committed. See
+        `ottla.Consumer.transactions`; `contextlib.closing` is for leaving early.
+        """
+        found = self._client.transactions(after=after, buffer_bytes_max=buffer_bytes_max)
+
+        async def following() -> CommittedTransaction | None:
+            return await anext(found, None)
+
+        async def close() -> None:
+            await found.aclose()
+
+        try:
+            while (transaction := self._loop.run(following())) is not None:
+                yield transaction
+        finally:
+            self._loop.finish(close())
+
+    # offsets
+
+    def lag(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
+        """How many offsets lie before the end that this consumer can read to. See `ottla.Consumer.lag`."""
+        return self._loop.run(self._client.lag(partition), timeout_ms=timeout_ms)
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, timeout_ms: float | None = None
+    ) -> None:
+        """Keep `offsets` (next to read) for the group; without them the position of every assigned partition."""
+        self._loop.run(self._client.commit(offsets), timeout_ms=timeout_ms)
+
+    committed = blocking(consumer.Consumer.committed)
+    group_metadata = on_loop(consumer.Consumer.group_metadata)
+    beginning_offsets = blocking(consumer.Consumer.beginning_offsets)
+    end_offsets = blocking(consumer.Consumer.end_offsets)
+    offsets_for_times = blocking(consumer.Consumer.offsets_for_times)
+    partitions_for = blocking(consumer.Consumer.partitions_for)
+
+    def _read_again(self, unseen: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        """A read was interrupted just when it had these: nobody has got them."""
+        for partition in unseen.keys() & self._client.assignment():
+            self._client.seek(partition, unseen[partition][0].offset)
+
+
+class _OnAThread(RebalanceListener):
+    """A listener that may call synchronous clients: on the thread of their loop it would wait for itself."""
+
+    def __init__(self, listener: RebalanceListener) -> None:
+        self._listener = listener
+
+    async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
+        await _told(self._listener.on_partitions_assigned, partitions)
+
+    async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+        await _told(self._listener.on_partitions_revoked, partitions)
+
+    async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+        await _told(self._listener.on_partitions_lost, partitions)
+
+
+async def _told(
+    event: Callable[[set[TopicPartition]], Awaitable[None] | None], partitions: set[TopicPartition]
+) -> None:
+    answer = await asyncio.to_thread(event, partitions)
+    if answer is not None:
+        await answer

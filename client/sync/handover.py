@@ -1,0 +1,115 @@
+"""Records on their way from the threads that send them to the loop, many at a time: no thread waits for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from threading import Condition, Lock
+from typing import NamedTuple
+
+from ..failures import RequestTimedOut
+from ..producing.accumulator import PendingRecord
+from ..producing.sender import RecordMetadata
+from .loop_thread import LoopThread
+
+HANDOVER_BYTES = 32 * 1024
+"""How many may wait, beside those in the producer's own buffer. Few: a thread that waits leaves the interpreter to the
+loop, and what the two exchange stays in the processor's cache."""
+
+
+class Delivery(Future[RecordMetadata]):
+    """Brings the offset of a record, or the KafkaError it failed with."""
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        """Call `fn(future)` once that is known, on the thread of the clients' loop, or here and now if it is.
+
+        It must be quick, and may not call a client. What it raises is logged, and be it SystemExit: that would end the
+        thread, and leave everybody waiting.
+        """
+
+        def contained(future: Future[RecordMetadata]) -> None:
+            try:
+                fn(future)
+            except BaseException:
+                _log.exception("the callback of a record's future failed")
+
+        super().add_done_callback(contained)
+
+    def cancel(self) -> bool:
+        """False: a record that was handed over is not taken back."""
+        return False
+
+
+class Sent(NamedTuple):
+    """A record, where it is to go, and who waits for it."""
+
+    topic: str
+    partition: int | None
+    record: PendingRecord
+    size: int
+    delivery: Delivery
+
+
+_log = logging.getLogger(__name__)
+Take = Callable[[Sent], Coroutine[None, None, None]]
+Mark = asyncio.Future[None]
+
+
+class Handover:
+    """`put` is for all threads, the rest for the loop. `take` is told of one record after the other, in their order,
+    and may wait; it raises nothing.
+    """
+
+    def __init__(self, loop: LoopThread, take: Take) -> None:
+        self._loop = loop
+        self._take = take
+        self._lock = Lock()
+        self._emptied = Condition(self._lock)
+        self._waiting: list[Sent | Mark] = []
+        self._bytes = 0
+        self._working = False
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, sent: Sent, timeout_ms: float | None) -> None:
+        """Leave a record here; waits while there are too many. Raises RequestTimedOut."""
+        with self._lock:
+            if self._bytes > HANDOVER_BYTES and not self._emptied.wait_for(
+                lambda: self._bytes <= HANDOVER_BYTES, None if timeout_ms is None else timeout_ms / 1000
+            ):
+                raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
+            self._waiting.append(sent)
+            self._bytes += sent.size
+            asleep, self._working = not self._working, True
+        if asleep:
+            self._loop.soon(self._begin)
+
+    async def settled(self) -> None:
+        """Wait until all that was left here before has been taken."""
+        mark: Mark = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if not self._working:
+                return
+            self._waiting.append(mark)
+        await mark
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        while waiting := self._next():
+            for one in waiting:
+                if isinstance(one, Sent):
+                    await self._take(one)
+                elif not one.done():
+                    one.set_result(None)
+
+    def _next(self) -> list[Sent | Mark]:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            self._bytes = 0
+            self._emptied.notify_all()
+            if not waiting:
+                self._working = False
+        return waiting

@@ -1,0 +1,302 @@
+"""Producers for programs without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from ...protocol.errors import KafkaError
+from .. import producer
+from ..consuming.fetched import TopicPartition
+from ..consuming.offsets import ConsumerGroupMetadata
+from ..failures import ClientError, OutOfTurn, TransactionAborted
+from ..producer import GroupMember
+from ..producing.record_writer import RecordWriter, WriterOptions
+from ..producing.sender import RecordMetadata
+from ..transactions import transaction, writer
+from ..transactions.transaction import Receipt, WriterReceipt
+from ..transactions.transactions import CommitResult
+from .facade import Facade, blocking
+from .handover import Delivery, Handover, Sent
+
+WriterT_co = TypeVar("WriterT_co", bound=RecordWriter, covariant=True)
+
+
+class Writer(Facade[WriterT_co]):
+    """What sends records: the common part of Producer and TransactionWriter."""
+
+    def __init__(self, client: WriterT_co) -> None:
+        super().__init__(client)
+        self._handover = Handover(self._loop, self._take)
+        self._partitions: dict[str, frozenset[int]] = {}
+        """Of topics to which something was sent: of these it is known that `_take` need not wait for them."""
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timeout_ms: float | None = None,
+    ) -> Future[RecordMetadata]:
+        """Hand one record over; the future brings its offset or the KafkaError it failed with.
+
+        Returns at once, so that thousands may be under way; waits while the buffer is full and for a topic that is not
+        known, at most `timeout_ms`. Records of one thread keep their order within a partition. Raises what
+        `ottla.Producer.send` raises.
+        """
+        self._loop.check()
+        self._client._check_open()
+        record, size = self._client._pending(topic, value, key, timestamp_ms, headers)
+        sent = Sent(topic, partition, record, size, Delivery())
+        known = self._partitions.get(topic)
+        if known is not None and (partition is None or partition in known):
+            self._handover.put(sent, timeout_ms)
+        else:
+            self._partitions[topic] = self._loop.run(self._first(sent), timeout_ms=timeout_ms)
+        return sent.delivery
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timeout_ms: float | None = None,
+    ) -> RecordMetadata:
+        """`send`, then wait until the record is acknowledged, at most `timeout_ms`: it may be, all the same, later.
+
+        Raises what it failed with; in a transaction, which then can only be aborted, TransactionFailed.
+        """
+
+        async def settled() -> RecordMetadata:
+            await self._handover.settled()
+            return await self._client.send_and_wait(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+
+        return self._loop.run(settled(), timeout_ms=timeout_ms)
+
+    def flush(self, *, timeout_ms: float | None = None) -> None:
+        """Wait until every record handed over so far is acknowledged or failed."""
+
+        async def flush() -> None:
+            await self._handover.settled()
+            await self._client.flush()
+
+        self._loop.run(flush(), timeout_ms=timeout_ms)
+
+    partitions_for = blocking(RecordWriter.partitions_for)
+
+    async def _stop(self) -> None:
+        if not self._client._in_transactions:
+            await self._handover.settled()
+        await self._client.stop()
+        await self._handover.settled()
+
+    async def _first(self, sent: Sent) -> frozenset[int]:
+        await self._handover.settled()
+        await self._enqueue(sent)
+        return frozenset(await self._client.partitions_for(sent.topic))
+
+    async def _enqueue(self, sent: Sent) -> None:
+        """The rest of `ottla.Producer.send`."""
+        client, (topic, partition, record, size, delivery) = self._client, sent
+        client._check_open()
+        if not client._ready(topic, size):
+            await client._become_ready(topic, size)
+        if client._add(topic, partition, record, size, delivery):
+            await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
+
+    async def _take(self, sent: Sent) -> None:
+        try:
+            await self._enqueue(sent)
+        except OutOfTurn as error:  # it was open when the record was handed over
+            failure: KafkaError = TransactionAborted(
+                f"the transaction ended before the record was sent: {error}"
+            )
+            sent.delivery.set_exception(failure)
+        except KafkaError as error:
+            self._client._lost(error)
+            sent.delivery.set_exception(error)
+        except (Exception, SystemExit) as error:  # a partitioner is the program's own
+            failure = ClientError(f"the record cannot be sent: {error!r}")
+            failure.__cause__ = error
+            self._client._lost(failure)
+            sent.delivery.set_exception(failure)
+
+
+class Transaction:
+    """From `Producer.transaction` or `Producer.begin`. As a block it begins, if it has not begun, and is committed at
+    the end of the block, or aborted when that raises. See `ottla.Transaction`.
+    """
+
+    def __init__(self, of: Writer[producer.Producer], inner: transaction.Transaction) -> None:
+        self._loop = of._loop
+        self._handover = of._handover
+        self._inner = inner
+
+    @property
+    def app_version(self) -> int | None:
+        """The application version it was given."""
+        return self._inner.app_version
+
+    @property
+    def result(self) -> CommitResult | None:
+        """How the commit went, once it has."""
+        return self._inner.result
+
+    @property
+    def token(self) -> str:
+        """For `TransactionWriter.join` in any process. A short text; whoever has it may write in the transaction."""
+        return self._inner.token
+
+    def begin(self, *, timeout_ms: float | None = None) -> Self:
+        """Begin it. Raises what `Producer.begin_transaction` raises."""
+        self._loop.run(self._inner.begin(), timeout_ms=timeout_ms)
+        return self
+
+    def include(self, *receipts: Receipt) -> None:
+        """Let the commit count what these writers have written."""
+        self._inner.include(*receipts)
+
+    def commit(self, writers: Iterable[Receipt] = (), *, timeout_ms: float | None = None) -> CommitResult:
+        """Commit what the owner and exactly these writers have written. See `ottla.Transaction.commit`."""
+
+        async def commit() -> CommitResult:
+            await self._handover.settled()
+            return await self._inner.commit(writers)
+
+        return self._loop.run(commit(), timeout_ms=timeout_ms)
+
+    def abort(self, *, timeout_ms: float | None = None) -> None:
+        """Let nothing of it count, whoever wrote it."""
+
+        async def abort() -> None:
+            await self._inner.abort()
+            await self._handover.settled()
+
+        self._loop.run(abort(), timeout_ms=timeout_ms)
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def leave() -> None:
+            if error is None:
+                await self._handover.settled()
+            await self._inner.__aexit__(kind, error, trace)
+            await self._handover.settled()
+
+        if not self._loop.left_behind:
+            self._loop.run(leave())
+
+
+class Producer(Writer[producer.Producer]):
+    """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise. The options are those
+    of `ottla.Producer`. All threads may use it.
+    """
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        **options: Unpack[WriterOptions],
+    ) -> None:
+        super().__init__(
+            producer.Producer(
+                transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms, **options
+            )
+        )
+
+    def transaction(self, *, app_version: int | None = None) -> Transaction:
+        """A transaction for a `with`: committed at the end of the block, aborted when that raises. See
+        `ottla.Producer.transaction`.
+        """
+        return Transaction(self, self._client.transaction(app_version=app_version))
+
+    def begin(self, app_version: int | None = None, *, timeout_ms: float | None = None) -> Transaction:
+        """Begin a transaction that other processes can join by its `token`. That takes a cluster of Ottla."""
+        return Transaction(self, self._loop.run(self._client.begin(app_version), timeout_ms=timeout_ms))
+
+    begin_transaction = blocking(producer.Producer.begin_transaction)
+
+    def commit_transaction(self, *, timeout_ms: float | None = None) -> None:
+        """Send what is buffered, then commit. When this returns, readers of committed records see all of it.
+
+        Raises what `ottla.Producer.commit_transaction` raises. After RequestTimedOut only the same call is possible.
+        """
+
+        async def commit() -> None:
+            await self._handover.settled()
+            await self._client.commit_transaction()
+
+        self._loop.run(commit(), timeout_ms=timeout_ms)
+
+    def abort_transaction(self, *, timeout_ms: float | None = None) -> None:
+        """Let nothing of the transaction count. Records not yet acknowledged fail with TransactionAborted."""
+
+        async def abort() -> None:
+            await self._client.abort_transaction()
+            await self._handover.settled()
+
+        self._loop.run(abort(), timeout_ms=timeout_ms)
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        group: GroupMember | ConsumerGroupMetadata | str,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447). The group is a Consumer of
+        either kind, its `group_metadata()`, or a name: see `ottla.Producer.send_offsets_to_transaction`.
+        """
+        if not isinstance(group, str | ConsumerGroupMetadata):
+            group = group.group_metadata()
+        self._loop.run(self._client.send_offsets_to_transaction(offsets, group), timeout_ms=timeout_ms)
+
+    @property
+    def last_app_version(self) -> int | None:
+        """The `app_version` of the last commit under this transactional id that had one; None if there was none."""
+        return self._client.last_app_version
+
+
+class TransactionWriter(Writer[writer.TransactionWriter]):
+    """Sends records that count if the transaction's owner says so. See `ottla.TransactionWriter`."""
+
+    def __init__(self, token: str, **options: Unpack[WriterOptions]) -> None:
+        """See `join`."""
+        super().__init__(writer.TransactionWriter(token, **options))
+
+    @classmethod
+    def join(cls, token: str, **options: Unpack[WriterOptions]) -> Self:
+        """A writer in the transaction with this token; it joins when it is started, which the block does. Starting
+        raises what `ottla.TransactionWriter` raises.
+        """
+        return cls(token, **options)
+
+    def finish(self, *, timeout_ms: float | None = None) -> WriterReceipt:
+        """Wait until everything is acknowledged; no more can be sent. The receipt is for the owner.
+
+        Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
+        """
+
+        async def finish() -> WriterReceipt:
+            await self._handover.settled()
+            return await self._client.finish()
+
+        return self._loop.run(finish(), timeout_ms=timeout_ms)

@@ -1,0 +1,71 @@
+"""The examples of docs/CLIENT.md and of `ottla.sync`, run as they stand there."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla.client.sync
+from ottla.sync import Producer
+from tests.cluster import RunningCluster, running_cluster
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "CLIENT.md"
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    directory = tmp_path_factory.mktemp("examples")
+    with running_cluster(directory, quorum=1, brokers=1, arguments=("--combined",)) as running:
+        yield running
+
+
+def run(example: str, namespace: dict[str, object], cluster: RunningCluster) -> None:
+    """Statements as a notebook takes them: `await` may stand anywhere."""
+    code = compile(
+        example.replace("localhost:9092", cluster.bootstrap),
+        "example",
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+    )
+    result = eval(code, namespace)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, object] = {}
+    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 5
+    for example in examples:
+        run(example, namespace, cluster)
+    printed = capsys.readouterr().out
+    assert "orders {0: 1, 1: 1, 2: 1}\n" in printed
+    assert "b'the last one'" in printed
+    assert "['copies', 'orders']" in printed.replace("'__consumer_offsets', ", "")
+
+
+def test_the_examples_of_the_docstring_work(
+    cluster: RunningCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = str(inspect.getdoc(ottla.client.sync))
+    example = textwrap.dedent("".join(re.findall(r"^(?:    .*)?\n", text, re.MULTILINE)))
+    # The topic is another than the page's; and a test has to begin at the beginning, and to end.
+    example = example.replace('"orders"', '"others"').replace(
+        '"billing",', '"b", auto_offset_reset="earliest",'
+    )
+    example = example.replace("consumer.commit()", "consumer.commit()\n        break")
+    with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="owner") as owner:
+        namespace: dict[str, object] = {"token": owner.begin().token}
+        run(example, namespace, cluster)
+    offset, value = capsys.readouterr().out.split()
+    assert int(offset) > 1_000
+    assert value.startswith("b'")
+    assert str(namespace["receipt"]).startswith("w1.")

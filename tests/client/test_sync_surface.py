@@ -1,0 +1,93 @@
+"""What `ottla.sync` offers is what `ottla` offers, call by call: the two cannot drift apart."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import pytest
+
+import ottla
+import ottla.sync
+from ottla.client.sync.consumer import ConsumerOptions
+
+PAIRS = [
+    (getattr(ottla, name), getattr(ottla.sync, name))
+    for name in ("Producer", "Consumer", "Admin", "TransactionWriter", "Transaction")
+]
+IN_PLACE_OF = {
+    "asyncio.Future": "Future",
+    "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
+}
+"""What a blocking call returns in place of what only an event loop can use."""
+
+
+def public(kind: type) -> dict[str, Any]:
+    """Methods and properties by the names that programs use; `__aenter__` and the like as `__enter__`."""
+    found = {
+        name: getattr(kind, name)
+        for name in dir(kind)
+        if not name.startswith("_") and not isinstance(getattr(kind, name), type(ottla))
+    }
+    special = (
+        "__aenter__",
+        "__aexit__",
+        "__aiter__",
+        "__anext__",
+        "__enter__",
+        "__exit__",
+        "__iter__",
+        "__next__",
+    )
+    return found | {name.replace("__a", "__"): getattr(kind, name) for name in special if hasattr(kind, name)}
+
+
+def parameters(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(call).parameters.values())
+
+
+def returned(call: Callable[..., Any]) -> str:
+    text = str(inspect.signature(call).return_annotation)
+    for waiting, blocking in IN_PLACE_OF.items():
+        text = text.replace(waiting, blocking)
+    return text
+
+
+@pytest.mark.parametrize(("waiting", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: type) -> None:
+    theirs, ours = public(waiting), public(blocking)
+    attributes = (
+        {"app_version", "result"} if waiting is ottla.Transaction else set()
+    )  # made with the object there
+    assert theirs.keys() | attributes == ours.keys()
+    for name in theirs.keys() - {"__exit__"}:
+        if isinstance(theirs[name], property):
+            assert isinstance(ours[name], property), name
+            continue
+        expected, found = parameters(theirs[name]), parameters(ours[name])
+        if len(found) > len(expected):
+            added = found.pop()
+            assert (added.name, added.kind, added.default) == ("timeout_ms", added.KEYWORD_ONLY, None), name
+            assert added.annotation == "float | None", name
+        assert [str(one) for one in found] == [str(one) for one in expected], name
+        if returned(theirs[name]) not in (waiting.__name__, "Self"):
+            assert returned(ours[name]) == returned(theirs[name]), name
+
+
+@pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:4], ids=lambda kind: kind.__name__)
+def test_clients_take_the_same_options(waiting: type, blocking: type) -> None:
+    if waiting is ottla.Consumer:
+        hints = get_type_hints(ottla.Consumer.__init__)
+        assert get_type_hints(ConsumerOptions) == {
+            name: hints[name] for name in hints.keys() - {"topics", "return"}
+        }
+    else:
+        assert str(inspect.signature(blocking)) == str(inspect.signature(waiting))
+
+
+def test_no_call_is_a_coroutine() -> None:
+    for _, blocking in PAIRS:
+        for name, call in public(blocking).items():
+            assert not inspect.iscoroutinefunction(call), name
+            assert name.startswith("_") or inspect.getdoc(call), name

@@ -1,0 +1,58 @@
+"""`from ottla import ...`: every name is there, for programs and type checkers, and costs nothing until it is used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ottla
+
+DOOR = Path(ottla.__file__)
+
+
+def shown_to_type_checkers() -> dict[str, str]:
+    """Name -> module, as the `if TYPE_CHECKING` block has it."""
+    blocks = [one for one in ast.parse(DOOR.read_text()).body if isinstance(one, ast.If)]
+    block = next(one for one in blocks if ast.unparse(one.test) == "TYPE_CHECKING")
+    return {
+        alias.name: str(statement.module)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+def test_type_checkers_see_what_there_is() -> None:
+    shown = shown_to_type_checkers()
+    assert sorted(shown) == sorted(ottla.__all__)
+    shown.pop("sync")
+    assert shown == {name: f"ottla.{module}" for module, names in ottla._HOMES.items() for name in names}
+
+
+@pytest.mark.parametrize("name", ottla.__all__)
+def test_every_name_can_be_had(name: str) -> None:
+    assert name in dir(ottla)
+    namespace: dict[str, object] = {}
+    exec(f"from ottla import {name}", namespace)
+    assert namespace[name] is getattr(ottla, name)
+
+
+def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(AttributeError, match="ottla has no 'Produccer'; did you mean 'Producer'"):
+        _ = ottla.Produccer  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"ottla has no 'zzzz'$"):
+        _ = ottla.zzzz  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="cannot import name 'Produccer' from 'ottla'"):
+        from ottla import Produccer  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_the_package_alone_loads_nothing_of_the_client() -> None:
+    script = (
+        "import sys, ottla; print(*(one for one in sys.modules if one.startswith(('ottla.', 'asyncio'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
