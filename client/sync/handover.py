@@ -81,21 +81,25 @@ class Handover:
                 raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
             self._waiting.append(sent)
             self._bytes += sent.size
-            asleep, self._working = not self._working, True
-        if asleep:
-            self._loop.soon(self._begin)
+            if (
+                not self._working
+            ):  # An interrupt may come anywhere: the next one begins what this one did not.
+                self._loop.soon(self._begin)
+                self._working = True
 
     async def settled(self) -> None:
         """Wait until all that was left here before has been taken."""
         mark: Mark = asyncio.get_running_loop().create_future()
         with self._lock:
-            if not self._working:
+            if not self._working and not self._waiting:
                 return
             self._waiting.append(mark)
+        self._begin()
         await mark
 
     def _begin(self) -> None:
-        self._task = asyncio.ensure_future(self._work())
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._work())
 
     async def _work(self) -> None:
         while waiting := self._next():

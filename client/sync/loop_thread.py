@@ -38,6 +38,8 @@ class _Call(Generic[T]):
         self._task.add_done_callback(lambda task: self._ended.set())
 
     def cancel(self) -> None:
+        if self._task is None:  # the interrupt came first: cancelled before its first step it does nothing
+            self.begin()
         self.task.cancel()
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -106,8 +108,8 @@ class LoopThread:
             work.close()
             raise
         call = _Call(work)
-        self.soon(call.begin)
         try:
+            self.soon(call.begin)
             in_time = call.wait(None if timeout_ms is None else timeout_ms / 1000)
         except BaseException:  # KeyboardInterrupt, or what another signal's handler raises
             self._cancel(call)
