@@ -3,6 +3,7 @@ dies."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import time
 import urllib.request
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import ottla.client.consumer
 from tests import java
 from tests.cluster import Node, RunningCluster, running_cluster, wait_until
 from tests.integration.history import SMALL_CLUSTER
@@ -105,12 +107,28 @@ def test_consumers_read_from_their_rack_and_fall_back_to_the_leader(tmp_path: Pa
                 assert bytes_sent(near) >= 2 * from_near
                 assert bytes_sent(cluster.broker(leader)) == 0
 
-            near.kill9()
-            produce(cluster, 500)
+            assert asyncio.run(read_in_python(cluster, f"rack-{near.id}", near)) == list(range(1500))
+            assert 100_000 < bytes_sent(cluster.broker(leader)) < 200_000, "the first 1000 came from near by"
             assert take(consumer, 500, 60) == list(range(1000, 1500))
             assert bytes_sent(cluster.broker(leader)) > 100_000
         finally:
             consumer.close()
+
+
+async def read_in_python(cluster: RunningCluster, rack: str, near: Node) -> list[int]:
+    """Offsets that Ottla's consumer reads; the replica dies when it has read the first 1000 there."""
+    consumer = ottla.client.consumer.Consumer(
+        TOPIC, bootstrap_servers=cluster.bootstrap, client_rack=rack, auto_offset_reset="earliest"
+    )
+    offsets: list[int] = []
+    async with consumer, asyncio.timeout(60):
+        while len(offsets) < 1500:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                offsets += [record.offset for record in records]
+            if len(offsets) == 1000 and near.alive:
+                await asyncio.to_thread(near.kill9)
+                await asyncio.to_thread(produce, cluster, 500)
+    return offsets
 
 
 def read_in_java(cluster: RunningCluster, rack: str) -> int:
