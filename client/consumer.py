@@ -166,16 +166,18 @@ class Consumer:
     async def start(self) -> None:
         """Reach the cluster; join the group, or take all partitions of the topics. Raises KafkaError."""
         try:
+            self._fetcher.start()  # First: a listener may ask for a position that has to be looked up.
             await self._subscriber.start()
-            self._fetcher.start()
             if self._auto_commit_s is not None:
                 self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
         except BaseException:
+            await self._fetcher.stop()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
-        """Commit if that is automatic, leave the group, close; idempotent. Raises what a listener raised last."""
+        """Commit if that is automatic, leave the group, close; idempotent. Raises what a listener raised and no
+        read has told."""
         if self._closed:
             return
         self._closed = True
@@ -436,7 +438,7 @@ class Consumer:
             self._moved(partition)
 
     def _moved(self, partition: TopicPartition) -> None:
-        self._inbox.forget(partition)
+        self._inbox.forget([partition])
         self._fetcher.changed()
 
     def _need_group(self) -> CommittedOffsets:

@@ -180,7 +180,8 @@ class Group:
         """Give up what it may not keep while it joins."""
         owned = self._handover.owned
         if self._cooperative:
-            owned = {one for one in owned if one.topic not in self._topics}
+            wanted = set(self._topics)
+            owned = {one for one in owned if one.topic not in wanted}
         if owned:
             await self._meanwhile_beating(self._handover.give_up(owned))
 

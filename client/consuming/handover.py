@@ -144,7 +144,12 @@ class Handover:
         elif states:
             task = asyncio.ensure_future(self._begin_at_committed(self._offsets, states, told))
             self._lookups.add(task)
-            task.add_done_callback(self._lookups.discard)
+            task.add_done_callback(self._lookup_ended)
+
+    def _lookup_ended(self, task: asyncio.Task[None]) -> None:
+        self._lookups.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
 
     async def _begin_at_committed(
         self, offsets: CommittedOffsets, states: list[PartitionState], told: asyncio.Event | None

@@ -29,13 +29,13 @@ class Inbox:
         for one in partitions:
             state = self._fetcher.assigned[one]
             state.held = True
-            first_unread = self.unread.drop(one)
-            if first_unread is not None:
-                state.position = first_unread
+        first_unread = self.unread.drop(partitions)
+        for one, offset in first_unread.items():
+            self._fetcher.assigned[one].position = offset
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Its position has changed."""
-        self.unread.drop(partition)
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Their positions have changed."""
+        self.unread.drop(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to give, of all partitions of which it is known."""

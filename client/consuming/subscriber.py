@@ -130,9 +130,9 @@ class Subscriber:
                     await self._apply(self._selection)
                 wait_s = self._max_age_s
                 backoff.reset()
-            except KafkaError as error:
+            except Exception as error:
                 wait_s = backoff.next_s()
-                if not error.code.retriable:
+                if not isinstance(error, KafkaError) or not error.code.retriable:
                     self._handover.fail(error)
                     wait_s = self._max_age_s
 

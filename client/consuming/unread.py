@@ -37,16 +37,16 @@ class Unread:
         with self._lock:
             self._records = deque(one for one in self._records if (one.topic, one.partition) in partitions)
 
-    def drop(self, partition: tuple[str, int]) -> int | None:
-        """Forget those of this partition; the offset of the first of them, if there were some."""
-        first = None
+    def drop(self, partitions: Container[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Forget those of these partitions; the offset of the first of each."""
+        first: dict[TopicPartition, int] = {}
         with self._lock:
             kept = deque[ConsumerRecord]()
             for one in self._records:
-                if (one.topic, one.partition) != partition:
+                if (one.topic, one.partition) in partitions:
+                    first.setdefault(TopicPartition(one.topic, one.partition), one.offset)
+                else:
                     kept.append(one)
-                elif first is None:
-                    first = one.offset
             self._records = kept
         return first
 

@@ -66,5 +66,6 @@ class Admin(Facade[admin.Admin]):
     list_transactions = blocking(admin.Admin.list_transactions)
     describe_transactions = blocking(admin.Admin.describe_transactions)
     abort_transaction = blocking(admin.Admin.abort_transaction)
+    delete_transactional_id = blocking(admin.Admin.delete_transactional_id)
     describe_producers = blocking(admin.Admin.describe_producers)
     find_hanging = blocking(admin.Admin.find_hanging)

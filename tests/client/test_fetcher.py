@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from ottla.client.connections.cluster import Cluster
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -79,5 +81,54 @@ async def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_succ
     try:
         assert await asyncio.wait_for(cluster.asked.get(), 10) == (2, 5)
         assert cluster.asked.empty()
+    finally:
+        await fetcher.stop()
+
+
+class Near:
+    """A connection that answers at once; the leader, 1, sends who names a rack to 2, which then holds no replica."""
+
+    def __init__(self, broker_id: int, asked: list[tuple[int, str]]) -> None:
+        self._broker_id = broker_id
+        self._asked = asked
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        self._asked.append((self._broker_id, message.rack_id))
+        answer = PartitionData(partition_index=0, high_watermark=9)
+        if self._broker_id == 2 and len(self._asked) > 3:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif self._broker_id == 1 and message.rack_id:
+            answer.preferred_read_replica = 2
+        await asyncio.sleep(0.001)
+        return FetchResponse(responses=[FetchableTopicResponse(topic=PLACE.topic, partitions=[answer])])
+
+
+class NearCluster(Cluster):
+    def __init__(self) -> None:
+        super().__init__("localhost:1")
+        self.metadata.update(known())
+        self.asked: list[tuple[int, str]] = []
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Near(broker_id, self.asked)
+
+
+async def test_a_near_replica_that_fails_is_left_for_the_leader_where_reading_goes_on() -> None:
+    """What a follower holds says nothing of the partition, so its answer resets no position; and who still named a
+    rack would be sent back there and get nothing."""
+    cluster = NearCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, rack="r"))
+    fetcher.assign([PLACE])
+    fetcher.assigned[PLACE].seek(22)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(10):
+            while len(cluster.asked) < 6:
+                await asyncio.sleep(0.001)
+        assert cluster.asked[:6] == [(1, "r"), (2, "r"), (2, "r"), (2, "r"), (1, ""), (1, "")]
+        assert fetcher.assigned[PLACE].position == 22
     finally:
         await fetcher.stop()

@@ -25,13 +25,6 @@ from ottla.protocol.schema import Message
 from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator, assigned, member
 
 
-@pytest.fixture
-def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    made = Coordinator()
-    monkeypatch.setattr("ottla.client.consumer.Cluster", made)
-    return made
-
-
 async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_partitions(
     coordinator: Coordinator,
 ) -> None:

@@ -20,13 +20,6 @@ from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator
 OTHER = TopicPartition("t", 1)
 
 
-@pytest.fixture
-def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    made = Coordinator()
-    monkeypatch.setattr("ottla.client.consumer.Cluster", made)
-    return made
-
-
 class Told(RebalanceListener):
     """Notes what it is told between what the coordinator is asked; tests replace its methods."""
 
@@ -217,6 +210,21 @@ async def test_a_member_that_was_thrown_out_has_lost_its_partitions(coordinator:
         await until(lambda: coordinator.asked.count("assigned [0]") == 2)
     assert refused == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert story(coordinator)[3:6] == ["lost [0]", "JoinGroup", "SyncGroup"]
+
+
+async def test_a_static_member_that_is_replaced_loses_everything_for_good(coordinator: Coordinator) -> None:
+    async def fence(_: HeartbeatRequest) -> Message:
+        return HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
+
+    async with member(Told(coordinator), group_instance_id="a") as consumer:
+        await until(lambda: "assigned [0]" in coordinator.asked)
+        coordinator.answers[HeartbeatRequest] = fence
+        await until(lambda: "lost [0]" in coordinator.asked)
+        for _ in range(2):
+            with pytest.raises(KafkaError) as failure:
+                await consumer.getmany(timeout_ms=10_000)
+            assert failure.value.code is ErrorCode.FENCED_INSTANCE_ID
+    assert story(coordinator) == ["JoinGroup", "SyncGroup", "assigned [0]", "lost [0]"]
 
 
 async def test_a_slow_listener_costs_no_membership_and_is_not_interrupted(coordinator: Coordinator) -> None:

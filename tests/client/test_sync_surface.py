@@ -17,6 +17,7 @@ PAIRS = [
     for name in ("Producer", "Consumer", "Admin", "TransactionWriter", "Transaction")
 ]
 IN_PLACE_OF = {
+    "asyncio.Future[None]": "None",
     "asyncio.Future": "Future",
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }
