@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
+from zlib import crc32
 
 from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.coordinator import COORDINATOR_MOVED
@@ -56,6 +57,7 @@ THROWN_OUT = (
 SESSION_MS = 600
 HEARTBEAT_MS = 120
 REBALANCE_MS = 1000
+STRATEGIES = (("range", "cooperative-sticky"), ("cooperative-sticky",))
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 COMMIT_VERSION, FETCH_VERSION = 9, 9
 """The first that know of member epochs; later ones go by topic id."""
@@ -74,6 +76,8 @@ class WatchedConsumer(Consumer, RebalanceListener):
             max_poll_interval_ms=REBALANCE_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             fetch_max_wait_ms=POLL_MS,
+            # Of two members one keeps what it may during a rebalance, as in a group that is being changed over.
+            partition_assignment_strategy=STRATEGIES[crc32(actor.encode()) % 2],
             **settings,
         )
         self.owned: dict[TopicPartition, str] = {}
