@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import consumer as consumer_module
-from ottla.client import producer as producer_module
+import ottla
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.coordinator import OF_TRANSACTION, Coordinator
@@ -23,7 +22,6 @@ from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.failures import ProducerFenced, TransactionFailed
 from ottla.client.producer import Producer
-from ottla.client.transactions import writer as transaction_writer_module
 from ottla.client.transactions.transaction import WriterReceipt
 from ottla.client.transactions.whole_transactions import CommittedTransaction
 from ottla.client.transactions.writer import TransactionWriter
@@ -480,14 +478,14 @@ async def test_the_example_in_the_documentation_works(
     example = page.partition("### In Python\n\n```python\n")[2].partition("```")[0]
     for topic in ("payments", "ledger"):
         await create(cluster, topic)
-    for module, name in ((producer_module, "Producer"), (transaction_writer_module, "TransactionWriter")):
-        own = getattr(module, name)
+    for name in ("Producer", "TransactionWriter"):
+        own = getattr(ottla, name)
         at_cluster = type(
             name, (own,), {"__init__": partialmethod(own.__init__, bootstrap_servers=cluster.bootstrap)}
         )
-        monkeypatch.setattr(module, name, at_cluster)
+        monkeypatch.setattr(ottla, name, at_cluster)
     from_the_start = partial(Consumer, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
-    monkeypatch.setattr(consumer_module, "Consumer", from_the_start)
+    monkeypatch.setattr(ottla, "Consumer", from_the_start)
     printed: list[tuple[int, list[bytes | None]]] = []
     names: dict[str, Any] = {}
 
