@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -78,9 +79,9 @@ def test_the_examples_in_the_help_can_be_parsed(name: str) -> None:
 
 
 def ottla_commands(line: str) -> list[list[str]]:
-    """The arguments of each `ottla` in a shell line."""
+    """The arguments of each `ottla` in a shell line, where `$$` is the shell's process."""
     found = []
-    for part in re.split(r"[|<>()]", line):
+    for part in re.split(r"[|<>()]", line.replace("$$", str(os.getpid()))):
         words = shlex.split(part.strip().removeprefix("`"))
         if words[:1] == ["ottla"] and len(words) > 1:
             found.append(words[1:])

@@ -84,6 +84,14 @@ def silent(cluster: RunningCluster) -> Iterator[None]:
         node.resume()
 
 
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """They come, also where a shell has started all this in the background, and so without them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_when(condition: Callable[[], bool]) -> None:
     """Control-C as soon as the condition holds."""
     wait_until(condition, "what is to be interrupted")

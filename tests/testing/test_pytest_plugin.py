@@ -52,7 +52,8 @@ def test_the_entry_point_names_a_module_that_is_there() -> None:
 
 @pytest.mark.cluster
 def test_the_examples_of_the_pages(tmp_path: Path) -> None:
-    blocks = [block for page in PAGES for block in PYTHON_BLOCK.findall((ROOT / page).read_text())]
+    every = [block for page in PAGES for block in PYTHON_BLOCK.findall((ROOT / page).read_text())]
+    blocks = [block for block in every if "def test_" in block]
     assert len(blocks) >= 5
     for number, block in enumerate(blocks):
         (tmp_path / f"test_example_{number}.py").write_text(block)

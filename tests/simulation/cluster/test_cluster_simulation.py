@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SEEDS, SEEDS_AT_ONCE = 300, 100
+SEEDS, SEEDS_AT_ONCE = 300, 50
 BRANCHES = frozenset(
     {
         "ISR change refused: FENCED_LEADER_EPOCH",
