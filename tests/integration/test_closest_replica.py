@@ -108,7 +108,8 @@ def test_consumers_read_from_their_rack_and_fall_back_to_the_leader(tmp_path: Pa
                 assert bytes_sent(cluster.broker(leader)) == 0
 
             assert asyncio.run(read_in_python(cluster, f"rack-{near.id}", near)) == list(range(1500))
-            assert 100_000 < bytes_sent(cluster.broker(leader)) < 200_000, "the first 1000 came from near by"
+            # The first 1000 came from near by; the other client may have had the last 500 from the leader by now, too.
+            assert 100_000 < bytes_sent(cluster.broker(leader)) < 250_000
             assert take(consumer, 500, 60) == list(range(1000, 1500))
             assert bytes_sent(cluster.broker(leader)) > 100_000
         finally:
