@@ -72,6 +72,18 @@ class Durability:
         with self._guard:
             self._cuts += 1
 
+    def sync_cut(self, cut: Path) -> None:
+        """Make it durable that the file ``cut`` ends where it ends now, and that the files behind it are gone.
+
+        Before anything is appended: of what comes in the place of the records that were cut the disk may get a later
+        file first, and if power failed then, the records that were cut would stand before those.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        sync_file(cut)
+        sync_directory(self._directory)
+
     def flushed(self, cuts: int, target: int, segments: Sequence[Segment]) -> int:
         """``segments``, all there were, are flushed up to offset ``target``; the recovery point now."""
         with self._guard:

@@ -86,6 +86,7 @@ class TrimmableLog(StoredLog):
 
     def _truncate(self, segment: Segment, position: int, cut: int) -> None:
         self._segments.cut(segment, position, cut)
+        self._durable.sync_cut(segment.path)
         self.log_end_offset = cut
         self._durable.end_cut()
         self.log_start_offset = min(self.log_start_offset, cut)
@@ -101,8 +102,7 @@ class TrimmableLog(StoredLog):
         )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and continue, empty, at ``offset``. That is durable with the next flush: until then a power
-        failure may bring back what there was.
+        """Drop everything and continue, empty, at ``offset``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
@@ -112,6 +112,7 @@ class TrimmableLog(StoredLog):
         self._durable.begin_cut(min(offset, self.log_start_offset))
         try:
             self._segments.replace_all(offset, now_ms)
+            self._durable.sync_cut(self._segments.active.path)
             self._drop_snapshots_above(-1)
         except OSError as error:
             failure = disk_error("truncate", self.directory, error)

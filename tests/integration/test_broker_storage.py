@@ -29,13 +29,12 @@ def _produce(cluster: RunningCluster, topic: str, count: int) -> None:
 
 
 def _folder(cluster: RunningCluster, broker_id: int, name: str) -> Path:
-    (found,) = {path.parent for path in cluster.directory.rglob(CHECKPOINT + "*") if _is_of(path, broker_id)}
+    (found,) = (path.parent for path in cluster.directory.rglob("meta.properties") if _is_of(path, broker_id))
     return found / name
 
 
-def _is_of(path: Path, broker_id: int) -> bool:
-    meta = path.parent / "meta.properties"
-    return meta.exists() and f"node.id={broker_id}" in meta.read_text().split()
+def _is_of(meta: Path, broker_id: int) -> bool:
+    return f"node.id={broker_id}" in meta.read_text().split()
 
 
 def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_path: Path) -> None:
@@ -50,6 +49,7 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
         assert leader is not None
         broken = cluster.broker(leader)
         checkpoint = _folder(cluster, leader, CHECKPOINT)
+        wait_until(checkpoint.exists, "the first checkpoint")
         broken.pause()  # It writes the file ten times a second.
         checkpoint.unlink()
         (checkpoint / "in the way").mkdir(parents=True)

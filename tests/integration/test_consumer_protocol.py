@@ -79,6 +79,8 @@ def leave(member: Consumer) -> None:
     thread = threading.Thread(target=member.close, daemon=True)
     thread.start()
     thread.join(CLOSE_MAX_S)
+    if thread.is_alive():
+        warnings.warn(f"librdkafka did not close its consumer in {CLOSE_MAX_S:g} s; left behind", stacklevel=2)
 
 
 def settle(members: list[Consumer], condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
