@@ -63,6 +63,8 @@ class PartitionState:
     """It is changing hands: nothing is fetched or given of it meanwhile."""
     high_watermark: int = -1
     buffer: list[FetchedRecords] = field(default_factory=list)
+    ended: bool = False
+    """What follows the buffer is out of range: where to go on is asked once the caller has taken what is there."""
     failed_leader: tuple[int, int] | None = None
     retry_at_s: float = 0.0
     replica: int | None = None
@@ -74,11 +76,13 @@ class PartitionState:
     def seek(self, offset: int) -> None:
         """Go on at `offset`; what was fetched is dropped."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
+        self.ended = False
         self.buffer.clear()
 
     def look_up(self, timestamp: int) -> None:
         """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
         self.position, self.reset_to = None, timestamp
+        self.ended = False
         self.buffer.clear()
 
 
@@ -181,7 +185,7 @@ class Fetcher:
         leaderless = failing = False
         by_broker: defaultdict[int, list[PartitionState]] = defaultdict(list)
         for state in self.assigned.values():
-            if state.position is None or state.paused or state.held:
+            if state.position is None or state.paused or state.held or (state.ended and state.buffer):
                 continue
             failing = failing or state.failed_leader is not None
             leader = self._leader_of(state.partition)
@@ -355,7 +359,7 @@ class Fetcher:
     def _partition_fetched(self, state: PartitionState, answer: PartitionData, broker_id: int) -> None:
         code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.NONE:
-            state.failed_leader = None
+            state.failed_leader, state.ended = None, False
             if answer.preferred_read_replica >= 0:
                 self._go_near(state, answer.preferred_read_replica)
             state.high_watermark = answer.high_watermark
@@ -380,6 +384,7 @@ class Fetcher:
                 raise KafkaError(
                     code, f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
                 )
+            state.ended = True
             if not state.buffer:
                 state.look_up(self._options.reset_timestamp)
         elif code.retriable:

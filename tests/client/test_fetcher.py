@@ -9,6 +9,7 @@ from typing import Any
 from ottla.client.connections.cluster import Cluster
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
+from ottla.client.consuming.inbox import Inbox
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import (
@@ -17,6 +18,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.record import encode_batch
 
 PLACE = TopicPartition("orders", 0)
 OPTIONS = FetchOptions(
@@ -130,5 +132,58 @@ async def test_a_near_replica_that_fails_is_left_for_the_leader_where_reading_go
                 await asyncio.sleep(0.001)
         assert cluster.asked[:6] == [(1, "r"), (2, "r"), (2, "r"), (2, "r"), (1, ""), (1, "")]
         assert fetcher.assigned[PLACE].position == 22
+    finally:
+        await fetcher.stop()
+
+
+class Shortened:
+    """A connection to a leader that has one record and says of whatever comes behind it that it is out of range."""
+
+    def __init__(self, asked: list[int]) -> None:
+        self._asked = asked
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        offset = message.topics[0].partitions[0].fetch_offset
+        self._asked.append(offset)
+        answer = PartitionData(partition_index=0, high_watermark=1)
+        if offset == 0:
+            answer.records = encode_batch([(None, b"the only one", 0)])
+        else:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return FetchResponse(responses=[FetchableTopicResponse(topic=PLACE.topic, partitions=[answer])])
+
+
+class ShortenedCluster(NearCluster):
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets: list[int] = []
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Shortened(self.offsets)
+
+
+async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_was_read() -> None:
+    cluster = ShortenedCluster()
+    fetcher = Fetcher(cluster, OPTIONS)
+    inbox = Inbox(fetcher)
+    fetcher.assign([PLACE])
+    inbox.reassigned()
+    fetcher.assigned[PLACE].seek(0)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(10):
+            while cluster.offsets != [0, 1]:
+                await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert cluster.offsets == [0, 1]
+        assert [one.value for one in inbox.take(set(), 9)[PLACE]] == [b"the only one"]
+        inbox.take(set(), 9)
+        async with asyncio.timeout(10):
+            while fetcher.assigned[PLACE].reset_to != EARLIEST:
+                await asyncio.sleep(0)
     finally:
         await fetcher.stop()

@@ -156,6 +156,10 @@ CLEAN: list[Case] = [
             final(b"v0", b"v61", b"v2"),
         ],
     ),
+    (
+        "a deletion that a later leader has not heard of, by whose word a consumer began anew",
+        [*THREE, *THREE_READ[:2], Deleted("t", 0, 3, 5), polled(0, b"v0"), THREE_READ[-1]],
+    ),
     ("refused once after a loss", [UNCLEAN, sent(70, None, OUT_OF_ORDER), sent(80, 1), final(None, b"v80")]),
     (
         "replaced by a loss",

@@ -65,6 +65,8 @@ class Load:
     settings: dict[str, Any] = field(default_factory=dict)
     acknowledged: list[tuple[bytes, Place]] = field(default_factory=list)
     """In the order of their delivery reports."""
+    implied: list[bytes] = field(default_factory=list)
+    """Whose answer was lost: librdkafka knows by that of a later batch that they are in the log, and not where."""
     failed: list[tuple[bytes, KafkaError]] = field(default_factory=list)
     sent: set[bytes] = field(default_factory=set)
 
@@ -116,6 +118,7 @@ class Load:
         the order of sending, and nothing that was not sent."""
         acknowledged = dict(self.acknowledged)
         read_from = {one.value: one.place.partition for one in read}
+        assert [value for value in self.implied if value not in read_from] == []
         history = History()
         for value in self.sent:
             key, number = value.split(b":")[:2]
@@ -167,8 +170,10 @@ class Load:
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None
-        assert offset is not None
-        self.acknowledged.append((value, Place(partition, offset)))
+        if offset is None:
+            self.implied.append(value)
+        else:
+            self.acknowledged.append((value, Place(partition, offset)))
 
 
 def read_all(bootstrap: str, topic: str, timeout_s: float = 30) -> list[Read]:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -80,7 +81,9 @@ def leave(member: Consumer) -> None:
     thread.start()
     thread.join(CLOSE_MAX_S)
     if thread.is_alive():
-        warnings.warn(f"librdkafka did not close its consumer in {CLOSE_MAX_S:g} s; left behind", stacklevel=2)
+        warnings.warn(
+            f"librdkafka did not close its consumer in {CLOSE_MAX_S:g} s; left behind", stacklevel=2
+        )
 
 
 def settle(members: list[Consumer], condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:

@@ -14,18 +14,22 @@ TOLD_BY_BROKERS = (Reason.RESET, Reason.TRUNCATION)
 
 
 class PollsOutOfOrder(Invariant):
-    """Between two jumps that its user is told of, a consumer gets rising offsets, from where it was told to begin."""
+    """Between two jumps that its user is told of, a consumer gets rising offsets, from where it was told to begin.
+
+    Where somebody asked to delete what it was to get next, its position may have been out of range, and it began anew
+    where the log did: lower, if a leader came that had not heard of the deletion.
+    """
 
     scenarios = (7,)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        for events in facts.sessions.values():
-            position = 0
+        for (_, place), events in facts.sessions.items():
+            position, deleted_before = 0, facts.deleted_before.get(place, 0)
             for event in events:
                 if isinstance(event, Position):
                     position = event.offset or 0
                     continue
-                if event.offset < position:
+                if event.offset < position and position >= deleted_before:
                     yield f"{polled(event)}; it was at offset {position}"
                 position = event.offset + 1
 

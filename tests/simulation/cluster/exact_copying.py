@@ -17,7 +17,8 @@ from tests.simulation.cluster.workload import POLL_MS, Workload, started
 WRITERS = ("writer-", "producer-", "prober", "driver-", "worker-", "appender-")
 """Who writes to the source."""
 HESITATES = 0.4
-"""How often some time passes between the offsets and the end of the transaction: others may take over meanwhile."""
+"""How often, while there are faults, some time passes between the offsets and the end of the transaction: others may
+take over meanwhile."""
 
 
 class ExactCopyist:
@@ -102,7 +103,7 @@ class ExactCopyist:
             values = [record.value or b"" for one in taken.values() for record in one]
             await own.send([(self._target, value) for value in values], transaction)
             await own.producer.send_offsets_to_transaction(offsets, group)
-            if self._chance.random() < HESITATES:
+            if not self._workload.over and self._chance.random() < HESITATES:
                 await asyncio.sleep(self._chance.uniform(0, 0.8))
         except KafkaError:
             await own.end(transaction, commits=False)

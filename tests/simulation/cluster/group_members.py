@@ -223,13 +223,14 @@ def _own(workload: Workload, owned: Owned) -> None:
 async def ask_committed(
     workload: Workload, consumer: Consumer, group: str, partitions: Iterable[TopicPartition]
 ) -> None:
-    """What the group is told; no answer is none."""
+    """What the group is told, unless by a coordinator that was replaced, which may not know it; no answer is none."""
     for one in partitions:
-        asked = workload.now()
+        asked, sure = workload.now(), workload.is_coordinated_by_one(group)
         with suppress(KafkaError):
             offset = await consumer.committed(one)
             told = NOTHING_COMMITTED if offset is None else offset
-            workload.history.add(Fetched(group, *one, told, asked, workload.now()))
+            if sure and workload.is_coordinated_by_one(group):
+                workload.history.add(Fetched(group, *one, told, asked, workload.now()))
 
 
 class ConsumerProtocolMember:
@@ -372,17 +373,19 @@ class ConsumerProtocolMember:
             member_epoch=self._epoch,
             topics=[OffsetFetchRequestTopics(name=self._topic, partition_indexes=partitions)],
         )
-        asked = self._workload.now()
+        asked, sure = self._workload.now(), self._workload.is_coordinated_by_one(self._group)
         answer = (await self._ask(OffsetFetchRequest(groups=[group]), FETCH_VERSION)).groups[0]
         _check(answer.error_code)
+        sure = sure and self._workload.is_coordinated_by_one(self._group)
         found = {}
         for one in answer.topics[0].partitions:
             _check(one.error_code)
             index, offset = one.partition_index, one.committed_offset
             found[index] = offset
-            self._workload.history.add(
-                Fetched(self._group, self._topic, index, offset, asked, self._workload.now())
-            )
+            if sure:
+                self._workload.history.add(
+                    Fetched(self._group, self._topic, index, offset, asked, self._workload.now())
+                )
         return found
 
     async def _ask(self, message: Request[ResponseT], version: int | None = None) -> ResponseT:

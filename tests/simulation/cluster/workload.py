@@ -14,6 +14,7 @@ from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.producing.sender import RecordMetadata
+from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,
@@ -78,6 +79,14 @@ class Workload:
             for node in self.cluster.brokers.values()
             if node.up
             for one in node.led()
+        )
+
+    def is_coordinated_by_one(self, group: str) -> bool:
+        """Whether nobody takes itself for the group's coordinator who was replaced."""
+        image = self.cluster.newest_image()
+        offsets = None if image is None else image.topics.get(OFFSETS_TOPIC)
+        return offsets is not None and self.is_led_by_one(
+            TopicPartition(OFFSETS_TOPIC, partition_for(group, len(offsets.partitions)))
         )
 
     def key(self, topic: str, value: bytes) -> bytes | None:
