@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define VARLONG_BYTES_MAX 10
+#define RECORD_OVERHEAD 32 /* what a record mostly takes at most beside key, value and headers */
 #define RECORD_FIELDS 5 /* of a row: offset, timestamp_ms, key, value, headers */
 
 typedef struct {
@@ -20,29 +21,36 @@ typedef struct {
 
 /* Encoding */
 
+/* Grows; `bytes` is NULL while there is nothing. */
 typedef struct {
-    char *data;
-    Py_ssize_t size, capacity;
+    PyObject *bytes;
+    Py_ssize_t size;
 } Out;
 
 /* Where the next `more` bytes go, or NULL with MemoryError. */
 static char *room(Out *out, Py_ssize_t more)
 {
-    if (more > out->capacity - out->size) {
-        if (more > PY_SSIZE_T_MAX / 2 - out->size) {
+    Py_ssize_t capacity = out->bytes == NULL ? 0 : PyBytes_GET_SIZE(out->bytes);
+    if (more > capacity - out->size) {
+        if (more > PY_SSIZE_T_MAX / 4 - out->size) {
             PyErr_NoMemory();
             return NULL;
         }
-        Py_ssize_t capacity = (out->size + more) * 2;
-        char *data = PyMem_Realloc(out->data, (size_t)capacity);
-        if (data == NULL) {
-            PyErr_NoMemory();
+        capacity = (out->size + more) * 2;
+        if (out->bytes == NULL)
+            out->bytes = PyBytes_FromStringAndSize(NULL, capacity);
+        else
+            _PyBytes_Resize(&out->bytes, capacity);
+        if (out->bytes == NULL)
             return NULL;
-        }
-        out->data = data;
-        out->capacity = capacity;
     }
-    return out->data + out->size;
+    return PyBytes_AS_STRING(out->bytes) + out->size;
+}
+
+/* `end` is where the last byte was put. */
+static void grown(Out *out, const char *end)
+{
+    out->size = end - PyBytes_AS_STRING(out->bytes);
 }
 
 /* At most VARLONG_BYTES_MAX bytes; returns where the next one goes. */
@@ -130,7 +138,7 @@ static int encode_header(PyObject *given, Out *out)
     char *to = room(out, 2 * VARLONG_BYTES_MAX + name.size + field_bytes(&value));
     if (to != NULL) {
         to = put_field(put_field(to, &name), &value);
-        out->size = to - out->data;
+        grown(out, to);
         result = 0;
     }
     close_field(&value);
@@ -151,7 +159,7 @@ static int encode_headers(PyObject *given, Out *out)
     if (to == NULL)
         goto done;
     Py_ssize_t count = PySequence_Fast_GET_SIZE(headers);
-    out->size = put_varlong(to, count) - out->data;
+    grown(out, put_varlong(to, count));
     for (Py_ssize_t index = 0; index < count; index++) {
         if (PySequence_Fast_GET_SIZE(headers) != count) { /* a value's buffer may run code of its own */
             PyErr_SetString(PyExc_RuntimeError, "headers changed while they were encoded");
@@ -199,7 +207,7 @@ static int encode_record(Encoding *into, PyObject *given)
         if (some < 0 || (some && encode_headers(PyTuple_GET_ITEM(given, 3), &into->headers) < 0))
             return -1;
         if (some) {
-            headers = into->headers.data;
+            headers = PyBytes_AS_STRING(into->headers.bytes);
             headers_size = into->headers.size;
         }
     }
@@ -226,7 +234,7 @@ static int encode_record(Encoding *into, PyObject *given)
     to = put_varlong(to, into->count);
     to = put_field(put_field(to, &key), &value);
     memcpy(to, headers, (size_t)headers_size);
-    into->body.size = to + headers_size - into->body.data;
+    grown(&into->body, to + headers_size);
     into->count++;
     result = 0;
 close_value:
@@ -236,6 +244,21 @@ close_key:
     return result;
 }
 
+/* What the records will take, more or less: growing by copying would cost more than the rest. */
+static Py_ssize_t likely_size(PyObject *records)
+{
+    Py_ssize_t size = 0, count = PySequence_Fast_GET_SIZE(records);
+    for (Py_ssize_t index = 0; index < count && size < PY_SSIZE_T_MAX / 4; index++) {
+        PyObject *record = PySequence_Fast_GET_ITEM(records, index);
+        size += RECORD_OVERHEAD;
+        for (Py_ssize_t place = 0; PyTuple_CheckExact(record) && place < 2 && place < PyTuple_GET_SIZE(record); place++) {
+            PyObject *field = PyTuple_GET_ITEM(record, place);
+            size += PyBytes_CheckExact(field) ? PyBytes_GET_SIZE(field) : 0;
+        }
+    }
+    return size;
+}
+
 static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
 {
     PyObject *records = PySequence_Fast(given, "records are iterable");
@@ -243,6 +266,9 @@ static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
         return NULL;
     PyObject *result = NULL;
     Encoding into = {.count = 0};
+    into.body.bytes = PyBytes_FromStringAndSize(NULL, likely_size(records));
+    if (into.body.bytes == NULL)
+        goto done;
     /* A value's buffer may run code that shortens the list: its size is looked at each time. */
     for (Py_ssize_t index = 0; index < PySequence_Fast_GET_SIZE(records); index++) {
         PyObject *record = PySequence_Tuple(PySequence_Fast_GET_ITEM(records, index));
@@ -255,12 +281,12 @@ static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
     }
     if (into.count == 0)
         PyErr_SetString(PyExc_ValueError, "a batch holds one record or more");
-    else
-        result = Py_BuildValue("y#LLL", into.body.data, into.body.size, (long long)into.count,
-                               (long long)into.first_ms, (long long)into.last_ms);
+    else if (_PyBytes_Resize(&into.body.bytes, into.body.size) == 0)
+        result = Py_BuildValue("OLLL", into.body.bytes, (long long)into.count, (long long)into.first_ms,
+                               (long long)into.last_ms);
 done:
-    PyMem_Free(into.body.data);
-    PyMem_Free(into.headers.data);
+    Py_XDECREF(into.body.bytes);
+    Py_XDECREF(into.headers.bytes);
     Py_DECREF(records);
     return result;
 }

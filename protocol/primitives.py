@@ -64,10 +64,13 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
         IndexError: the buffer ends within it.
     """
     byte = buffer[position]
-    position += 1
     if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    second = buffer[position + 1]
+    value = byte & 0x7F | (second & 0x7F) << 7
+    if second < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 2
+    position, shift = position + 2, 14
     while True:
         byte = buffer[position]
         position += 1

@@ -165,17 +165,19 @@ class RecordCursor(Generic[Row]):
         base_offset, base_ms, stamp_ms = self._base_offset, self._base_ms, self._stamp_ms
         rising, lowest = self._rising, self._from_offset
         next_position, left = self._position, self._left
-        headers: Headers
         try:
             for _ in range(count):
-                # Each varint is read in line while it is short, as calls would take most of the time.
+                # Varints that are mostly short are read in line, as calls would take most of the time.
                 position = next_position
-                size = data[position]
-                if size < 0x80:
-                    size, position = values[size], position + 1
+                claim = data[position]
+                if claim < 0x80:
+                    claim, position = values[claim], position + 1
+                elif (high := data[position + 1]) < 0x80:
+                    claim = claim & 0x7F | high << 7
+                    claim, position = (claim >> 1) ^ -(claim & 1), position + 2
                 else:
-                    size, position = read_varlong(data, position)
-                stop = position + size
+                    claim, position = read_varlong(data, position)
+                fields_at = position
                 position += 1  # attributes, unused
                 later_ms = data[position]
                 if later_ms < 0x80:
@@ -185,21 +187,48 @@ class RecordCursor(Generic[Row]):
                 delta = data[position]
                 if delta < 0x80:
                     delta, position = values[delta], position + 1
+                elif (high := data[position + 1]) < 0x80:
+                    delta = delta & 0x7F | high << 7
+                    delta, position = (delta >> 1) ^ -(delta & 1), position + 2
                 else:
                     delta, position = _read_delta(data, position)
-                key, position = _read_bytes(data, position, end)
-                value, position = _read_bytes(data, position, end)
+                size = data[position]
+                if size < 0x80:
+                    size, position = values[size], position + 1
+                else:
+                    size, position = read_varlong(data, position)
+                key = None
+                if size >= 0:
+                    begin, position = position, position + size
+                    if position > end:
+                        raise _beyond(size, end - begin)
+                    key = data[begin:position]
+                size = data[position]
+                if size < 0x80:
+                    size, position = values[size], position + 1
+                elif (high := data[position + 1]) < 0x80:
+                    size = size & 0x7F | high << 7
+                    size, position = (size >> 1) ^ -(size & 1), position + 2
+                else:
+                    size, position = read_varlong(data, position)
+                value = None
+                if size >= 0:
+                    begin, position = position, position + size
+                    if position > end:
+                        raise _beyond(size, end - begin)
+                    value = data[begin:position]
+                headers: Headers = ()
                 if data[position]:
                     headers, position = _read_headers(data, position, end)
                 else:
-                    headers, position = (), position + 1
-                if position != stop:
-                    claim, found = size, position - (stop - size)
-                    raise MalformedMessage(f"it claims {claim} bytes, and has {found}")
+                    position += 1
+                if position - fields_at != claim:
+                    raise MalformedMessage(f"it claims {claim} bytes, and has {position - fields_at}")
                 offset = base_offset + delta
                 if offset >= lowest:
                     timestamp_ms = base_ms + later_ms if stamp_ms is None else stamp_ms
-                    append(make(row, (*before, offset, timestamp_ms, key, value, headers, *after)))
+                    fields = (offset, timestamp_ms, key, value, headers)
+                    append(make(row, before + fields + after))  # faster than unpacking
                     if rising:
                         lowest = offset + 1
                 next_position = position
@@ -230,6 +259,10 @@ def _read_delta(data: bytes, position: int) -> tuple[int, int]:
     return delta, position
 
 
+def _beyond(size: int, left: int) -> MalformedMessage:
+    return MalformedMessage(f"a length of {size}, {left} bytes are left")
+
+
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size = data[position]
     if size < 0x80:
@@ -240,7 +273,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
         return None, position
     stop = position + size
     if stop > end:
-        raise MalformedMessage(f"a length of {size}, {end - position} bytes are left")
+        raise _beyond(size, end - position)
     return data[position:stop], stop
 
 
