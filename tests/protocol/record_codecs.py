@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
+from ottla.client.consuming import fetched
 from ottla.protocol import record, record_codec
 
 try:
@@ -22,7 +24,12 @@ BOTH = [
 ]
 
 
-def use(codec: ModuleType, patch: pytest.MonkeyPatch) -> None:
-    """Let everything that is not about one codec work with this one."""
-    patch.setattr(record, "encode_records", codec.encode_records)
-    patch.setattr(record, "RecordCursor", codec.RecordCursor)
+@pytest.fixture(scope="module", autouse=True, params=BOTH)
+def record_codec_in_use(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Import this, and each test of the module runs with both."""
+    codec: ModuleType = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        for user in (record, fetched):
+            patch.setattr(user, "RecordCursor", codec.RecordCursor)
+        patch.setattr(record, "encode_records", codec.encode_records)
+        yield
