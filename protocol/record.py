@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -34,18 +34,22 @@ from .record_batch import (
 from .record_codec import Header as Header
 from .record_codec import Headers as Headers
 from .record_codec import NewRecord as NewRecord
-from .record_codec import RecordCursor as RecordCursor
-from .record_codec import Row, encode_records
+from .record_codec import Row
 
-CODEC: str = "python"
-"""Which codec of record bodies is in use: "C" or "python"."""
-if os.environ.get("OTTLA_PURE_PYTHON") != "1":
+if TYPE_CHECKING:
+    from . import record_codec as _codec
+else:
     try:
-        from ._record_codec import RecordCursor, encode_records
-    except ImportError:
-        pass  # not built, or for another Python
-    else:
-        CODEC = "C"
+        if os.environ.get("OTTLA_PURE_PYTHON") == "1":
+            raise ImportError("the codec in C is turned down")
+        from . import _record_codec as _codec
+    except ImportError:  # or not built, or built for another Python
+        from . import record_codec as _codec
+
+CODEC: Final = "python" if _codec.__name__.endswith(".record_codec") else "C"
+"""Which codec of record bodies is in use."""
+RecordCursor = _codec.RecordCursor
+encode_records = _codec.encode_records
 
 NO_COMMIT_INDEX: Final = -1
 CONTROL_BATCH_BYTES_MAX: Final = 64 << 10
