@@ -316,10 +316,9 @@ class Consumer:
         limit = min(self._max_poll_records if max_records is None else max_records, RECORDS_AT_A_TIME)
         while True:
             if self._taken_in_a_row >= RECORDS_IN_A_ROW:
+                # As long as there is something to take, nothing else here lets others run.
                 self._taken_in_a_row = 0
-                await asyncio.sleep(
-                    0
-                )  # As long as there is something to take, nothing else here lets others run.
+                await asyncio.sleep(0)
             if self._closed:
                 raise ClientClosed("the consumer was stopped")
             taken = self._inbox.take(set(partitions), limit)
