@@ -21,7 +21,7 @@ help:
 venv: $(READY)
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml setup.py protocol/_record_codec.c
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "Ottla needs Python 3.11 or newer, and none was found. Name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -61,4 +61,5 @@ format: venv
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -f protocol/_record_codec.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

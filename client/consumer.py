@@ -28,6 +28,9 @@ from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+RECORDS_AT_A_TIME = 5000
+RECORDS_IN_A_ROW = 1000
+"""After so many others on the event loop have their turn."""
 
 
 @checks_options()
@@ -143,6 +146,8 @@ class Consumer:
         )
         if topics:
             self.subscribe(topics)
+        self._take_unread = self._inbox.unread.take_on_loop
+        self._taken_in_a_row = 0
         self._committing: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
         self._closed = False
@@ -158,6 +163,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        try:
+            return self._take_unread()
+        except IndexError:
+            pass
         try:
             return await self.getone()
         except ClientClosed:
@@ -287,9 +296,11 @@ class Consumer:
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waiting for it. Raises KafkaError, ClientClosed once stopped."""
-        while (record := self._inbox.unread.take()) is None:
-            await self._refill()
-        return record
+        while True:
+            try:
+                return self._take_unread()
+            except IndexError:
+                await self._refill()
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
@@ -297,16 +308,22 @@ class Consumer:
         """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes)
         for some.
 
-        At most `max_records`, `max_poll_records` if not given. Raises KafkaError, ClientClosed once stopped.
+        At most `max_records`, `max_poll_records` if not given, and never more than 5,000 at a time: decoding them keeps
+        the event loop. Raises KafkaError, ClientClosed once stopped.
         """
         loop = asyncio.get_running_loop()
         deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        limit = self._max_poll_records if max_records is None else max_records
+        limit = min(self._max_poll_records if max_records is None else max_records, RECORDS_AT_A_TIME)
         while True:
+            if self._taken_in_a_row >= RECORDS_IN_A_ROW:
+                # As long as there is something to take, nothing else here lets others run.
+                self._taken_in_a_row = 0
+                await asyncio.sleep(0)
             if self._closed:
                 raise ClientClosed("the consumer was stopped")
             taken = self._inbox.take(set(partitions), limit)
             if taken:
+                self._taken_in_a_row += sum(map(len, taken.values()))
                 return taken
             self._raise_failures()
             left = None if deadline is None else deadline - loop.time()

@@ -9,6 +9,7 @@ Buffer = bytes | bytearray | memoryview
 ARRAY_ELEMENTS_MAX: Final = 1_000_000
 TAGGED_FIELDS_MAX: Final = 10_000
 STRING_BYTES_MAX: Final = 32_767
+_VARLONG_END: Final = 1 << 64
 
 
 class MalformedMessage(ValueError):
@@ -59,23 +60,26 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of up to ten bytes, as in records; (value, next position).
 
     Raises:
-        MalformedMessage: it takes more than ten bytes.
+        MalformedMessage: it takes more than 64 bits, or ten bytes.
         IndexError: the buffer ends within it.
     """
     byte = buffer[position]
-    position += 1
     if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    second = buffer[position + 1]
+    value = byte & 0x7F | (second & 0x7F) << 7
+    if second < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 2
+    position, shift = position + 2, 14
     while True:
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if byte < 0x80 and value < _VARLONG_END:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > 63:
-            raise MalformedMessage("a varint is longer than ten bytes")
+            raise MalformedMessage("a varint is longer than 64 bits")
 
 
 def zigzag(value: int) -> bytes:

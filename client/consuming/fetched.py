@@ -8,12 +8,11 @@ the answer lists each aborted transaction with its first offset, and its end is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from struct import unpack_from
 from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
-from ...protocol.record import decode_records
+from ...protocol.record import Headers, RecordCursor, decode_records, expanded_body
 from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 
 _ABORT = 0
@@ -26,8 +25,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRecord:
+class ConsumerRecord(NamedTuple):
     """One record as a consumer sees it; timestamp in ms since 1970, None bytes where there was no key or
     value.
     """
@@ -38,8 +36,29 @@ class ConsumerRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
+    headers: Headers = ()
     leader_epoch: int = -1
+
+
+def consumer_records(
+    partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, from_offset: int
+) -> RecordCursor[ConsumerRecord]:
+    """What a consumer sees of a batch, from an offset on.
+
+    Raises:
+        KafkaError: as `protocol.record.decode_records`.
+    """
+    return RecordCursor(
+        expanded_body(batch, header),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        ConsumerRecord,
+        (partition.topic, partition.partition),
+        (header.partition_leader_epoch,),
+        from_offset=from_offset,
+        stamp_ms=header.max_timestamp if header.is_log_append_time else None,
+    )
 
 
 class FetchedRecords:
@@ -63,7 +82,10 @@ class FetchedRecords:
         self._check_crcs = check_crcs
         self._aborted = sorted(aborted, key=lambda one: one[1], reverse=True)
         self._aborting: set[int] = set()
-        self._records = self._visible()
+        self._walk = walk_batches(batches, partial_tail=True)
+        self._cursor: RecordCursor[ConsumerRecord] | None = None
+        self._cursor_end = 0
+        """The offset after the batch that the cursor is in."""
         self.damage: KafkaError | None = None
         """Why the rest cannot be taken."""
 
@@ -82,10 +104,13 @@ class FetchedRecords:
         taken: list[ConsumerRecord] = []
         if self.damage is None:
             try:
-                for record in self._records:
-                    taken.append(record)
-                    if len(taken) >= count:
-                        break
+                while len(taken) < count and (cursor := self._cursor or self._next_visible()) is not None:
+                    some = cursor.take(count - len(taken))
+                    if some:
+                        taken += some
+                        self.next_offset = some[-1].offset + 1
+                    else:
+                        self.next_offset, self._cursor = self._cursor_end, None
             except KafkaError as error:
                 self.damage = error
         if self.damage is not None and not taken:
@@ -101,33 +126,19 @@ class FetchedRecords:
                     check_integrity(self._batches, position, header)
                 yield header, self._batches[position : position + header.size]
 
-    def _visible(self) -> Iterator[ConsumerRecord]:
-        topic, partition = self._partition
-        for position, header in walk_batches(self._batches, partial_tail=True):
+    def _next_visible(self) -> RecordCursor[ConsumerRecord] | None:
+        for position, header in self._walk:
             if header.next_offset <= self.next_offset:
                 continue
             if self._check_crcs:
                 check_integrity(self._batches, position, header)
             batch = self._batches[position : position + header.size]
             if not self._hidden(header, batch):
-                epoch = header.partition_leader_epoch
-                stamp = header.max_timestamp if header.is_log_append_time else None
-                for record in decode_records(batch):
-                    if record.offset < self.next_offset:
-                        continue
-                    self.next_offset = record.offset + 1
-                    timestamp_ms = record.timestamp_ms if stamp is None else stamp
-                    yield ConsumerRecord(
-                        topic,
-                        partition,
-                        record.offset,
-                        timestamp_ms,
-                        record.key,
-                        record.value,
-                        record.headers,
-                        epoch,
-                    )
+                self._cursor_end = header.next_offset
+                self._cursor = consumer_records(self._partition, header, batch, self.next_offset)
+                return self._cursor
             self.next_offset = header.next_offset
+        return None
 
     def _hidden(self, header: BatchHeader, batch: memoryview) -> bool:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:

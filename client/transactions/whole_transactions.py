@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import NO_COMMIT_INDEX, ControlType, decode_records, read_control_record
+from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
 from ...protocol.record_batch import BatchHeader
-from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..consuming.fetched import ConsumerRecord, TopicPartition, consumer_records
 
 NOTHING = -1
 """Below every commit index."""
@@ -104,7 +104,7 @@ class Assembler:
             self._store(one, partition, header, batch)
         else:
             start = max(partition.first_offset, partition.plain_from)
-            plain = list(_records(one, header, batch, start))
+            plain = _records(one, header, batch, start)
         partition.position = header.next_offset
         self._look_whether_reached(partition)
         return plain
@@ -167,17 +167,9 @@ class Assembler:
 
 def _records(
     one: TopicPartition, header: BatchHeader, batch: memoryview | bytes, first_offset: int
-) -> Iterator[ConsumerRecord]:
-    stamp = header.max_timestamp if header.is_log_append_time else None
-    for offset, timestamp_ms, key, value, headers in decode_records(batch):
-        if offset >= first_offset:
-            yield ConsumerRecord(
-                one.topic,
-                one.partition,
-                offset,
-                timestamp_ms if stamp is None else stamp,
-                key,
-                value,
-                headers,
-                header.partition_leader_epoch,
-            )
+) -> list[ConsumerRecord]:
+    cursor = consumer_records(one, header, batch, first_offset)
+    records: list[ConsumerRecord] = []
+    while some := cursor.take(header.record_count):  # Of a damaged batch the second portion is an error.
+        records += some
+    return records

@@ -10,7 +10,8 @@ from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, Topic
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch, patch_timestamp
+from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 HERE = TopicPartition("t", 3)
 
@@ -108,6 +109,26 @@ def test_a_damaged_batch_is_not_passed_over() -> None:
         with pytest.raises(KafkaError):
             chunk.take(10)
         assert chunk.next_offset == 2
+
+
+def test_records_before_damage_within_a_batch_are_taken_first() -> None:
+    batch = bytearray(encode_batch([(b"k", b"first", 1), (b"k", b"second", 2), (b"k", b"third", 3)]))
+    batch[batch.index(b"third") - 1] = 0xFF
+    batch += LogBuilder(3).add(b"d").data
+    chunk = FetchedRecords(HERE, memoryview(bytes(batch)), 1, check_crcs=False)
+    assert [(one.offset, one.value) for one in chunk.take(10)] == [(1, b"second")]
+    for _ in range(2):
+        with pytest.raises(KafkaError) as caught:
+            chunk.take(10)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+        assert chunk.next_offset == 2
+
+
+def test_records_of_a_topic_with_log_append_time_have_the_time_of_their_batch() -> None:
+    batch = bytearray(encode_batch([(None, b"a", 5), (None, b"b", 6)]))
+    patch_timestamp(batch, 0, parse_header(batch), log_append_time=True, max_timestamp_ms=900)
+    records = FetchedRecords(HERE, memoryview(bytes(batch)), 0).take(10)
+    assert [one.timestamp_ms for one in records] == [900, 900]
 
 
 def test_markers_are_skipped_and_the_position_passes_them() -> None:

@@ -12,6 +12,7 @@ from ottla.client.transactions.whole_transactions import Assembler, CommittedTra
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
 from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
+from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 Batch = tuple[BatchHeader, memoryview]
 

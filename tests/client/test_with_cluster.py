@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
-from ottla.client.consumer import Consumer
+from ottla.client.consumer import RECORDS_AT_A_TIME, RECORDS_IN_A_ROW, Consumer
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -129,6 +129,44 @@ async def test_places_in_a_partition(cluster: RunningCluster) -> None:
         assert await consumer.getmany(timeout_ms=50) == {}
         consumer.resume(here)
         assert (await consumer.getone()).value == b"1"
+
+
+async def test_others_on_the_loop_have_their_turn_while_much_is_read(cluster: RunningCluster) -> None:
+    """Nothing in these loops waits by itself once the records are here."""
+    await create(cluster, "plenty")
+    count = 40_000
+    async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=50) as producer:
+        for _ in range(count):
+            await producer.send("plenty", b"v")
+    turn = longest = seen = since = 0
+
+    async def others() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def note(records: int) -> None:
+        nonlocal seen, since, longest, last_turn
+        since = records if turn != last_turn else since + records
+        seen, longest, last_turn = seen + records, max(longest, since), turn
+
+    for at_once in (True, False):
+        seen, last_turn = 0, turn
+        other = asyncio.create_task(others())
+        async with Consumer(
+            "plenty", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            async with asyncio.timeout(30):
+                while at_once and seen < count:
+                    for records in (await consumer.getmany(timeout_ms=None, max_records=count)).values():
+                        assert len(records) <= RECORDS_AT_A_TIME
+                        note(len(records))
+                while seen < count:
+                    await anext(consumer)
+                    note(1)
+        other.cancel()
+        assert longest <= RECORDS_AT_A_TIME + RECORDS_IN_A_ROW
 
 
 async def test_the_admin_client(cluster: RunningCluster) -> None:

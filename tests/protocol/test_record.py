@@ -30,6 +30,7 @@ from ottla.protocol.record import (
     recompressed,
 )
 from ottla.protocol.record_batch import parse_header, validate_produced
+from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 CODECS = list(Compression)
 COMPRESSED = [codec for codec in CODECS if codec]
