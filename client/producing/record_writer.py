@@ -193,6 +193,7 @@ class RecordWriter:
         delivery = await self.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
+        self._sender.hurry()
         try:
             return await delivery
         except KafkaError as error:

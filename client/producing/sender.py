@@ -80,6 +80,30 @@ _Queue = PartitionQueue[BatchResult]
 _Sent = list[tuple[_Queue, _Batch]]
 
 
+class _Answer:
+    """The answer to one Produce request: the sender is told of it in the turn of the loop that reads it."""
+
+    __slots__ = ("_sender", "connection", "sent")
+
+    def __init__(self, sender: Sender, connection: Connection, sent: _Sent) -> None:
+        self._sender = sender
+        self.connection = connection
+        self.sent = sent
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: object) -> None:
+        assert isinstance(result, ProduceResponse)
+        self._sender._answered(self, result)
+
+    def set_exception(self, exception: KafkaError) -> None:
+        self._sender._unanswered(self, exception)
+
+    def exception(self) -> None:
+        return None
+
+
 class Sender:
     """The sending half of a producer."""
 
@@ -187,13 +211,23 @@ class Sender:
                     batch, error or ClientClosed("the producer was closed before the record was acknowledged")
                 )
 
+    def hurry(self) -> None:
+        """Send at once what may leave: somebody waits for it. But not while something is under way, so that what many
+        wait for, each for his own, travels together."""
+        if self._woken and self._in_flight.none:
+            self._pump()
+
     def wake(self) -> None:
         """Look in this turn of the loop for what may be sent."""
         if not self._woken and not self._closed:
             self._woken = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            asyncio.get_running_loop().call_soon(self._pump_if_woken)
 
     # sending
+
+    def _pump_if_woken(self) -> None:
+        if self._woken:
+            self._pump()
 
     def _pump(self) -> None:
         self._woken = False
@@ -281,13 +315,15 @@ class Sender:
                     self._acknowledge(queue, batch, -1, -1)
                 return
             # The broker itself waits up to timeout_ms for replicas, so its answer may take a little longer.
-            answer = connection.send(request, version=version, timeout_ms=options.request_timeout_ms + 1_000)
+            answer = _Answer(self, connection, sent)
+            connection.send_for(
+                answer, request, version=version, timeout_ms=options.request_timeout_ms + 1_000
+            )
         except KafkaError as error:
             for queue, batch in sent:
                 self._failed(queue, batch, error)
             return
         self._in_flight.add(connection, sent)
-        answer.add_done_callback(lambda done: self._answered(connection, sent, done))
 
     def _produce_version(self, connection: Connection) -> int:
         """It says who adds partitions to the transaction. Raises VersionUnsupported."""
@@ -305,26 +341,26 @@ class Sender:
 
     # answers
 
-    def _answered(self, connection: Connection, sent: _Sent, answer: asyncio.Future[ProduceResponse]) -> None:
-        self._in_flight.answered(connection, sent)
-        if self._closed or answer.cancelled():
+    def _answered(self, answer: _Answer, response: ProduceResponse) -> None:
+        self._in_flight.answered(answer.connection, answer.sent)
+        if self._closed:
             return
-        error = answer.exception()
-        if error is not None:
-            failure = (
-                error if isinstance(error, KafkaError) else ClientError(f"the answer cannot be used: {error}")
-            )
-            for queue, batch in sent:
-                self._failed(queue, batch, failure)
-        else:
-            response = answer.result()
-            by_partition = {
-                (topic.name, partition.index): partition
-                for topic in response.responses
-                for partition in topic.partition_responses
-            }
-            for queue, batch in sent:
-                self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
+        by_partition = {
+            (topic.name, partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+        for queue, batch in answer.sent:
+            self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
+        if self._active:
+            self.wake()
+
+    def _unanswered(self, answer: _Answer, error: KafkaError) -> None:
+        self._in_flight.answered(answer.connection, answer.sent)
+        if self._closed:
+            return
+        for queue, batch in answer.sent:
+            self._failed(queue, batch, error)
         self.wake()
 
     def _partition_answered(
