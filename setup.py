@@ -1,7 +1,7 @@
 """Only the extension stands here: pyproject.toml has all the rest, and no stable way to name an extension.
 
-It is optional. Without a compiler or Python's headers the build warns and goes on, and `ottla.client.producing.appending`
-does the same work in Python.
+It is optional. Without a compiler or Python's headers the build warns and goes on, and
+`ottla.client.producing.appending` does the same work in Python.
 """
 
 from setuptools import Extension, setup

@@ -471,6 +471,8 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
     PyObject *no_headers = PyTuple_New(0);
     PyObject *record = PyTuple_Pack(4, key, value, self->now, no_headers);
     Py_XDECREF(no_headers);
+    if (record != NULL)
+        PyObject_GC_UnTrack(record); /* as the collector would: it holds nothing that could lead back to it */
     Delivery *delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
     if (delivery == NULL)
         goto failed;

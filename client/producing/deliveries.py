@@ -97,11 +97,16 @@ class RecordDelivery(DeliveryFields[BatchResult]):
 
     def result(self) -> RecordMetadata:
         """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
-        if error := self.exception():
+        batch = self.batch
+        if not batch.is_settled or batch.error is not None or self._cancelled:
+            error = self.exception()
+            assert error is not None
             raise error.with_traceback(None)
-        batch, offset, timestamp_ms = self.batch, NO_OFFSET, batch_time(self.batch, self.timestamp_ms)
-        if batch.base_offset >= 0:
-            offset = batch.base_offset + self.index
+        offset, timestamp_ms = batch.base_offset, batch.append_time_ms
+        if offset >= 0:
+            offset += self.index
+        if timestamp_ms < 0:
+            timestamp_ms = self.timestamp_ms
         return tuple.__new__(RecordMetadata, (batch.topic, batch.partition, offset, timestamp_ms))
 
     def exception(self) -> KafkaError | None:
@@ -153,7 +158,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self.batch.loop.call_soon(fn, self, context=context)
 
     def __await__(self) -> Generator[RecordDelivery, None, RecordMetadata]:
-        if not self.done():
+        if not self.batch.is_settled and not self._cancelled:
             self._asyncio_future_blocking = True
             yield self
             if not self.done():
@@ -170,8 +175,3 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         else:
             state = repr(self.batch.error or self.result())
         return f"<{type(self).__name__} {self.batch.topic}-{self.batch.partition} {state}>"
-
-
-def batch_time(batch: BatchResult, timestamp_ms: int) -> int:
-    """The broker's time where it sets one."""
-    return timestamp_ms if batch.append_time_ms < 0 else batch.append_time_ms
