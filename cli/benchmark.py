@@ -13,8 +13,8 @@ from typing import Any
 from ..client.admin import Admin, NewTopic
 from ..client.consumer import Consumer
 from ..client.producer import Producer
+from ..client.producing.deliveries import RecordDelivery
 from ..client.producing.record_writer import Acks
-from ..client.producing.sender import RecordMetadata
 from ..protocol.errors import KafkaError
 from .asking import run_client
 from .failures import CommandFailed
@@ -143,8 +143,8 @@ async def _produce(topic: str, options: BenchOptions, progress: Progress) -> Pha
     failures: list[BaseException] = []
     clock = time.perf_counter
 
-    def settle(sent_s: float) -> Callable[[asyncio.Future[RecordMetadata]], None]:
-        def settled(delivery: asyncio.Future[RecordMetadata]) -> None:
+    def settle(sent_s: float) -> Callable[[RecordDelivery], None]:
+        def settled(delivery: RecordDelivery) -> None:
             if (error := delivery.exception()) is not None:
                 failures.append(error)
             latencies.append((clock() - sent_s) * 1000)

@@ -54,6 +54,7 @@ __all__ = [
     "ProducerFenced",
     "QuorumDescription",
     "RebalanceListener",
+    "RecordDelivery",
     "RecordMetadata",
     "RequestTimedOut",
     "SerializationFailed",
@@ -114,7 +115,7 @@ if TYPE_CHECKING:
         VersionUnsupported,
     )
     from ottla.client.producer import Producer
-    from ottla.client.producing.sender import RecordMetadata
+    from ottla.client.producing.deliveries import RecordDelivery, RecordMetadata
     from ottla.client.transactions.transaction import Transaction, WriterReceipt
     from ottla.client.transactions.transactions import CommitResult
     from ottla.client.transactions.whole_transactions import CommittedTransaction
@@ -164,7 +165,7 @@ else:
             "VersionUnsupported",
         ],
         "client.producer": ["Producer"],
-        "client.producing.sender": ["RecordMetadata"],
+        "client.producing.deliveries": ["RecordDelivery", "RecordMetadata"],
         "client.transactions.transaction": ["Transaction", "WriterReceipt"],
         "client.transactions.transactions": ["CommitResult"],
         "client.transactions.whole_transactions": ["CommittedTransaction"],

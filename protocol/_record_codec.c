@@ -118,7 +118,9 @@ static char *put_field(char *to, const Field *field)
 /* One header, a pair of name and value, behind what `out` holds. */
 static int encode_header(PyObject *given, Out *out)
 {
+    Py_INCREF(given); /* taking it apart may run code that drops it from the list */
     PyObject *pair = PySequence_Tuple(given);
+    Py_DECREF(given);
     if (pair == NULL)
         return -1;
     int result = -1;
@@ -271,7 +273,9 @@ static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
         goto done;
     /* A value's buffer may run code that shortens the list: its size is looked at each time. */
     for (Py_ssize_t index = 0; index < PySequence_Fast_GET_SIZE(records); index++) {
-        PyObject *record = PySequence_Tuple(PySequence_Fast_GET_ITEM(records, index));
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(records, index));
+        PyObject *record = PySequence_Tuple(item);
+        Py_DECREF(item);
         if (record == NULL)
             goto done;
         int failed = encode_record(&into, record);

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...client.producer import Producer
+from ...client.producing.deliveries import RecordDelivery
 from ...client.producing.record_writer import Acks
-from ...client.producing.sender import RecordMetadata
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, command_parser, key_values
@@ -147,7 +147,7 @@ class Deliveries:
     def __bool__(self) -> bool:
         return self.count > 0
 
-    def settle(self, delivery: asyncio.Future[RecordMetadata]) -> None:
+    def settle(self, delivery: RecordDelivery) -> None:
         """Count one delivery."""
         error = delivery.exception()
         if error is not None:

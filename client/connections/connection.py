@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import unpack_from
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from ...protocol.codec import MalformedMessage, decode
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_response, encode_request
 from ...protocol.schema import Message, Request
@@ -31,6 +31,22 @@ DEFAULT_TIMEOUT_MS = 30_000
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
+class Answer(Protocol):
+    """Who waits for an answer: a future, or what wants to be told of it without a turn of the loop."""
+
+    def done(self) -> bool:
+        """Whether it does not wait any more."""
+
+    def set_result(self, result: object, /) -> None:
+        """The answer."""
+
+    def set_exception(self, exception: KafkaError, /) -> None:
+        """There will be none."""
+
+    def exception(self) -> object:
+        """What was told, so that nobody complains that it was not asked for."""
+
+
 @dataclass(slots=True)
 class _UnderWay:
     correlation_id: int
@@ -38,7 +54,7 @@ class _UnderWay:
     version: int
     deadline: float
     """Loop time in seconds after which the connection is given up."""
-    answer: asyncio.Future[object]
+    answer: Answer
 
 
 class Connection(asyncio.Protocol):
@@ -94,18 +110,29 @@ class Connection(asyncio.Protocol):
 
         Raises VersionUnsupported, or what broke the connection when it is no more.
         """
+        answer: asyncio.Future[object] = self._loop.create_future()
+        self.send_for(answer, message, version=version, timeout_ms=timeout_ms)
+        return cast("asyncio.Future[ResponseT]", answer)
+
+    def send_for(
+        self,
+        answer: Answer,
+        message: Request[ResponseT],
+        *,
+        version: int | None = None,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        """`send`, for one who is told of the answer as soon as it is read."""
         if self.lost is not None:
             raise self.lost
         request_class = type(message)
         if version is None:
             version = self.version_for(request_class)
         correlation_id = self._write(message, version)
-        answer: asyncio.Future[object] = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
         self._under_way.append(_UnderWay(correlation_id, request_class, version, deadline, answer))
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
-        return cast("asyncio.Future[ResponseT]", answer)
 
     def send_unanswered(self, message: Request[ResponseT], *, version: int | None = None) -> None:
         """Send a request that the broker does not answer (Produce with acks=0)."""
@@ -190,11 +217,13 @@ class Connection(asyncio.Protocol):
         if asked.answer.done():
             return
         try:
-            asked.answer.set_result(_decode(asked.request_class, frame, asked.version))
+            answer = _decode(asked.request_class, frame, asked.version)
         except MalformedMessage as error:
             lost = ConnectionLost(f"{self.address} sent an answer that cannot be read: {error}")
             asked.answer.set_exception(lost)
             self._break(lost)
+        else:
+            asked.answer.set_result(answer)
 
     def _watch(self, deadline: float) -> None:
         if self._timer is not None:

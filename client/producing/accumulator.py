@@ -13,16 +13,13 @@ A queue decides which batch may leave next so that a partition's records keep th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ...protocol.record import Headers
+from .appending import BATCH_OVERHEAD, RECORD_OVERHEAD, PendingRecord, RecordBuffer
 
-Handle = TypeVar("Handle")
-BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 21
-"""An upper bound of what a record's own fields take beside key, value and headers in small batches."""
+ResultT = TypeVar("ResultT")
 SEQUENCES = 1 << 31
 
 
@@ -34,10 +31,6 @@ class ProducerIdentity:
     epoch: int
 
 
-PendingRecord = tuple[bytes | None, bytes | None, int, Headers]
-"""Key, value, timestamp in ms since 1970, headers: as `protocol.record` takes it."""
-
-
 def estimated_bytes(record: PendingRecord) -> int:
     """At least what the record will take in a batch before compression."""
     key, value, _, headers = record
@@ -47,26 +40,36 @@ def estimated_bytes(record: PendingRecord) -> int:
     return size
 
 
-@dataclass(slots=True)
-class Batch(Generic[Handle]):
-    """Records of one partition that travel together. Handles stand for whoever waits for each record."""
+class Batch(RecordBuffer[ResultT]):
+    """Records of one partition that travel together, and their common result."""
 
-    order: int
-    created_s: float
-    records: list[PendingRecord] = field(default_factory=list)
-    handles: list[Handle] = field(default_factory=list)
-    size: int = BATCH_OVERHEAD
-    attempts: int = 0
-    alone: bool = True
-    """Whether no other batch of the partition was under way when this one left."""
-    doubtful: bool = False
-    """Whether an attempt may have been appended though it was not acknowledged."""
-    abandoned: bool = False
-    """Whether nobody waits for it any more, whatever is answered."""
-    identity: ProducerIdentity | None = None
-    base_sequence: int = -1
-    encoded: bytes | None = None
-    """The bytes of the last attempt, valid for the identity and sequence the batch has."""
+    __slots__ = (
+        "abandoned",
+        "alone",
+        "attempts",
+        "base_sequence",
+        "created_s",
+        "doubtful",
+        "encoded",
+        "identity",
+        "order",
+    )
+
+    def __init__(self, order: int, created_s: float, result: ResultT) -> None:
+        super().__init__(result)
+        self.order = order
+        self.created_s = created_s
+        self.attempts = 0
+        self.alone = True
+        """Whether no other batch of the partition was under way when this one left."""
+        self.doubtful = False
+        """Whether an attempt may have been appended though it was not acknowledged."""
+        self.abandoned = False
+        """Whether nobody waits for it any more, whatever is answered."""
+        self.identity: ProducerIdentity | None = None
+        self.base_sequence = -1
+        self.encoded: bytes | None = None
+        """The bytes of the last attempt, valid for the identity and sequence the batch has."""
 
     @property
     def record_bytes(self) -> int:
@@ -87,10 +90,12 @@ class Batch(Generic[Handle]):
         self.identity, self.base_sequence, self.encoded = None, -1, None
 
 
-class PartitionQueue(Generic[Handle]):
-    """The batches of one partition, oldest first."""
+class PartitionQueue(Generic[ResultT]):
+    """The batches of one partition, oldest first. `result` makes what a new batch will be told by."""
 
-    def __init__(self, topic: str, partition: int, batch_bytes: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, batch_bytes: int, result: Callable[[str, int], ResultT]
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.identity: ProducerIdentity | None = None
@@ -99,8 +104,9 @@ class PartitionQueue(Generic[Handle]):
         self.failed_leader: tuple[int, int] | None = None
         """(broker id, leader epoch) of the last failed attempt."""
         self._batch_bytes = batch_bytes
-        self._waiting: deque[Batch[Handle]] = deque()  # Invariant: ordered by `order`
-        self._under_way: list[Batch[Handle]] = []
+        self._result = result
+        self._waiting: deque[Batch[ResultT]] = deque()  # Invariant: ordered by `order`
+        self._under_way: list[Batch[ResultT]] = []
         self._leader: Hashable = None  # whom the batches under way went to: always the same
         self._known_to: tuple[Hashable, ProducerIdentity | None] | None = None
         self._next_sequence = 0
@@ -125,20 +131,21 @@ class PartitionQueue(Generic[Handle]):
         """Whether no batch with a smaller order number waits or is under way."""
         return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
 
-    def append(self, record: PendingRecord, size: int, handle: Handle, now_s: float) -> bool:
-        """Add a record of `size` estimated bytes to the youngest batch; True when that made an older one
+    def append(self, record: PendingRecord, size: int, now_s: float) -> tuple[Batch[ResultT], bool]:
+        """Add a record of `size` estimated bytes to the youngest batch. That batch, and whether an older one was
         full.
         """
         batch = self._waiting[-1] if self._waiting else None
         filled = batch is not None and not batch.attempts and batch.size + size > self._batch_bytes
         if batch is None or filled or batch.attempts:
-            batch = Batch[Handle](self._next_order, now_s)
+            if batch is not None:
+                batch.is_open = False
+            batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition))
             self._next_order += 1
             self._waiting.append(batch)
         batch.records.append(record)
-        batch.handles.append(handle)
         batch.size += size
-        return filled
+        return batch, filled
 
     def due_s(self, linger_s: float) -> float | None:
         """When the oldest waiting batch may leave, not counting retries; None when none waits."""
@@ -149,7 +156,7 @@ class PartitionQueue(Generic[Handle]):
             return head.created_s
         return head.created_s + linger_s
 
-    def take(self, identity: ProducerIdentity | None, limit: int, leader: Hashable) -> Batch[Handle] | None:
+    def take(self, identity: ProducerIdentity | None, limit: int, leader: Hashable) -> Batch[ResultT] | None:
         """The batch that may leave to `leader` now, numbered under `identity` (None without idempotence); None if
         it must wait. A `leader` is one connection to one broker in one leader epoch.
         """
@@ -169,22 +176,23 @@ class PartitionQueue(Generic[Handle]):
             head.number(identity, self._next_sequence)
             self._next_sequence = (self._next_sequence + len(head.records)) % SEQUENCES
         self._waiting.popleft()
+        head.is_open = False
         head.attempts += 1
         head.alone = not self._under_way
         self._leader = leader
         self._under_way.append(head)
         return head
 
-    def acknowledged(self, batch: Batch[Handle]) -> None:
+    def acknowledged(self, batch: Batch[ResultT]) -> None:
         """The leader has the batch."""
         self._under_way.remove(batch)
         self._known_to = (self._leader, batch.identity)
 
-    def given_up(self, batch: Batch[Handle]) -> None:
+    def given_up(self, batch: Batch[ResultT]) -> None:
         """The batch will not be sent again."""
         self._under_way.remove(batch)
 
-    def give_back(self, batch: Batch[Handle]) -> None:
+    def give_back(self, batch: Batch[ResultT]) -> None:
         """The batch failed and will be sent again, in its old place, under its old number while that still
         holds or may have been appended.
         """
@@ -194,7 +202,7 @@ class PartitionQueue(Generic[Handle]):
         position = sum(1 for other in self._waiting if other.order < batch.order)
         self._waiting.insert(position, batch)
 
-    def is_first(self, batch: Batch[Handle]) -> bool:
+    def is_first(self, batch: Batch[ResultT]) -> bool:
         """Whether no older batch of this partition is unresolved."""
         older = (*self._under_way, *self._waiting)
         return batch.identity == self.identity and all(other.order >= batch.order for other in older)
@@ -208,20 +216,22 @@ class PartitionQueue(Generic[Handle]):
             if batch.numbered and not batch.doubtful:
                 batch.forget_number()
 
-    def expired(self, before_s: float) -> list[Batch[Handle]]:
+    def expired(self, before_s: float) -> list[Batch[ResultT]]:
         """Take out the waiting batches created before `before_s`; numbering restarts if one had a number."""
-        gone: list[Batch[Handle]] = []
+        gone: list[Batch[ResultT]] = []
         while self._waiting and self._waiting[0].created_s < before_s:
             gone.append(self._waiting.popleft())
+            gone[-1].is_open = False
         if any(batch.numbered for batch in gone):
             self.restart_numbering()
         return gone
 
-    def drain(self) -> Iterable[Batch[Handle]]:
+    def drain(self) -> Iterable[Batch[ResultT]]:
         """Take out everything, under way or not: it is abandoned."""
         batches = [*self._under_way, *self._waiting]
         for batch in batches:
             batch.abandoned = True
+            batch.is_open = False
         self._under_way.clear()
         self._waiting.clear()
         return batches

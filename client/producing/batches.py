@@ -9,7 +9,7 @@ from ...protocol.record import encode_batch
 from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from .accumulator import Batch
 
-Handle = TypeVar("Handle")
+ResultT = TypeVar("ResultT")
 
 
 def compression_named(name: str | None) -> Compression:
@@ -21,7 +21,7 @@ def compression_named(name: str | None) -> Compression:
         raise ValueError(f"compression_type is one of {known}, not {name!r}") from None
 
 
-def encode_records(batch: Batch[Handle], compression: Compression, *, transactional: bool = False) -> bytes:
+def encode_records(batch: Batch[ResultT], compression: Compression, *, transactional: bool = False) -> bytes:
     """The batch under the identity and sequence it has now."""
     identity = batch.identity
     return encode_batch(

@@ -38,6 +38,11 @@ class InFlight:
         self._by_connection: dict[Connection, _Outstanding] = {}
         self._stall_watch: asyncio.TimerHandle | None = None
 
+    @property
+    def none(self) -> bool:
+        """Whether no request is under way."""
+        return not self._by_connection
+
     def count(self, connection: Connection) -> int:
         """How many requests are under way on a connection."""
         outstanding = self._by_connection.get(connection)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import unpack_from
+from typing import Protocol
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -38,6 +39,15 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
+class Sticky(Protocol):
+    """Where a topic's records without key go."""
+
+    sticky: int
+    """The partition; -1 before the first was chosen."""
+    sticky_left: int
+    """Bytes before another is."""
+
+
 class StickyChoice:
     """The partition for records without key: one at a time, changed once about `batch_bytes` went there.
 
@@ -47,15 +57,14 @@ class StickyChoice:
     def __init__(self, batch_bytes: int, draw: Callable[[int], int]) -> None:
         self._batch_bytes = batch_bytes
         self._draw = draw
-        self._current: dict[str, tuple[int, int]] = {}  # topic -> (partition, bytes left before a change)
 
-    def choose(self, topic: str, available: Sequence[int], record_bytes: int) -> int:
+    def choose(self, of: Sticky, available: Sequence[int], record_bytes: int) -> int:
         """The partition for a record of `record_bytes`; `available` are those with a leader, never empty."""
-        partition, left = self._current.get(topic, (-1, 0))
-        if left <= 0 or partition not in available:
-            partition, left = self._another(partition, available), self._batch_bytes
-        self._current[topic] = (partition, left - record_bytes)
-        return partition
+        if of.sticky_left <= 0 or of.sticky not in available:
+            of.sticky = self._another(of.sticky, available)
+            of.sticky_left = self._batch_bytes
+        of.sticky_left -= record_bytes
+        return of.sticky
 
     def _another(self, current: int, available: Sequence[int]) -> int:
         others = [partition for partition in available if partition != current] or list(available)

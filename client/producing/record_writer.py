@@ -13,13 +13,16 @@ from typing import Any, Literal, Self, TypedDict
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
-from .accumulator import PendingRecord, estimated_bytes
+from .accumulator import estimated_bytes
+from .appending import TURN_RECORDS, Appender, PendingRecord
 from .batches import compression_named
-from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .sender import Delivery, RecordMetadata, Sender, SenderOptions
+from .deliveries import RecordDelivery, RecordMetadata
+from .partitioner import Partitioner, Sticky, StickyChoice, murmur2_partition
+from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
 
+KEPT_BYTES = 4 * 1024 * 1024
 Acks = Literal[0, 1, -1, "all"]
 
 
@@ -58,7 +61,7 @@ class RecordWriter:
         enable_idempotence: bool | None = None,
         compression_type: str | None = None,
         linger_ms: float = 0,
-        batch_size: int = 64 * 1024,
+        batch_size: int = 256 * 1024,
         max_request_size: int = 1024 * 1024,
         buffer_memory: int = 32 * 1024 * 1024,
         max_in_flight: int = 5,
@@ -100,13 +103,18 @@ class RecordWriter:
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         self._transaction = transaction
-        self._sender = Sender(self._cluster, options, transaction)
+        self._appender = Appender(RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition)
+        self._append = self._appender.append
+        if transaction is not None:
+            transaction.on_not_open = self._appender.clear
+        self._sender = Sender(self._cluster, options, self._appender, transaction)
         self._max_request_size = max_request_size
         self._buffer_memory = buffer_memory
         self._max_block_s = max_block_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
+        self._takes_bytes = key_serializer is None and value_serializer is None
         self._sticky = StickyChoice(batch_size, random.randrange)
         self._closed = False
 
@@ -119,6 +127,9 @@ class RecordWriter:
 
     async def start(self) -> None:
         """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions."""
+        # A large piece, never touched, that is freed: from now on glibc keeps what is freed for the next batch, instead
+        # of giving it back to the kernel and having every page of it made anew.
+        bytes(KEPT_BYTES)
         try:
             await self._cluster.start()
             await self._on_start()
@@ -131,6 +142,7 @@ class RecordWriter:
         if self._closed:
             return
         self._closed = True
+        self._appender.clear()
         try:
             await self._on_stop()
             await self._sender.flush()
@@ -147,22 +159,26 @@ class RecordWriter:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> asyncio.Future[RecordMetadata]:
-        """Hand one record over; the future brings its offset or the KafkaError it failed with. Key and value are bytes
-        or None, or what the serializers make such of.
+    ) -> RecordDelivery:
+        """Hand one record over; the delivery brings its offset or the KafkaError it failed with. Key and value are
+        bytes or None, or what the serializers make such of.
 
         Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
         partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
         after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is not None:
+            return delivery
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
-        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         if not self._ready(topic, size):
             await self._become_ready(topic, size)
-        if self._add(topic, partition, record, size, delivery):
+        delivery, filled = self._add(topic, partition, record, size)
+        if filled or not self._appender.turn_left:
             await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
+            self._appender.turn_left = TURN_RECORDS
         return delivery
 
     async def send_and_wait(
@@ -181,6 +197,7 @@ class RecordWriter:
         delivery = await self.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
+        self._sender.hurry()
         try:
             return await delivery
         except KafkaError as error:
@@ -236,7 +253,7 @@ class RecordWriter:
     def _ready(self, topic: str, size: int) -> bool:
         """Whether a record can be added at once: its topic is known, and there is room."""
         info = self._cluster.metadata.topics.get(topic)
-        buffered = self._sender.buffered_bytes
+        buffered = self._appender.buffered_bytes
         return (
             info is not None
             and bool(info.partitions)
@@ -252,14 +269,19 @@ class RecordWriter:
         self._check_open()
 
     def _add(
-        self, topic: str, partition: int | None, record: PendingRecord, size: int, delivery: Delivery
-    ) -> bool:
-        """Give the record its place among those to be sent; whether it made a batch full."""
+        self, topic: str, partition: int | None, record: PendingRecord, size: int
+    ) -> tuple[RecordDelivery, bool]:
+        """Give the record its place among those to be sent; its delivery, and whether it made a batch full."""
+        partitions = self._cluster.metadata.topics[topic].partitions
+        batches = self._appender.topic(topic, len(partitions))
         if partition is None:
-            partition = self._choose(topic, record[0], size)
-        elif partition not in self._cluster.metadata.topics[topic].partitions:
+            partition = self._choose(topic, batches, record[0], size)
+        elif partition not in partitions:
             raise self._no_such_partition(topic, partition)
-        return self._sender.add(topic, partition, record, size, delivery)
+        batch, filled = self._sender.add(topic, partition, record, size)
+        if self._takes_bytes and partition < len(partitions):
+            batches.by_partition[partition] = batch
+        return RecordDelivery(batch.result, len(batch.records) - 1, record[2]), filled
 
     def _lost(self, error: KafkaError) -> None:
         """A record that was taken will not be sent: what it was part of cannot be committed."""
@@ -271,10 +293,10 @@ class RecordWriter:
 
     # inside
 
-    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
+    def _choose(self, topic: str, sticky: Sticky, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]
         if key is None:
-            return self._sticky.choose(topic, info.available or list(info.partitions), size)
+            return self._sticky.choose(sticky, info.available or list(info.partitions), size)
         chosen = self._partitioner(key, len(info.partitions))
         if chosen not in info.partitions:
             raise ValueError(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import partial
 
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
@@ -34,8 +34,10 @@ from ..failures import (
     TransactionAborted,
     VersionUnsupported,
 )
-from .accumulator import Batch, PartitionQueue, PendingRecord, ProducerIdentity
+from .accumulator import Batch, PartitionQueue, ProducerIdentity
+from .appending import Appender, PendingRecord
 from .batches import encode_records
+from .deliveries import BatchResult, RecordDelivery
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
 from .transaction_state import TransactionState
@@ -57,17 +59,6 @@ SEQUENCE_LOST = frozenset(
 """Answers that say: the sequence does not continue what the leader has."""
 
 
-class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with
-    LogAppendTime.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
 @dataclass(frozen=True, slots=True)
 class SenderOptions:
     """See Producer for the meaning of each."""
@@ -84,36 +75,48 @@ class SenderOptions:
     retry_backoff_max_ms: int
 
 
-class Delivery(Protocol):
-    """Who waits for a record: a future, asyncio's or one that other threads wait for."""
+_Batch = Batch[BatchResult]
+_Queue = PartitionQueue[BatchResult]
+_Sent = list[tuple[_Queue, _Batch]]
+
+
+class _Answer:
+    """The answer to one Produce request: the sender is told of it in the turn of the loop that reads it."""
+
+    __slots__ = ("_sender", "connection", "sent")
+
+    def __init__(self, sender: Sender, connection: Connection, sent: _Sent) -> None:
+        self._sender = sender
+        self.connection = connection
+        self.sent = sent
 
     def done(self) -> bool:
-        """Whether it was told already, or does not wait any more."""
+        return False
 
-    def set_result(self, result: RecordMetadata, /) -> None:
-        """The record stands there."""
+    def set_result(self, result: object) -> None:
+        assert isinstance(result, ProduceResponse)
+        self._sender._answered(self, result)
 
-    def set_exception(self, exception: KafkaError, /) -> None:
-        """It does not, or nobody knows."""
+    def set_exception(self, exception: KafkaError) -> None:
+        self._sender._unanswered(self, exception)
 
-    def exception(self) -> object:
-        """What was told, so that nobody complains that it was not asked for."""
-
-
-_Queue = PartitionQueue[Delivery]
-_Sent = list[tuple[_Queue, Batch[Delivery]]]
+    def exception(self) -> None:
+        return None
 
 
 class Sender:
     """The sending half of a producer."""
 
     def __init__(
-        self, cluster: Cluster, options: SenderOptions, transaction: TransactionState | None = None
+        self,
+        cluster: Cluster,
+        options: SenderOptions,
+        appender: Appender[RecordDelivery],
+        transaction: TransactionState | None = None,
     ) -> None:
         """With a `transaction`, everything is written in it, under the identity that `use_identity` is told."""
-        self.buffered_bytes = 0
-        """Estimated bytes of records not yet acknowledged or failed."""
         self._cluster = cluster
+        self._appender = appender
         self._options = options
         self._transaction = transaction
         self._queues: dict[tuple[str, int], _Queue] = {}
@@ -132,22 +135,22 @@ class Sender:
 
     # for the producer
 
-    def add(self, topic: str, partition: int, record: PendingRecord, size: int, delivery: Delivery) -> bool:
-        """Queue a record; returns whether it made a batch full."""
+    def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, bool]:
+        """Queue a record. Its batch, of which it is the last, and whether that made an older one full."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queues[topic, partition] = PartitionQueue(
-                topic, partition, self._options.batch_bytes
+                topic, partition, self._options.batch_bytes, partial(BatchResult, loop)
             )
-        filled = queue.append(record, size, delivery, loop.time())
-        self.buffered_bytes += size
+        batch, filled = queue.append(record, size, loop.time())
+        self._appender.buffered_bytes += size
         if queue not in self._active:
             self._active[queue] = None
             self.wake()
         elif filled:
             self.wake()
-        return filled
+        return batch, filled
 
     async def room(self) -> None:
         """Wait until some batch is acknowledged or failed."""
@@ -195,6 +198,7 @@ class Sender:
         """Stop now; what is not acknowledged fails with `error`, ClientClosed if none is given."""
         self._closed = True
         self._closed_with = error
+        self._appender.clear()
         self._leaders.close()
         self._in_flight.close()
         if self._timer is not None:
@@ -207,13 +211,23 @@ class Sender:
                     batch, error or ClientClosed("the producer was closed before the record was acknowledged")
                 )
 
+    def hurry(self) -> None:
+        """Send at once what may leave: somebody waits for it. But not while something is under way, so that what many
+        wait for, each for his own, travels together."""
+        if self._woken and self._in_flight.none:
+            self._pump()
+
     def wake(self) -> None:
         """Look in this turn of the loop for what may be sent."""
         if not self._woken and not self._closed:
             self._woken = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            asyncio.get_running_loop().call_soon(self._pump_if_woken)
 
     # sending
+
+    def _pump_if_woken(self) -> None:
+        if self._woken:
+            self._pump()
 
     def _pump(self) -> None:
         self._woken = False
@@ -246,6 +260,8 @@ class Sender:
                 continue
             admitted = self._transaction is None or self._transaction.admits(queue.topic, queue.partition)
             connection = self._leaders.connection_for(queue)
+            if connection is None:
+                self._appender.clear()  # records without key go where there is a leader
             if not admitted or connection is None:
                 continue
             if self._in_flight.count(connection) >= self._options.max_in_flight:
@@ -299,13 +315,15 @@ class Sender:
                     self._acknowledge(queue, batch, -1, -1)
                 return
             # The broker itself waits up to timeout_ms for replicas, so its answer may take a little longer.
-            answer = connection.send(request, version=version, timeout_ms=options.request_timeout_ms + 1_000)
+            answer = _Answer(self, connection, sent)
+            connection.send_for(
+                answer, request, version=version, timeout_ms=options.request_timeout_ms + 1_000
+            )
         except KafkaError as error:
             for queue, batch in sent:
                 self._failed(queue, batch, error)
             return
         self._in_flight.add(connection, sent)
-        answer.add_done_callback(lambda done: self._answered(connection, sent, done))
 
     def _produce_version(self, connection: Connection) -> int:
         """It says who adds partitions to the transaction. Raises VersionUnsupported."""
@@ -323,30 +341,30 @@ class Sender:
 
     # answers
 
-    def _answered(self, connection: Connection, sent: _Sent, answer: asyncio.Future[ProduceResponse]) -> None:
-        self._in_flight.answered(connection, sent)
-        if self._closed or answer.cancelled():
+    def _answered(self, answer: _Answer, response: ProduceResponse) -> None:
+        self._in_flight.answered(answer.connection, answer.sent)
+        if self._closed:
             return
-        error = answer.exception()
-        if error is not None:
-            failure = (
-                error if isinstance(error, KafkaError) else ClientError(f"the answer cannot be used: {error}")
-            )
-            for queue, batch in sent:
-                self._failed(queue, batch, failure)
-        else:
-            response = answer.result()
-            by_partition = {
-                (topic.name, partition.index): partition
-                for topic in response.responses
-                for partition in topic.partition_responses
-            }
-            for queue, batch in sent:
-                self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
+        by_partition = {
+            (topic.name, partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+        for queue, batch in answer.sent:
+            self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
+        if self._active:
+            self.wake()
+
+    def _unanswered(self, answer: _Answer, error: KafkaError) -> None:
+        self._in_flight.answered(answer.connection, answer.sent)
+        if self._closed:
+            return
+        for queue, batch in answer.sent:
+            self._failed(queue, batch, error)
         self.wake()
 
     def _partition_answered(
-        self, queue: _Queue, batch: Batch[Delivery], answer: PartitionProduceResponse | None
+        self, queue: _Queue, batch: _Batch, answer: PartitionProduceResponse | None
     ) -> None:
         if batch.abandoned:
             return
@@ -369,19 +387,13 @@ class Sender:
         text = answer.error_message or code.message
         self._failed(queue, batch, KafkaError(code, f"{queue.topic}-{queue.partition}: {text}"))
 
-    def _acknowledge(
-        self, queue: _Queue, batch: Batch[Delivery], base_offset: int, append_time_ms: int
-    ) -> None:
+    def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
         self._leaders.succeeded(queue)
         self._settled(batch)
-        for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
-            if not delivery.done():
-                offset = base_offset + index if base_offset >= 0 else -1
-                timestamp_ms = record[2] if append_time_ms < 0 else append_time_ms
-                delivery.set_result(RecordMetadata(queue.topic, queue.partition, offset, timestamp_ms))
+        batch.result.acknowledged(base_offset, append_time_ms)
 
-    def _failed(self, queue: _Queue, batch: Batch[Delivery], error: KafkaError) -> None:
+    def _failed(self, queue: _Queue, batch: _Batch, error: KafkaError) -> None:
         """One attempt failed: send again if that can help, give up otherwise."""
         if batch.abandoned:
             return
@@ -427,15 +439,13 @@ class Sender:
             if queue.identity != identity and self._transaction is None:
                 self._bump_epoch(identity)
 
-    def _settle(self, batch: Batch[Delivery], error: KafkaError) -> None:
+    def _settle(self, batch: _Batch, error: KafkaError) -> None:
         self._settled(batch)
-        for delivery in batch.handles:
-            if not delivery.done():
-                delivery.set_exception(error)
-                delivery.exception()  # a caller who never looks asked for no warning
+        batch.result.failed(error)
 
-    def _settled(self, batch: Batch[Delivery]) -> None:
-        self.buffered_bytes -= batch.record_bytes
+    def _settled(self, batch: _Batch) -> None:
+        self._appender.buffered_bytes -= batch.record_bytes
+        batch.records, batch.encoded = [], None  # deliveries and the appender may keep the batch for longer
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

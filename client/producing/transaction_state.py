@@ -94,6 +94,8 @@ class TransactionState:
         """Partitions that something waits for, and that the coordinator has yet to add."""
         self.on_wanted: Callable[[], None] = _nothing
         """Called when `wanted` has grown."""
+        self.on_not_open: Callable[[], None] = _nothing
+        """Called when no more records are taken."""
         self.reached_cluster = False
         """Whether the cluster may know of this transaction."""
         self.in_doubt = False
@@ -208,6 +210,8 @@ class TransactionState:
     def _become(self, phase: Phase) -> None:
         assert (self.phase, phase) in TRANSITIONS, (self.phase, phase)
         self.phase = phase
+        if phase is not Phase.OPEN:
+            self.on_not_open()
         if phase not in (Phase.FAILED, Phase.DEAD):
             self.error = None
 

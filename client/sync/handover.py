@@ -10,8 +10,8 @@ from threading import Condition, Lock
 from typing import NamedTuple
 
 from ..failures import RequestTimedOut
-from ..producing.accumulator import PendingRecord
-from ..producing.sender import RecordMetadata
+from ..producing.appending import PendingRecord
+from ..producing.deliveries import RecordDelivery, RecordMetadata
 from .loop_thread import LoopThread
 
 HANDOVER_BYTES = 32 * 1024
@@ -36,6 +36,19 @@ class Delivery(Future[RecordMetadata]):
                 _log.exception("the callback of a record's future failed")
 
         super().add_done_callback(contained)
+
+    def follow(self, record: RecordDelivery) -> None:
+        """Say what becomes of this one, which was just handed over."""
+        self._record = record
+        record.batch.waiting.append(self)
+
+    def settled(self) -> None:
+        """The record's batch was acknowledged or failed."""
+        error = self._record.exception()
+        if error is None:
+            self.set_result(self._record.result())
+        else:
+            self.set_exception(error)
 
     def cancel(self) -> bool:
         """False: a record that was handed over is not taken back."""

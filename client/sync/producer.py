@@ -14,8 +14,8 @@ from ..consuming.fetched import TopicPartition
 from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember
+from ..producing.deliveries import RecordMetadata
 from ..producing.record_writer import RecordWriter, WriterOptions
-from ..producing.sender import RecordMetadata
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
@@ -114,7 +114,9 @@ class Writer(Facade[WriterT_co]):
         client._check_open()
         if not client._ready(topic, size):
             await client._become_ready(topic, size)
-        if client._add(topic, partition, record, size, delivery):
+        record_delivery, filled = client._add(topic, partition, record, size)
+        delivery.follow(record_delivery)
+        if filled:
             await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
 
     async def _take(self, sent: Sent) -> None:

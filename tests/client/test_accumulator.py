@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from ottla.client.producing.accumulator import Batch, PartitionQueue, ProducerIdentity
 
 FIRST, NEXT = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
@@ -9,10 +11,11 @@ LIMIT = 5
 
 
 def queue_of(batches: int) -> PartitionQueue[int]:
-    """Each batch holds one record."""
-    queue = PartitionQueue[int]("t", 0, batch_bytes=1)
+    """Each batch holds one record; results are numbered."""
+    numbers = count()
+    queue = PartitionQueue[int]("t", 0, batch_bytes=1, result=lambda *_: next(numbers))
     for number in range(batches):
-        queue.append((None, b"%d" % number, 0, []), 100, number, 0.0)
+        queue.append((None, b"%d" % number, 0, ()), 100, 0.0)
     return queue
 
 
@@ -23,7 +26,7 @@ def taken(queue: PartitionQueue[int], identity: ProducerIdentity, leader: str) -
 
 
 def place(batch: Batch[int]) -> tuple[int, ProducerIdentity | None, int]:
-    return batch.handles[0], batch.identity, batch.base_sequence
+    return batch.result, batch.identity, batch.base_sequence
 
 
 def test_nothing_follows_the_first_batch_until_its_leader_has_taken_it() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as other_murmur2
 
+from ottla.client.producing.appending import TopicBatches
 from ottla.client.producing.partitioner import StickyChoice, murmur2, murmur2_partition
 
 
@@ -34,16 +35,19 @@ def test_a_key_always_has_a_partition(key: bytes, partitions: int) -> None:
 
 def test_keyless_records_stick_to_a_partition_until_a_batch_is_full() -> None:
     choice = StickyChoice(1000, draw=lambda count: count - 1)
-    chosen = [choice.choose("t", [0, 1, 2], 100) for _ in range(30)]
+    topic = TopicBatches(3)
+    chosen = [choice.choose(topic, [0, 1, 2], 100) for _ in range(30)]
     assert chosen == [2] * 10 + [1] * 10 + [2] * 10
 
 
 def test_a_partition_without_leader_is_left_at_once() -> None:
     choice = StickyChoice(1000, draw=lambda count: 0)
-    assert choice.choose("t", [0, 1], 100) == 0
-    assert choice.choose("t", [1], 100) == 1
+    topic = TopicBatches(2)
+    assert choice.choose(topic, [0, 1], 100) == 0
+    assert choice.choose(topic, [1], 100) == 1
 
 
 def test_the_only_partition_is_chosen_again_and_again() -> None:
     choice = StickyChoice(10, draw=lambda count: 0)
-    assert [choice.choose("t", [7], 100) for _ in range(3)] == [7, 7, 7]
+    topic = TopicBatches(8)
+    assert [choice.choose(topic, [7], 100) for _ in range(3)] == [7, 7, 7]

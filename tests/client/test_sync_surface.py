@@ -18,6 +18,7 @@ PAIRS = [
 ]
 IN_PLACE_OF = {
     "asyncio.Future[None]": "None",
+    "RecordDelivery": "Future[RecordMetadata]",
     "asyncio.Future": "Future",
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }

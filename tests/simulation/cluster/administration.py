@@ -15,7 +15,7 @@ from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.admin.records import LATEST
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
-from ottla.client.producing.sender import RecordMetadata
+from ottla.client.producing.deliveries import RecordDelivery
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Deleted, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
@@ -214,8 +214,8 @@ async def _produce(workload: Workload, administrator: Administrator, chance: Ran
     return sends
 
 
-def _finish(workload: Workload, send: Send) -> Callable[[asyncio.Future[RecordMetadata]], None]:
-    def finish(done: asyncio.Future[RecordMetadata]) -> None:
+def _finish(workload: Workload, send: Send) -> Callable[[RecordDelivery], None]:
+    def finish(done: RecordDelivery) -> None:
         error = done.exception()
         if isinstance(error, KafkaError):
             send.finish(workload.now(), error.code.name, tried_before=True)

@@ -13,7 +13,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
-from ottla.client.producing.sender import RecordMetadata
+from ottla.client.producing.deliveries import RecordDelivery
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
@@ -157,7 +157,7 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
     await producer.stop()
 
 
-def _delivered(workload: Workload, send: Send, done: asyncio.Future[RecordMetadata]) -> None:
+def _delivered(workload: Workload, send: Send, done: RecordDelivery) -> None:
     error = done.exception()
     if error is None:
         send.finish(workload.now(), offset=done.result().offset)

@@ -1,0 +1,161 @@
+"""See `appending`. `_appending.c` has the same under the same names."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ...protocol.record import Headers
+from .partitioner import murmur2_partition
+
+PendingRecord = tuple[bytes | None, bytes | None, int, Headers]
+"""Key, value, timestamp in ms since 1970, headers: as `protocol.record` takes it."""
+BATCH_OVERHEAD = 61
+RECORD_OVERHEAD = 21
+"""An upper bound of what a record's own fields take beside key, value and headers in small batches."""
+TURN_RECORDS = 1_000
+"""After so many the loop gets its turn: it is not to stand still for long, however large batches are."""
+
+ResultT = TypeVar("ResultT")
+Callback = tuple[Callable[[Any], object], contextvars.Context]
+
+
+class RecordBuffer(Generic[ResultT]):
+    """The records of a batch, oldest first."""
+
+    __slots__ = ("is_open", "records", "result", "size")
+
+    def __init__(self, result: ResultT) -> None:
+        self.records: list[PendingRecord] = []
+        self.size = BATCH_OVERHEAD
+        """Estimated bytes before compression."""
+        self.is_open = True
+        """Whether more may come. Never again once it was sent, or another batch stands behind it."""
+        self.result = result
+
+
+class DeliveryFields(Generic[ResultT]):
+    """What a delivery consists of: its batch's result, its place in the batch, its timestamp."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callbacks", "_cancelled", "batch", "index", "timestamp_ms")
+
+    def __init__(self, batch: ResultT, index: int, timestamp_ms: int) -> None:
+        self.batch = batch
+        self.index = index
+        self.timestamp_ms = timestamp_ms
+        self._callbacks: list[Callback] | None = None
+        self._cancelled = False
+        self._asyncio_future_blocking = False
+
+
+DeliveryT = TypeVar("DeliveryT", bound=DeliveryFields[Any])
+
+
+class TopicBatches:
+    """Of one topic, the batches that were last seen open, and the partition for records without key."""
+
+    __slots__ = ("by_partition", "sticky", "sticky_left")
+
+    def __init__(self, partitions: int) -> None:
+        self.by_partition: list[RecordBuffer[Any] | None] = [None] * partitions
+        self.sticky = -1
+        self.sticky_left = 0
+        """Bytes before another partition is chosen."""
+
+
+class Appender(Generic[DeliveryT]):
+    """The open batches of a producer, and how much is in its buffer."""
+
+    __slots__ = (
+        "_batch_bytes",
+        "_hashes_keys",
+        "_make",
+        "_topics",
+        "buffer_bytes_max",
+        "buffered_bytes",
+        "turn_left",
+    )
+
+    def __init__(
+        self, make: type[DeliveryT], batch_bytes: int, buffer_bytes_max: int, hashes_keys: bool
+    ) -> None:
+        """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash."""
+        self._make = make
+        self._batch_bytes = batch_bytes
+        self._hashes_keys = hashes_keys
+        self._topics: dict[str, TopicBatches] = {}
+        self.buffer_bytes_max = buffer_bytes_max
+        self.buffered_bytes = 0
+        """Estimated bytes of records not yet acknowledged or failed."""
+        self.turn_left = TURN_RECORDS
+        """Records until the loop is to get its turn; whoever gives it that sets this anew."""
+
+    def topic(self, name: str, partitions: int) -> TopicBatches:
+        """Of a topic that has so many partitions; its keys' places begin anew when that has changed."""
+        found = self._topics.get(name)
+        if found is None or len(found.by_partition) != partitions:
+            found = self._topics[name] = TopicBatches(partitions)
+        return found
+
+    def clear(self) -> None:
+        """Send everything the long way until it has filled this again."""
+        self._topics.clear()
+
+    def append(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: object,
+    ) -> DeliveryT | None:
+        """The delivery of a record that was added to an open batch; None if it has to go the long way."""
+        if type(topic) is not str:
+            return None
+        batches = self._topics.get(topic)
+        if (
+            batches is None
+            or headers != ()
+            or timestamp_ms is not None
+            or (type(value) is not bytes and value is not None)
+        ):
+            return None
+        size = RECORD_OVERHEAD if value is None else RECORD_OVERHEAD + len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                return None
+            size += len(key)
+        by_partition = batches.by_partition
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < len(by_partition):
+                return None
+            batch = by_partition[partition]
+        elif key is not None:
+            if not self._hashes_keys:
+                return None
+            batch = by_partition[murmur2_partition(key, len(by_partition))]
+        elif batches.sticky_left > 0:
+            batch = by_partition[batches.sticky]
+        else:
+            return None
+        if (
+            batch is None
+            or not batch.is_open
+            or batch.size + size > self._batch_bytes
+            or self.buffered_bytes + size > self.buffer_bytes_max
+            or not self.turn_left
+        ):
+            return None
+        if partition is None and key is None:
+            batches.sticky_left -= size
+        self.turn_left -= 1
+        self.buffered_bytes += size
+        batch.size += size
+        records = batch.records
+        index = len(records)
+        now_ms = int(time.time() * 1000)
+        records.append((key, value, now_ms, ()))
+        return self._make(batch.result, index, now_ms)

@@ -1,0 +1,177 @@
+"""What becomes of records, told to whoever waits for it.
+
+A batch has one result, and each of its records a delivery that looks there: light, as there are many and few are waited
+for one by one. Nothing is done for a record when its batch is settled unless somebody waits for just that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Generator
+from typing import NamedTuple, Protocol
+
+from ...protocol.errors import KafkaError
+from .appending import DeliveryFields
+
+NO_OFFSET = -1
+NO_TIMESTAMP_MS = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with
+    LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Waiting(Protocol):
+    """Who waits for a record."""
+
+    def settled(self) -> None:
+        """Its batch was acknowledged or failed."""
+
+
+class BatchResult:
+    """How a batch fared: Kafka's ProduceRequestResult."""
+
+    __slots__ = (
+        "append_time_ms",
+        "base_offset",
+        "error",
+        "is_settled",
+        "loop",
+        "partition",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.loop = loop
+        self.is_settled = False
+        self.error: KafkaError | None = None
+        self.base_offset = NO_OFFSET
+        self.append_time_ms = NO_TIMESTAMP_MS
+        """With LogAppendTime; otherwise each record has its own."""
+        self.waiting: list[Waiting] = []
+
+    def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
+        """The leader has the batch; with acks=0, it was sent."""
+        self.base_offset, self.append_time_ms = base_offset, append_time_ms
+        self._settle()
+
+    def failed(self, error: KafkaError) -> None:
+        """It will not be sent again."""
+        self.error = error
+        self._settle()
+
+    def _settle(self) -> None:
+        self.is_settled = True
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            one.settled()
+
+
+class RecordDelivery(DeliveryFields[BatchResult]):
+    """Brings where a record stands, or the KafkaError it failed with: `await` it.
+
+    Stands in for an asyncio.Future wherever one is taken: `asyncio.wait`, `gather`, `wait_for`, `shield`. Cancelling
+    it ends the waiting and not the sending. Nobody is warned of an error that was not asked for.
+    """
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or failed, or this was cancelled."""
+        return self._cancelled or self.batch.is_settled
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled first."""
+        return self._cancelled
+
+    def result(self) -> RecordMetadata:
+        """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
+        batch = self.batch
+        if not batch.is_settled or batch.error is not None or self._cancelled:
+            error = self.exception()
+            assert error is not None
+            raise error.with_traceback(None)
+        offset, timestamp_ms = batch.base_offset, batch.append_time_ms
+        if offset >= 0:
+            offset += self.index
+        if timestamp_ms < 0:
+            timestamp_ms = self.timestamp_ms
+        return tuple.__new__(RecordMetadata, (batch.topic, batch.partition, offset, timestamp_ms))
+
+    def exception(self) -> KafkaError | None:
+        """What it failed with. Raises CancelledError, and InvalidStateError before that is known."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+        if not self.batch.is_settled:
+            raise asyncio.InvalidStateError("the record is neither acknowledged nor failed")
+        return self.batch.error
+
+    def cancel(self, msg: object = None) -> bool:
+        """Wait no longer; whether that was still of use. The record is sent all the same."""
+        if self.done():
+            return False
+        self._cancelled = True
+        self.settled()
+        return True
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of its producer, the only one where it can be waited for."""
+        return self.batch.loop
+
+    def add_done_callback(
+        self, fn: Callable[[RecordDelivery], object], *, context: contextvars.Context | None = None
+    ) -> None:
+        """Let the loop call `fn(delivery)` once this is done, soon if it is."""
+        if context is None:
+            context = contextvars.copy_context()
+        if self.done():
+            self.batch.loop.call_soon(fn, self, context=context)
+        elif self._callbacks is None:
+            self._callbacks = [(fn, context)]
+            self.batch.waiting.append(self)
+        else:
+            self._callbacks.append((fn, context))
+
+    def remove_done_callback(self, fn: Callable[[RecordDelivery], object]) -> int:
+        """Call `fn` no more; returns how often it would have been."""
+        before = self._callbacks or []
+        kept = [one for one in before if one[0] != fn]
+        if before:
+            self._callbacks = kept
+        return len(before) - len(kept)
+
+    def settled(self) -> None:
+        """The batch was, or this was cancelled: the callbacks' turn comes."""
+        callbacks, self._callbacks = self._callbacks, None
+        for fn, context in callbacks or ():
+            self.batch.loop.call_soon(fn, self, context=context)
+
+    def __await__(self) -> Generator[RecordDelivery, None, RecordMetadata]:
+        if not self.batch.is_settled and not self._cancelled:
+            self._asyncio_future_blocking = True
+            yield self
+            if not self.done():
+                raise RuntimeError("a delivery was awaited by what does not wait for futures")
+        return self.result()
+
+    __iter__ = __await__  # as asyncio's own, for `yield from`
+
+    def __repr__(self) -> str:
+        if self._cancelled:
+            state = "cancelled"
+        elif not self.batch.is_settled:
+            state = "pending"
+        else:
+            state = repr(self.batch.error or self.result())
+        return f"<{type(self).__name__} {self.batch.topic}-{self.batch.partition} {state}>"
