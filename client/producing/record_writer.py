@@ -5,6 +5,7 @@ of batches stands in `accumulator`, sending and retrying in `sender`.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ from typing import Any, Literal, Self, TypedDict
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
+from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
+from ..large_messages.sending import SplitDelivery
 from .accumulator import PendingRecord, estimated_bytes
 from .batches import compression_named
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
@@ -43,6 +46,8 @@ class WriterOptions(TypedDict, total=False):
     partitioner: Partitioner
     key_serializer: Serializer | None
     value_serializer: Serializer | None
+    large_message_segment_size: int | None
+    large_message_max_size: int
 
 
 class RecordWriter:
@@ -69,6 +74,8 @@ class RecordWriter:
         partitioner: Partitioner = murmur2_partition,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
+        large_message_segment_size: int | None = None,
+        large_message_max_size: int = 32 * 1024 * 1024,
     ) -> None:
         required = -1 if acks == "all" else acks
         if required not in (0, 1, -1):
@@ -107,6 +114,9 @@ class RecordWriter:
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
+        self._splitter: Splitter | None = None
+        if large_message_segment_size is not None:
+            self._splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
         self._sticky = StickyChoice(batch_size, random.randrange)
         self._closed = False
 
@@ -152,13 +162,17 @@ class RecordWriter:
         or None, or what the serializers make such of.
 
         Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
-        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
+        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size` that is not split, or a
+        value above `large_message_max_size`, ClientClosed
         after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
         delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        if self._splits(record):
+            await self._send_split(topic, partition, record, delivery)
+            return delivery
         if not self._ready(topic, size):
             await self._become_ready(topic, size)
         if self._add(topic, partition, record, size, delivery):
@@ -226,7 +240,9 @@ class RecordWriter:
         stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         record = self._intake.record(topic, key, value, stamp, headers)
         size = estimated_bytes(record)
-        if size > self._max_request_size:
+        if self._splitter is not None and self._splitter.splits(record):
+            self._splitter.check(record)
+        elif size > self._max_request_size:
             limit = self._max_request_size
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
@@ -260,6 +276,31 @@ class RecordWriter:
         elif partition not in self._cluster.metadata.topics[topic].partitions:
             raise self._no_such_partition(topic, partition)
         return self._sender.add(topic, partition, record, size, delivery)
+
+    def _splits(self, record: PendingRecord) -> bool:
+        return self._splitter is not None and self._splitter.splits(record)
+
+    async def _send_split(
+        self, topic: str, partition: int | None, record: PendingRecord, delivery: Delivery
+    ) -> None:
+        """The rest of `send` for a large message: its segments, each once there is room for it."""
+        assert self._splitter is not None
+        segments = SplitDelivery(delivery, self._splitter.count(record))
+        try:
+            for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
+                size = estimated_bytes(segment)
+                self._check_open()
+                if not self._ready(topic, size):
+                    await self._become_ready(topic, size)
+                if delivery.done():
+                    return  # A segment has failed: nobody needs the others.
+                if partition is None:
+                    partition = self._choose(topic, record[0], estimated_bytes(record))
+                if self._add(topic, partition, segment, size, segments):
+                    await asyncio.sleep(0)
+        except KafkaError:
+            if not delivery.done():  # else it is told why: this follows from that
+                raise
 
     def _lost(self, error: KafkaError) -> None:
         """A record that was taken will not be sent: what it was part of cannot be committed."""
