@@ -262,12 +262,12 @@ class Consumer:
         """The partitions read now."""
         return set(self._fetcher.assigned)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`: of a large message that is that of its last segment, and of those read before it is known
-        where they begin. One that is not known, and lies across `offset`, is passed over.
+    def seek(self, partition: TopicPartition, offset: Place) -> None:
+        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment; of
+        those read before it is known where they begin, one that is not known and lies across `offset` is passed over.
         """
         state = self._state(partition)
-        self._inbox.resume(state, self._inbox.committable(state.partition, offset))
+        self._inbox.resume(state, self._place(state.partition, offset))
         self._moved(partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
