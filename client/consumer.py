@@ -263,8 +263,9 @@ class Consumer:
         return set(self._fetcher.assigned)
 
     def seek(self, partition: TopicPartition, offset: Place) -> None:
-        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment; of
-        those read before it is known where they begin, one that is not known and lies across `offset` is passed over.
+        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
+        of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
+        over.
         """
         state = self._state(partition)
         self._inbox.resume(state, self._place(state.partition, offset))

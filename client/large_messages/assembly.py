@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -25,6 +26,7 @@ REMEMBERED = 1_000
 """So many messages that have ended are remembered of each partition, at least."""
 MESSAGE_OVERHEAD = 512
 """What a message that waits takes beside its bytes."""
+_HEADERS = attrgetter("headers")
 _RESUMED = b""
 """Stands for the messages among which reading was resumed, in the place of an id."""
 
@@ -120,9 +122,7 @@ class Assembly:
         """
         state = self._partitions.get(partition)
         waiting = state is not None and state.open
-        if not (waiting or any(one.headers for one in records)) and (
-            not records or records[0].offset >= give_from
-        ):
+        if not (waiting or any(map(_HEADERS, records))) and (not records or records[0].offset >= give_from):
             return records, None
         given: list[ConsumerRecord] = []
         for record in records:

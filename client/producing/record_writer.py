@@ -170,7 +170,7 @@ class RecordWriter:
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
         delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        if self._splits(record):
+        if self._splitter is not None and self._splits(record):
             await self._send_split(topic, partition, record, delivery)
             return delivery
         if not self._ready(topic, size):

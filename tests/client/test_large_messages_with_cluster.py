@@ -403,6 +403,76 @@ async def test_what_is_too_large_is_refused_and_what_fails_fails_as_a_whole(boot
         Consumer(large_message_buffer_bytes=0)
 
 
+async def test_a_segment_that_fails_while_others_wait_for_room(bootstrap: str) -> None:
+    topic = "no-room"
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1, configs={"max.message.bytes": "500"})])
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "large_message_segment_size": 1_000,
+        "batch_size": 1_000,
+        "buffer_memory": 2_500,
+    }
+    async with Producer(**options) as producer:
+        with pytest.raises(KafkaError) as refused:
+            await producer.send_and_wait(topic, bytes(100_000))
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        await producer.send_and_wait(topic, b"1")
+
+    def send_in_transactions() -> None:
+        with ottla.sync.Producer(transactional_id="no-room", **options) as producer:
+            producer.begin_transaction()
+            producer.send(topic, b"aborted")  # from now on `send` waits for nothing
+            failing = producer.send(topic, bytes(100_000))
+            with pytest.raises(TransactionFailed):
+                producer.commit_transaction()
+            assert failing.exception(timeout=DEADLINE_S) is not None
+            producer.abort_transaction()
+            with producer.transaction():
+                producer.send(topic, b"2")
+
+    await asyncio.to_thread(send_in_transactions)
+    found = await read(bootstrap, topic, 2, isolation_level="read_committed")
+    assert [one.value for one in found] == [b"1", b"2"]
+
+
+async def test_segments_that_are_deleted_cost_their_own_message_only(bootstrap: str, topic: str) -> None:
+    here = TopicPartition(topic, 0)
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await write(producer, topic, "1a2bab3ab4")
+    async with reader(bootstrap, topic, group_id="late") as consumer:
+        assert names(await take(consumer, 3)) == "123"
+        await consumer.commit()
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        await admin.delete_records({here: 3})
+    async with reader(bootstrap, topic, group_id="late", auto_offset_reset="none") as consumer:
+        assert names(await take(consumer, 2)) == "b4"
+        assert consumer.large_message_stats().incomplete == 1
+
+
+async def test_what_is_given_up_is_told_and_damage_is_raised(
+    bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = TopicPartition(topic, 0)
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await write(producer, topic, "a1aa2")
+        await producer.send(topic, b"x", headers=[(SEGMENT_HEADER, b"nonsense")])
+        await write(producer, topic, "3")
+    async with reader(bootstrap, topic, large_message_buffer_bytes=700) as consumer:
+        assert names(await take(consumer, 2)) == "12"
+        for _ in range(2):
+            with pytest.raises(
+                KafkaError, match=f"{topic}-0, offset 5: .* has 8 bytes instead of 37"
+            ) as told:
+                await take(consumer, 1)
+            assert told.value.code is ErrorCode.CORRUPT_MESSAGE
+        consumer.seek(here, 6)
+        assert names(await take(consumer, 1)) == "3"
+        assert consumer.large_message_stats().evicted == 1
+    (line,) = [one.getMessage() for one in caplog.records if "given up" in one.getMessage()]
+    assert f"topic={topic} partition=0 first_offset=0 last_offset=0" in line
+
+
 async def test_compaction_leaves_the_newest_message_of_each_key(bootstrap: str) -> None:
     topic = "compacted"
     configs = {
