@@ -379,7 +379,8 @@ class Consumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, Place] | None = None) -> None:
         """Keep `offsets` (next to read) for the group; without them the position of every assigned
-        partition. What is kept is what `committable` says. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
+        partition. What is kept is what `committable` says, or an OffsetAndMetadata as it is given. Raises KafkaError,
+        REBALANCE_IN_PROGRESS among others.
 
         A member commits in the generation in which it was given its partitions, and none that has been thrown out:
         the partitions are others' by then.

@@ -25,6 +25,8 @@ from ottla import (
     Producer,
     TopicPartition,
     TransactionFailed,
+    TransactionWriter,
+    WriterReceipt,
 )
 from ottla.client.large_messages.segments import SEGMENT_HEADER, Splitter, read_segment
 from ottla.testing import LocalCluster
@@ -292,6 +294,32 @@ async def test_transactions_count_with_all_their_segments_or_none(bootstrap: str
         )
     assert told[True] == [[values[1]]]
     assert told[False] == [[values[0]], [b"small", values[2]]]
+
+
+async def test_writers_of_one_transaction_write_large_messages_at_once(bootstrap: str, topic: str) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap, "large_message_segment_size": 10_000}
+    values = [bytes([number]) * 500_000 for number in range(2)]
+    async with Producer(transactional_id="owner", **options) as owner:
+        transaction = await owner.begin()
+
+        async def write_one(value: bytes) -> WriterReceipt:
+            async with TransactionWriter.join(transaction.token, **options) as writer:
+                await writer.send(topic, value, b"key")
+                return await writer.finish()
+
+        kept, _, _ = await asyncio.gather(
+            write_one(values[0]), write_one(b"not committed" * 50_000), owner.send(topic, values[1], b"key")
+        )
+        await transaction.commit(writers=[kept])
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        reader(bootstrap, topic) as consumer,
+        aclosing(consumer.transactions()) as transactions,
+    ):
+        found = (await anext(transactions)).records[TopicPartition(topic, 0)]
+    assert sorted(one.value or b"" for one in found) == values
+    stable = await read(bootstrap, topic, 2, isolation_level="read_committed")
+    assert sorted(one.value or b"" for one in stable) == values
 
 
 async def test_offsets_of_a_transaction_keep_what_lies_across_them(bootstrap: str, topic: str) -> None:
