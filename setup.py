@@ -1,7 +1,7 @@
 """Only the extensions stand here: pyproject.toml has all the rest, and no stable way to name an extension.
 
-They are optional. Without a compiler or Python's headers the build warns and goes on, and the modules beside them do the
-same work in Python: `ottla.protocol.record_codec` and `ottla.client.producing.appending_in_python`.
+They are optional. Without a compiler or Python's headers the build warns and goes on, and the modules beside them do
+the same work in Python: `ottla.protocol.record_codec` and `ottla.client.producing.appending_in_python`.
 """
 
 from setuptools import Extension, setup

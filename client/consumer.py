@@ -5,9 +5,11 @@ happens to partitions that change hands in `consuming/handover.py`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -19,14 +21,16 @@ from .consuming.group import GroupOptions
 from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
-from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
+from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata, OffsetAndMetadata, Place
 from .consuming.subscriber import Selection, Subscriber
 from .consuming.subscription import NO_GENERATION
 from .failures import ClientClosed
+from .large_messages.assembly import Assembly, AssemblyOptions, GivenUp, LargeMessageStats
 from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
+_log = logging.getLogger(__name__)
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 RECORDS_AT_A_TIME = 5000
 RECORDS_IN_A_ROW = 1000
@@ -51,6 +55,10 @@ class Consumer:
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
     `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
     replica in this rack, where brokers select replicas by rack (KIP-392).
+
+    `large_messages`: put values together that a Producer has split (its `large_message_segment_size`). Of those that
+    have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
+    not ended `large_message_expiry_offsets` after the beginning; see `large_message_stats`.
     """
 
     def __init__(
@@ -78,6 +86,9 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
+        large_messages: bool = True,
+        large_message_buffer_bytes: int = 64 * 1024 * 1024,
+        large_message_expiry_offsets: int = 1_000_000,
     ) -> None:
         if auto_offset_reset not in RESETS:
             raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
@@ -89,6 +100,8 @@ class Consumer:
             raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
         if not partition_assignment_strategy:
             raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
+        if min(large_message_buffer_bytes, large_message_expiry_offsets) < 1:
+            raise ValueError("large_message_buffer_bytes and large_message_expiry_offsets are 1 or more")
         self._max_poll_records = max_poll_records
         self._auto_commit_s = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id else None
         self._cluster = Cluster(
@@ -110,7 +123,10 @@ class Consumer:
             rack=client_rack,
         )
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
-        self._inbox = Inbox(self._fetcher)
+        self._large_message_stats = LargeMessageStats()
+        self._assembly_options = AssemblyOptions(large_message_buffer_bytes, large_message_expiry_offsets)
+        self._assembles = large_messages
+        self._inbox = Inbox(self._fetcher, self._new_assembly())
         self._group_id = group_id
         self._offsets = group_id and CommittedOffsets(
             self._cluster,
@@ -255,9 +271,13 @@ class Consumer:
         """The partitions read now."""
         return set(self._fetcher.assigned)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
-        self._state(partition).seek(offset)
+    def seek(self, partition: TopicPartition, offset: Place) -> None:
+        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
+        of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
+        over.
+        """
+        state = self._state(partition)
+        self._inbox.resume(state, self._place(state.partition, offset))
         self._moved(partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -285,7 +305,7 @@ class Consumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
-        consumer's, or not any more."""
+        consumer's, or not any more. To go on there with another consumer, keep what is `committable`."""
         backoff = Backoff(100)
         while (state := self._state(partition)).position is None:
             self._raise_failures()
@@ -354,7 +374,11 @@ class Consumer:
             raise ClientClosed("the consumer was stopped")
         reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
-            self._cluster, self._fetch_options, reading, ReaderOptions(after, buffer_bytes_max)
+            self._cluster,
+            self._fetch_options,
+            reading,
+            ReaderOptions(after, buffer_bytes_max),
+            self._new_assembly,
         )
         self._readers.append(reader)
         self.pause(*reading)
@@ -370,9 +394,10 @@ class Consumer:
 
     # offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, Place] | None = None) -> None:
         """Keep `offsets` (next to read) for the group; without them the position of every assigned
-        partition. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
+        partition. What is kept is what `committable` says, or an OffsetAndMetadata as it is given. Raises KafkaError,
+        REBALANCE_IN_PROGRESS among others.
 
         A member commits in the generation in which it was given its partitions, and none that has been thrown out:
         the partitions are others' by then.
@@ -385,11 +410,37 @@ class Consumer:
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {self._group_id!r}, commit: this consumer is not a member of it now",
             )
-        await kept.commit(member, offsets)
+        await kept.commit(
+            member, {TopicPartition(*one): self._place(one, where) for one, where in offsets.items()}
+        )
+
+    def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
+        """What to keep for a partition so that who goes on there reads everything from `offset` on, and nothing before:
+        the offset, or that of the first segment of large messages that lie across it, with a note of what to pass over.
+        Without `offset`, as of the next record.
+
+        `commit` and `Producer.send_offsets_to_transaction` ask it themselves. It knows the messages that are not whole
+        yet, and of each partition the last 1,000 that are. Without `offset` it raises ValueError if the partition is
+        not this consumer's, or it is not known yet where it begins.
+        """
+        one = TopicPartition(*partition)
+        if offset is None:
+            self._state(one)
+            offset = self._inbox.positions().get(one)
+        if offset is None:
+            raise ValueError(
+                f"it is not known yet where {one.topic}-{one.partition} begins; await position()"
+            )
+        return self._inbox.committable(one, offset)
+
+    def large_message_stats(self) -> LargeMessageStats:
+        """What became of large messages so far."""
+        return replace(self._large_message_stats)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset the group keeps for a partition, None if it has none."""
-        return (await self._need_group().committed([partition])).get(partition)
+        found = (await self._need_group().committed([partition])).get(partition)
+        return None if found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`."""
@@ -428,6 +479,14 @@ class Consumer:
         return [] if info is None else list(info.partitions)
 
     # inside
+
+    def _new_assembly(self) -> Assembly | None:
+        if not self._assembles:
+            return None
+        return Assembly(self._assembly_options, self._large_message_stats, _warn)
+
+    def _place(self, partition: TopicPartition, where: Place) -> OffsetAndMetadata:
+        return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
     async def _refill(self, timeout_ms: float | None = None) -> None:
         """Wait until there is something unread, at most so long."""
@@ -469,3 +528,13 @@ class Consumer:
             raise group.failure
         self._handover.raise_failure()
         self._fetcher.raise_failure()
+
+
+def _warn(lost: GivenUp) -> None:
+    _log.warning(
+        "a large message is given up: topic=%s partition=%d first_offset=%d last_offset=%d reason=%s",
+        *lost.partition,
+        lost.first_offset,
+        lost.last_offset,
+        lost.reason,
+    )

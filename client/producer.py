@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, Unpack
 
 from .consuming.fetched import TopicPartition
-from .consuming.offsets import ConsumerGroupMetadata
+from .consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata, Place
 from .failures import OutOfTurn
 from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions
@@ -21,6 +21,9 @@ class GroupMember(Protocol):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who it is now."""
 
+    def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
+        """What to keep, so that large messages that lie across `offset` are read from their beginning."""
+
 
 @checks_options(WriterOptions)
 class Producer(RecordWriter):
@@ -34,6 +37,9 @@ class Producer(RecordWriter):
     is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
     to wait for a topic to exist, and for the cluster's answers about transactions. `key_serializer` and
     `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
+
+    `large_message_segment_size`: values of more bytes are split into records of so many, which a Consumer puts
+    together; up to `large_message_max_size`. None: they are not, and what does not fit into a request is refused.
 
     With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
@@ -108,19 +114,18 @@ class Producer(RecordWriter):
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, Place],
         group: GroupMember | ConsumerGroupMetadata | str,
     ) -> None:
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
 
         Given a Consumer, or its `group_metadata()`, the offsets count only if it is still a member of the group; given
-        a group's name alone, that is not checked. Raises TransactionFailed if they are refused.
+        a group's name alone, that is not checked. A Consumer is asked for what is `committable`; where it is not given,
+        and there may be large messages, give what its `committable` says instead of bare offsets. Raises
+        TransactionFailed if they are refused.
         """
-        if isinstance(group, str):
-            group = ConsumerGroupMetadata(group)
-        elif not isinstance(group, ConsumerGroupMetadata):
-            group = group.group_metadata()
-        await self._need_transactions().send_offsets(offsets, group)
+        member, places = who_and_where(group, offsets)
+        await self._need_transactions().send_offsets(places, member)
 
     @property
     def last_app_version(self) -> int | None:
@@ -141,3 +146,16 @@ class Producer(RecordWriter):
         if self._transactions is None:
             raise OutOfTurn("transactions need a producer that has a transactional_id")
         return self._transactions
+
+
+def who_and_where(
+    group: GroupMember | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Place]
+) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+    """Who commits, and what. A member is asked; what else is given stands for itself."""
+    places = {one: where for one, where in offsets.items() if isinstance(where, OffsetAndMetadata)}
+    bare = {one: where for one, where in offsets.items() if not isinstance(where, OffsetAndMetadata)}
+    if isinstance(group, str | ConsumerGroupMetadata):
+        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        return member, places | {one: OffsetAndMetadata(offset) for one, offset in bare.items()}
+    asked = {one: group.committable(one, offset) for one, offset in bare.items()}
+    return group.group_metadata(), places | asked

@@ -42,10 +42,12 @@ __all__ = [
     "GroupMember",
     "HangingTransaction",
     "KafkaError",
+    "LargeMessageStats",
     "LogDirDescription",
     "MadeBeforeFork",
     "NewTopic",
     "NoBrokerReachable",
+    "OffsetAndMetadata",
     "OngoingReassignment",
     "OutOfTurn",
     "PartitionInfo",
@@ -99,7 +101,7 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
     from ottla.client.consuming.listener import RebalanceListener
-    from ottla.client.consuming.offsets import ConsumerGroupMetadata
+    from ottla.client.consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from ottla.client.failures import (
         ClientClosed,
         ClientError,
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
         TransactionFailed,
         VersionUnsupported,
     )
+    from ottla.client.large_messages.assembly import LargeMessageStats
     from ottla.client.producer import Producer
     from ottla.client.producing.deliveries import RecordDelivery, RecordMetadata
     from ottla.client.transactions.transaction import Transaction, WriterReceipt
@@ -149,7 +152,7 @@ else:
         "client.consumer": ["Consumer"],
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
         "client.consuming.listener": ["RebalanceListener"],
-        "client.consuming.offsets": ["ConsumerGroupMetadata"],
+        "client.consuming.offsets": ["ConsumerGroupMetadata", "OffsetAndMetadata"],
         "client.failures": [
             "ClientClosed",
             "ClientError",
@@ -164,6 +167,7 @@ else:
             "TransactionFailed",
             "VersionUnsupported",
         ],
+        "client.large_messages.assembly": ["LargeMessageStats"],
         "client.producer": ["Producer"],
         "client.producing.deliveries": ["RecordDelivery", "RecordMetadata"],
         "client.transactions.transaction": ["Transaction", "WriterReceipt"],

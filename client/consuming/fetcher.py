@@ -72,17 +72,23 @@ class PartitionState:
     replica_until_s: float = 0.0
     leader_until_s: float = 0.0
     """Until then the leader is not asked for a nearer replica."""
+    give_from: int = 0
+    """What lies before was given to the caller, and is read again for large messages that lie across it."""
+    moved: bool = False
+    """Whether it was sent elsewhere since records were taken."""
 
-    def seek(self, offset: int) -> None:
+    def seek(self, offset: int, give_from: int = 0) -> None:
         """Go on at `offset`; what was fetched is dropped."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
         self.ended = False
+        self.give_from, self.moved = give_from, True
         self.buffer.clear()
 
-    def look_up(self, timestamp: int) -> None:
+    def look_up(self, timestamp: int, give_from: int = 0) -> None:
         """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
         self.position, self.reset_to = None, timestamp
         self.ended = False
+        self.give_from, self.moved = give_from, True
         self.buffer.clear()
 
 
@@ -217,8 +223,8 @@ class Fetcher:
             if state.reset_to == wanted[one]:
                 if offset < 0:
                     state.look_up(LATEST)  # nothing that young yet: go on at the end
-                else:
-                    state.seek(offset)
+                else:  # If the beginning was not deleted, the end was: what comes now was not given before.
+                    state.seek(offset, state.give_from if offset > state.fetch_offset else 0)
         if failure is not None and not failure.code.retriable:
             raise failure
 
@@ -378,6 +384,9 @@ class Fetcher:
                 self._arrived.set()
         elif broker_id == state.replica:
             self._source_failed(state, broker_id)  # It may lag behind, or hold no replica any more.
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and state.fetch_offset < state.give_from:
+            # The first segments of large messages are gone. Nothing else is missing that was not given before.
+            state.look_up(EARLIEST, state.give_from)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._options.reset_timestamp is None:
                 where = f"{state.partition.topic}-{state.partition.partition}"

@@ -18,7 +18,7 @@ from .fetched import TopicPartition
 from .fetcher import Fetcher, PartitionState
 from .inbox import Inbox
 from .listener import RebalanceListener
-from .offsets import CommittedOffsets
+from .offsets import CommittedOffsets, OffsetAndMetadata
 
 
 class Handover:
@@ -174,7 +174,7 @@ class Handover:
             self._fetcher.changed()
             return
 
-    def _begin(self, state: PartitionState, committed: int | None) -> None:
+    def _begin(self, state: PartitionState, committed: OffsetAndMetadata | None) -> None:
         partition = state.partition
         if (
             self._fetcher.assigned.get(partition) is not state
@@ -183,7 +183,7 @@ class Handover:
         ):
             return  # not ours any more, or the caller has sought a place meanwhile
         if committed is not None:
-            state.seek(committed)
+            self._inbox.resume(state, committed)
         elif self._reset_timestamp is not None:
             state.look_up(self._reset_timestamp)
         else:

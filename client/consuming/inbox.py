@@ -6,16 +6,21 @@ from collections import deque
 from collections.abc import Collection
 
 from ...protocol.errors import KafkaError
+from ..large_messages.assembly import Assembly
+from ..large_messages.places import given_before, place
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
+from .offsets import OffsetAndMetadata
 from .unread import Unread
 
 
 class Inbox:
     """The buffers of a fetcher's partitions, and records that were taken together but are given one by one."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, assembly: Assembly | None) -> None:
+        """Without an `assembly` the segments of large messages are given as they are."""
         self._fetcher = fetcher
+        self._assembly = assembly
         self._turns: deque[TopicPartition] = deque()
         self.unread = Unread()
 
@@ -23,6 +28,8 @@ class Inbox:
         """The fetcher has other partitions now."""
         self._turns = deque(self._fetcher.assigned)
         self.unread.keep(self._fetcher.assigned)
+        if self._assembly is not None:
+            self._assembly.keep(self._fetcher.assigned)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Give no more of these, which are about to go: their positions are behind what was given."""
@@ -40,9 +47,28 @@ class Inbox:
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to give, of all partitions of which it is known."""
         known = {
-            one: state.position for one, state in self._fetcher.assigned.items() if state.position is not None
+            one: max(state.position, state.give_from)
+            for one, state in self._fetcher.assigned.items()
+            if state.position is not None
         }
         return known | self.unread.positions()
+
+    def committable(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """What to keep so that whoever goes on there is given everything from `offset` on, and nothing before."""
+        state = self._fetcher.assigned.get(partition)
+        if self._assembly is None or state is None:
+            return OffsetAndMetadata(offset)
+        self._notice_move(self._assembly, state)
+        read_to = 0 if state.position is None else state.position
+        return place(self._assembly.start_of(partition, offset, read_to, state.give_from), offset)
+
+    def resume(self, state: PartitionState, found: OffsetAndMetadata) -> None:
+        """Go on at a place that was `committable`."""
+        if self._assembly is None:
+            state.seek(found.offset)
+        else:
+            self._assembly.resumed(state.partition, found.offset, given_before(found))
+            state.seek(found.offset, given_before(found))
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
@@ -69,6 +95,11 @@ class Inbox:
 
     def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
+        assembly = self._assembly
+        if assembly is not None:
+            self._notice_move(assembly, state)
+            if assembly.crowded(state.partition):
+                assembly.forget(state.partition, self.positions()[state.partition])
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
@@ -78,12 +109,31 @@ class Inbox:
                 if records:
                     break
                 # Not passed over: the next leader may have it whole.
-                state.seek(chunk.next_offset)
-                self._fetcher.changed()
+                self._go_back(state, chunk.next_offset)
                 raise
-            records += some
             state.position = chunk.next_offset
+            if assembly is None:
+                records += some
+            else:
+                given, damage = assembly.take_in(state.partition, some, state.give_from)
+                records += given
+                if damage is not None:
+                    self._go_back(state, damage.offset)
+                    if not records:
+                        raise damage.error
+                    break
             if len(some) < wanted and chunk.damage is None:
                 state.buffer.pop(0)
                 self._fetcher.changed()
         return records
+
+    def _go_back(self, state: PartitionState, offset: int) -> None:
+        """Read again what was read from `offset` on, and before that what is needed for it."""
+        state.position = offset if state.position is None else max(state.position, offset)
+        self.resume(state, self.committable(state.partition, max(offset, state.give_from)))
+        self._fetcher.changed()
+
+    def _notice_move(self, assembly: Assembly, state: PartitionState) -> None:
+        if state.moved:
+            assembly.interrupted(state.partition)
+            state.moved = False

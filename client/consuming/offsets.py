@@ -39,6 +39,17 @@ class ConsumerGroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
+class OffsetAndMetadata(NamedTuple):
+    """An offset as a group keeps it, the next to read, and a text that the one who commits it adds."""
+
+    offset: int
+    metadata: str = ""
+
+
+Place = int | OffsetAndMetadata
+"""Where a group is to go on."""
+
+
 class CommittedOffsets:
     """Of one group."""
 
@@ -52,14 +63,18 @@ class CommittedOffsets:
         self._read_committed = read_committed
         self._coordinator = Coordinator(cluster, group_id, OF_GROUP, LANE)
 
-    async def commit(self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(
+        self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
         if not offsets:
             return
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for one, offset in offsets.items():
+        for one, (offset, metadata) in offsets.items():
             topics[one.topic].append(
-                OffsetCommitRequestPartition(partition_index=one.partition, committed_offset=offset)
+                OffsetCommitRequestPartition(
+                    partition_index=one.partition, committed_offset=offset, committed_metadata=metadata
+                )
             )
         request = OffsetCommitRequest(
             group_id=self._group_id,
@@ -77,7 +92,9 @@ class CommittedOffsets:
 
         await self._with_retries(once)
 
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets the group keeps, without those it has none for. Raises KafkaError: UNSTABLE_OFFSET_COMMIT if who
         reads what is committed has to wait for the end of a transaction for longer than the request timeout.
         """
@@ -90,7 +107,7 @@ class CommittedOffsets:
                 OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()
             ],
         )
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
 
         async def once() -> None:
             connection = await self._coordinator.connection()
@@ -103,8 +120,8 @@ class CommittedOffsets:
                 for partition in topic.partitions:
                     self._check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
                     if partition.committed_offset >= 0:
-                        found[TopicPartition(topic.name, partition.partition_index)] = (
-                            partition.committed_offset
+                        found[TopicPartition(topic.name, partition.partition_index)] = OffsetAndMetadata(
+                            partition.committed_offset, partition.metadata or ""
                         )
 
         if topics:

@@ -5,6 +5,7 @@ of batches stands in `accumulator`, sending and retrying in `sender`.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -13,11 +14,13 @@ from typing import Any, Literal, Self, TypedDict
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
+from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
+from ..large_messages.sending import SplitMessage
 from .accumulator import estimated_bytes
 from .appending import TURN_RECORDS, Appender, PendingRecord
 from .batches import compression_named
-from .deliveries import RecordDelivery, RecordMetadata
-from .partitioner import Partitioner, Sticky, StickyChoice, murmur2_partition
+from .deliveries import BatchResult, RecordDelivery, RecordMetadata
+from .partitioner import Partitioner, StickyChoice, murmur2_partition
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
@@ -46,6 +49,8 @@ class WriterOptions(TypedDict, total=False):
     partitioner: Partitioner
     key_serializer: Serializer | None
     value_serializer: Serializer | None
+    large_message_segment_size: int | None
+    large_message_max_size: int
 
 
 class RecordWriter:
@@ -72,6 +77,8 @@ class RecordWriter:
         partitioner: Partitioner = murmur2_partition,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
+        large_message_segment_size: int | None = None,
+        large_message_max_size: int = 32 * 1024 * 1024,
     ) -> None:
         required = -1 if acks == "all" else acks
         if required not in (0, 1, -1):
@@ -114,7 +121,10 @@ class RecordWriter:
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
-        self._takes_bytes = key_serializer is None and value_serializer is None
+        self._splitter: Splitter | None = None
+        if large_message_segment_size is not None:
+            self._splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
+        self._takes_bytes = key_serializer is None and value_serializer is None and self._splitter is None
         self._sticky = StickyChoice(batch_size, random.randrange)
         self._closed = False
 
@@ -164,8 +174,9 @@ class RecordWriter:
         bytes or None, or what the serializers make such of.
 
         Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
-        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
-        after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
+        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size` that is not split, or a
+        value above `large_message_max_size`, ClientClosed after `stop`; with transactions OutOfTurn if none is open,
+        TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
@@ -173,6 +184,8 @@ class RecordWriter:
             return delivery
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
+        if self._splits(record):
+            return await self._send_split(topic, partition, record)
         if not self._ready(topic, size):
             await self._become_ready(topic, size)
         delivery, filled = self._add(topic, partition, record, size)
@@ -243,7 +256,9 @@ class RecordWriter:
         stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         record = self._intake.record(topic, key, value, stamp, headers)
         size = estimated_bytes(record)
-        if size > self._max_request_size:
+        if self._splitter is not None and self._splitter.splits(record):
+            self._splitter.check(record)
+        elif size > self._max_request_size:
             limit = self._max_request_size
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
@@ -275,13 +290,43 @@ class RecordWriter:
         partitions = self._cluster.metadata.topics[topic].partitions
         batches = self._appender.topic(topic, len(partitions))
         if partition is None:
-            partition = self._choose(topic, batches, record[0], size)
+            partition = self._choose(topic, record[0], size)
         elif partition not in partitions:
             raise self._no_such_partition(topic, partition)
         batch, filled = self._sender.add(topic, partition, record, size)
         if self._takes_bytes and partition < len(partitions):
             batches.by_partition[partition] = batch
         return RecordDelivery(batch.result, len(batch.records) - 1, record[2]), filled
+
+    def _splits(self, record: PendingRecord) -> bool:
+        return self._splitter is not None and self._splitter.splits(record)
+
+    async def _send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
+        """The rest of `send` for a large message: its segments, each once there is room for it."""
+        assert self._splitter is not None
+        message: SplitMessage | None = None
+        try:
+            for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
+                size = estimated_bytes(segment)
+                self._check_open()
+                if not self._ready(topic, size):
+                    await self._become_ready(topic, size)
+                if partition is None:
+                    partition = self._choose(topic, record[0], estimated_bytes(record))
+                if message is None:
+                    result = BatchResult(asyncio.get_running_loop(), topic, partition)
+                    message = SplitMessage(result, self._splitter.count(record))
+                if message.result.is_settled:
+                    break  # A segment has failed: nobody needs the others.
+                one, filled = self._add(topic, partition, segment, size)
+                message.follow(one)
+                if filled:
+                    await asyncio.sleep(0)
+        except KafkaError:
+            if message is None or not message.result.is_settled:
+                raise  # else it is told why: this follows from that
+        assert message is not None
+        return RecordDelivery(message.result, 0, record[2])
 
     def _lost(self, error: KafkaError) -> None:
         """A record that was taken will not be sent: what it was part of cannot be committed."""
@@ -293,9 +338,10 @@ class RecordWriter:
 
     # inside
 
-    def _choose(self, topic: str, sticky: Sticky, key: bytes | None, size: int) -> int:
+    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]
         if key is None:
+            sticky = self._appender.topic(topic, len(info.partitions))
             return self._sticky.choose(sticky, info.available or list(info.partitions), size)
         chosen = self._partitioner(key, len(info.partitions))
         if chosen not in info.partitions:

@@ -11,6 +11,7 @@ from typing import Literal, Self, TypedDict, Unpack
 from .. import consumer
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.listener import RebalanceListener
+from ..consuming.offsets import Place
 from ..failures import ClientClosed, RequestTimedOut
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
@@ -41,6 +42,9 @@ class ConsumerOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
+    large_messages: bool
+    large_message_buffer_bytes: int
+    large_message_expiry_offsets: int
 
 
 class Consumer(Facade[consumer.Consumer]):
@@ -159,11 +163,13 @@ class Consumer(Facade[consumer.Consumer]):
         return self._loop.run(self._client.lag(partition), timeout_ms=timeout_ms)
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, timeout_ms: float | None = None
+        self, offsets: Mapping[TopicPartition, Place] | None = None, *, timeout_ms: float | None = None
     ) -> None:
         """Keep `offsets` (next to read) for the group; without them the position of every assigned partition."""
         self._loop.run(self._client.commit(offsets), timeout_ms=timeout_ms)
 
+    committable = on_loop(consumer.Consumer.committable)
+    large_message_stats = on_loop(consumer.Consumer.large_message_stats)
     committed = blocking(consumer.Consumer.committed)
     group_metadata = on_loop(consumer.Consumer.group_metadata)
     beginning_offsets = blocking(consumer.Consumer.beginning_offsets)

@@ -38,9 +38,12 @@ class Delivery(Future[RecordMetadata]):
         super().add_done_callback(contained)
 
     def follow(self, record: RecordDelivery) -> None:
-        """Say what becomes of this one, which was just handed over."""
+        """Say what becomes of this one, which was handed over."""
         self._record = record
-        record.batch.waiting.append(self)
+        if record.batch.is_settled:
+            self.settled()
+        else:
+            record.batch.waiting.append(self)
 
     def settled(self) -> None:
         """The record's batch was acknowledged or failed."""

@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar, Unpack
 from ...protocol.errors import KafkaError
 from .. import producer
 from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..consuming.offsets import ConsumerGroupMetadata, Place
 from ..failures import ClientError, OutOfTurn, TransactionAborted
-from ..producer import GroupMember
+from ..producer import GroupMember, who_and_where
 from ..producing.deliveries import RecordMetadata
 from ..producing.record_writer import RecordWriter, WriterOptions
 from ..transactions import transaction, writer
@@ -112,6 +112,9 @@ class Writer(Facade[WriterT_co]):
         """The rest of `ottla.Producer.send`."""
         client, (topic, partition, record, size, delivery) = self._client, sent
         client._check_open()
+        if client._splits(record):
+            delivery.follow(await client._send_split(topic, partition, record))
+            return
         if not client._ready(topic, size):
             await client._become_ready(topic, size)
         record_delivery, filled = client._add(topic, partition, record, size)
@@ -259,7 +262,7 @@ class Producer(Writer[producer.Producer]):
 
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, Place],
         group: GroupMember | ConsumerGroupMetadata | str,
         *,
         timeout_ms: float | None = None,
@@ -267,9 +270,8 @@ class Producer(Writer[producer.Producer]):
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447). The group is a Consumer of
         either kind, its `group_metadata()`, or a name: see `ottla.Producer.send_offsets_to_transaction`.
         """
-        if not isinstance(group, str | ConsumerGroupMetadata):
-            group = group.group_metadata()
-        self._loop.run(self._client.send_offsets_to_transaction(offsets, group), timeout_ms=timeout_ms)
+        member, places = who_and_where(group, offsets)
+        self._loop.run(self._client.send_offsets_to_transaction(places, member), timeout_ms=timeout_ms)
 
     @property
     def last_app_version(self) -> int | None:

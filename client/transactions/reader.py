@@ -18,7 +18,7 @@ from ..consuming.fetched import TopicPartition
 from ..consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
 from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED
-from .whole_transactions import NOTHING, Assembler, CommittedTransaction
+from .whole_transactions import NOTHING, Assembler, CommittedTransaction, NewAssembly
 
 LANE = "cuts"
 BETWEEN_CUTS_S = 0.004
@@ -43,10 +43,12 @@ class TransactionReader:
         fetching: FetchOptions,
         partitions: Iterable[TopicPartition],
         options: ReaderOptions,
+        assembly: NewAssembly,
     ) -> None:
         self._cluster = cluster
         self._partitions = list(partitions)
         self._options = options
+        self._assembly = assembly
         self._timeout_s = fetching.request_timeout_ms / 1000
         self._retry_backoff_max_ms = fetching.retry_backoff_max_ms
         self._begins_at_end = options.after is None and fetching.reset_timestamp == LATEST
@@ -91,6 +93,7 @@ class TransactionReader:
                 self._go_on()
                 await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
         finally:
+            assembler.stop()
             await self._fetcher.stop()
 
     async def stop(self) -> None:
@@ -114,7 +117,7 @@ class TransactionReader:
         plain_from: Mapping[TopicPartition, int] = {}
         if self._begins_at_end:
             after, plain_from = await self._cut_beyond(starts)
-        assembler = Assembler(starts, after, self._options.buffer_bytes_max)
+        assembler = Assembler(starts, after, self._options.buffer_bytes_max, self._assembly)
         assembler.plain_from(plain_from)
         self._fetcher.assign(self._partitions)
         for one, state in self._fetcher.assigned.items():

@@ -37,7 +37,7 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
@@ -192,7 +192,9 @@ class Transactions:
                 self._state.in_doubt = True
             await self._end(False, [])
 
-    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata) -> None:
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
         """Let the group's `offsets` (next to read) count with the transaction."""
         self._state.require(Phase.OPEN)
         if not offsets:
@@ -391,13 +393,13 @@ class Transactions:
         return self._groups[group_id]
 
     def _offset_commit(
-        self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> TxnOffsetCommitRequest:
         topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, partition), offset in offsets.items():
+        for (topic, partition), (offset, metadata) in offsets.items():
             topics[topic].append(
                 TxnOffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_metadata=""
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
                 )
             )
         return TxnOffsetCommitRequest(

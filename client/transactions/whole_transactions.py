@@ -9,7 +9,7 @@ every marker up to X does. What open transactions have written waits, as bytes, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,9 +17,14 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
 from ...protocol.record_batch import BatchHeader
 from ..consuming.fetched import ConsumerRecord, TopicPartition, consumer_records
+from ..large_messages.assembly import Assembly
 
 NOTHING = -1
 """Below every commit index."""
+
+
+NewAssembly = Callable[[], Assembly | None]
+"""Makes what puts large messages together; None where segments are to be told of as they are."""
 
 
 class CommittedTransaction(NamedTuple):
@@ -53,14 +58,27 @@ class _Partition:
 class Assembler:
     """For a fixed set of partitions. `add` what is read of `next_partition`, then take what is `ready`."""
 
-    def __init__(self, starts: Mapping[TopicPartition, int], after: int, bytes_max: int) -> None:
+    def __init__(
+        self,
+        starts: Mapping[TopicPartition, int],
+        after: int,
+        bytes_max: int,
+        assembly: NewAssembly = lambda: None,
+    ) -> None:
         """Of transactions up to commit index `after` nothing is told. At most `bytes_max` bytes of batches wait."""
         self.cut = NOTHING
         self.waiting_bytes = 0
         self._after = after
         self._bytes_max = bytes_max
+        self._new_assembly = assembly
+        self._plain = assembly()
         self._partitions = {one: _Partition(offset, offset, offset) for one, offset in starts.items()}
         self._decided: defaultdict[int, dict[TopicPartition, list[_Stored]]] = defaultdict(dict)
+
+    def stop(self) -> None:
+        """Nothing more is added."""
+        if self._plain is not None:
+            self._plain.keep(())
 
     def plain_from(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Leave records out that are in no transaction and lie before these offsets."""
@@ -104,7 +122,7 @@ class Assembler:
             self._store(one, partition, header, batch)
         else:
             start = max(partition.first_offset, partition.plain_from)
-            plain = _records(one, header, batch, start)
+            plain = _whole(self._plain, one, _records(one, header, batch, start))
         partition.position = header.next_offset
         self._look_whether_reached(partition)
         return plain
@@ -162,7 +180,28 @@ class Assembler:
     def _decoded(self, one: TopicPartition, batches: Iterable[_Stored]) -> list[ConsumerRecord]:
         first = self._partitions[one].first_offset
         ordered = sorted(batches, key=lambda stored: stored.header.base_offset)
-        return [record for stored in ordered for record in _records(one, stored.header, stored.batch, first)]
+        # A message lies in one transaction as a whole.
+        assembly = self._new_assembly()
+        found = [
+            record
+            for stored in ordered
+            for record in _whole(assembly, one, _records(one, stored.header, stored.batch, first))
+        ]
+        if assembly is not None:
+            assembly.finish()
+        return found
+
+
+def _whole(
+    assembly: Assembly | None, one: TopicPartition, records: list[ConsumerRecord]
+) -> list[ConsumerRecord]:
+    """Large messages put together. Raises CORRUPT_MESSAGE."""
+    if assembly is None:
+        return records
+    given, damage = assembly.take_in(one, records)
+    if damage is not None:
+        raise damage.error
+    return given
 
 
 def _records(

@@ -168,7 +168,7 @@ class ShortenedCluster(NearCluster):
 async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_was_read() -> None:
     cluster = ShortenedCluster()
     fetcher = Fetcher(cluster, OPTIONS)
-    inbox = Inbox(fetcher)
+    inbox = Inbox(fetcher, None)
     fetcher.assign([PLACE])
     inbox.reassigned()
     fetcher.assigned[PLACE].seek(0)

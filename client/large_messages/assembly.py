@@ -1,0 +1,358 @@
+"""Segments put together to the messages they were, partition by partition. Pure.
+
+Other records pass through at once; a message comes as one record, in the place of its last segment. What is not whole
+waits, up to a number of bytes over all partitions, and for a number of offsets; then it is given up, counted, told of.
+Memory grows only with bytes that have come: what a header announces is compared with limits, and nothing else.
+
+To begin again at an offset without losing a message that lies across it, one begins at the first segment of the
+earliest such message (`start_of`), and passes over what was given before (`give_from`). For that the places of messages
+that have ended are remembered for a while, and with them their ids: a segment that was written twice is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..consuming.fetched import ConsumerRecord, TopicPartition
+from .segments import SEGMENT_HEADER, Segment, read_segment, segment_of
+
+REMEMBERED = 1_000
+"""So many messages that have ended are remembered of each partition, at least."""
+MESSAGE_OVERHEAD = 512
+"""What a message that waits takes beside its bytes."""
+_HEADERS = attrgetter("headers")
+_RESUMED = b""
+"""Stands for the messages among which reading was resumed, in the place of an id."""
+
+
+class AssemblyOptions(NamedTuple):
+    """See Consumer for the meaning of each."""
+
+    buffer_bytes: int
+    expiry_offsets: int
+
+
+@dataclass(slots=True)
+class LargeMessageStats:
+    """What became of large messages since the consumer was made."""
+
+    assembled: int = 0
+    """Given out whole."""
+    evicted: int = 0
+    """Given up, since all together would have taken more than `large_message_buffer_bytes`."""
+    expired: int = 0
+    """Given up, since the end did not come within `large_message_expiry_offsets`: mostly of producers that died."""
+    incomplete: int = 0
+    """Passed over, since segments were missing: reading began in the middle, or the beginning was deleted."""
+    duplicate_segments: int = 0
+    """Passed over, since they were there already: of producers without idempotence."""
+    buffered_bytes: int = 0
+    """What waits now for its end."""
+
+
+class GivenUp(NamedTuple):
+    """A message that nobody will get from this reader."""
+
+    partition: TopicPartition
+    first_offset: int
+    """Of its segments that were seen."""
+    last_offset: int
+    reason: str
+
+
+class Damage(NamedTuple):
+    """The record at `offset` can be no part of any message."""
+
+    offset: int
+    error: KafkaError
+
+
+class _Ended(NamedTuple):
+    first: int
+    last: int
+    whole: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    partition: TopicPartition
+    segment: Segment
+    """The newest one."""
+    first_offset: int
+    last_offset: int
+    parts: list[bytes]
+    value_bytes: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    open: dict[bytes, _Open] = field(default_factory=dict)  # Invariant: in the order of their first offsets
+    ended: dict[bytes, _Ended] = field(default_factory=dict)
+
+
+class Assembly:
+    """Of all partitions of one reader. `take_in` what is read of a partition, in the order of offsets."""
+
+    def __init__(
+        self,
+        options: AssemblyOptions,
+        stats: LargeMessageStats,
+        given_up: Callable[[GivenUp], None],
+    ) -> None:
+        """`stats` are kept; `given_up` is told of every message that will not be given out."""
+        self._options = options
+        self._stats = stats
+        self._tell = given_up
+        self._buffered_bytes = 0  # in the stats there may be another assembly's besides
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._oldest: dict[_Open, None] = {}  # of all partitions, in the order in which they began
+
+    def take_in(
+        self, partition: TopicPartition, records: list[ConsumerRecord], give_from: int = 0
+    ) -> tuple[list[ConsumerRecord], Damage | None]:
+        """What can be given out now, without what lies before `give_from`; and the damage at which it stopped.
+
+        The rest of `records` was not looked at then. Damage before `give_from` is passed over.
+        """
+        state = self._partitions.get(partition)
+        waiting = state is not None and state.open
+        if not (waiting or any(map(_HEADERS, records))) and (not records or records[0].offset >= give_from):
+            return records, None
+        given: list[ConsumerRecord] = []
+        for record in records:
+            whole: ConsumerRecord | None = record
+            if record.headers and (content := segment_of(record.headers)) is not None:
+                if state is None:
+                    state = self._partitions[partition] = _Partition()
+                try:
+                    whole = self._segment(partition, state, record, content)
+                except KafkaError as error:
+                    if record.offset >= give_from:
+                        return given, Damage(record.offset, error)
+                    self._stats.incomplete += 1
+                    whole = None
+            if whole is not None and record.offset >= give_from:
+                given.append(whole)
+        if state is not None and state.open and records:
+            self._expire(state, records[-1].offset)
+        return given, None
+
+    def start_of(self, partition: TopicPartition, offset: int, read_to: int, give_from: int = 0) -> int:
+        """Where to begin so that everything from `offset` on can be given out: at `offset`, or before.
+
+        `read_to`: what was taken in lies before it. An offset beyond what was read is its own start.
+        """
+        state = self._partitions.get(partition, _Partition())
+        starts = [
+            offset,
+            *(one.first for one in list(state.ended.values()) if one.first < offset <= one.last),
+        ]
+        if offset <= max(read_to, give_from):
+            starts += [one.first_offset for one in list(state.open.values())[:1]]
+        if read_to < offset <= give_from:
+            starts.append(read_to)
+        return min(starts)
+
+    def resumed(self, partition: TopicPartition, start: int, give_from: int) -> None:
+        """Reading goes on at `start`, and what lies before `give_from` was given before: any message that lies across
+        an offset between them may have begun at `start`.
+        """
+        self.interrupted(partition)
+        if start < give_from:
+            state = self._partitions.setdefault(partition, _Partition())
+            state.ended[_RESUMED] = _Ended(start, give_from - 1, whole=False)
+
+    def interrupted(self, partition: TopicPartition) -> None:
+        """Reading goes on elsewhere: nothing that has begun will end."""
+        if (state := self._partitions.get(partition)) is not None:
+            for message in list(state.open.values()):
+                self._remove(state, message)
+
+    def keep(self, partitions: Container[TopicPartition]) -> None:
+        """Forget everything about other partitions."""
+        for one in [one for one in self._partitions if one not in partitions]:
+            self.interrupted(one)
+            del self._partitions[one]
+
+    def crowded(self, partition: TopicPartition) -> bool:
+        """Whether it is time to `forget` messages that have ended."""
+        state = self._partitions.get(partition)
+        return state is not None and len(state.ended) > 2 * REMEMBERED
+
+    def forget(self, partition: TopicPartition, before: int) -> None:
+        """Remember only the newest of the messages that ended before this offset."""
+        ended = self._partitions[partition].ended
+        for message_id in list(ended)[:-REMEMBERED]:
+            if ended[message_id].last < before:
+                del ended[message_id]
+
+    def finish(self) -> None:
+        """Nothing more will come: what is not whole is incomplete."""
+        for message in list(self._oldest):
+            self._stats.incomplete += 1
+            self._give_up(message, "its last segment is missing")
+
+    # one segment
+
+    def _segment(
+        self, partition: TopicPartition, state: _Partition, record: ConsumerRecord, content: bytes
+    ) -> ConsumerRecord | None:
+        """The message, if it is whole now. Raises CORRUPT_MESSAGE."""
+        try:
+            segment = read_segment(content)
+        except ValueError as error:
+            raise _damaged(partition, record.offset, record.offset, str(error)) from None
+        message = state.open.get(segment.message_id)
+        if message is None:
+            if (
+                self._has_ended(state, segment, record)
+                or (message := self._begin(partition, state, segment, record)) is None
+            ):
+                return None
+        elif segment.number <= message.segment.number:
+            self._stats.duplicate_segments += 1
+            return None
+        elif segment.number > message.segment.number + 1:
+            self._stats.incomplete += 1
+            self._give_up(message, f"segment {segment.number} follows segment {message.segment.number}")
+            return None
+        self._extend(message, segment, record)
+        if not segment.last:
+            self._make_room(message)
+            return None
+        return self._whole(state, message, record)
+
+    def _has_ended(self, state: _Partition, segment: Segment, record: ConsumerRecord) -> bool:
+        """Whether the message was told of: then this is not the first time that its segments are read, or written."""
+        ended = state.ended.get(segment.message_id)
+        if ended is None or record.offset <= ended.last:
+            return False
+        self._stats.duplicate_segments += ended.whole
+        return True
+
+    def _begin(
+        self, partition: TopicPartition, state: _Partition, segment: Segment, record: ConsumerRecord
+    ) -> _Open | None:
+        offset = record.offset
+        message = _Open(partition, segment, offset, offset, [], 0)
+        if segment.number:
+            if segment.last:
+                self._stats.incomplete += 1
+                self._end(state, message, "its beginning was not there, or was given up")
+            return None
+        if segment.value_bytes + MESSAGE_OVERHEAD > self._options.buffer_bytes:
+            self._stats.evicted += 1
+            self._end(
+                state,
+                message,
+                f"its {segment.value_bytes} bytes are more than large_message_buffer_bytes holds "
+                f"({self._options.buffer_bytes})",
+            )
+            return None
+        state.open[segment.message_id] = message
+        self._oldest[message] = None
+        self._charge(MESSAGE_OVERHEAD)
+        return message
+
+    def _extend(self, message: _Open, segment: Segment, record: ConsumerRecord) -> None:
+        part = record.value or b""
+        first = message.segment
+        same = segment[2:] == first[2:]
+        if not same or message.value_bytes + len(part) > segment.value_bytes:
+            says = "is longer than it announced" if same else "announces something else than the one before"
+            raise self._torn(message, record.offset, f"a segment {says}")
+        message.parts.append(part)
+        message.value_bytes += len(part)
+        message.segment, message.last_offset = segment, record.offset
+        self._charge(len(part))
+
+    def _whole(self, state: _Partition, message: _Open, record: ConsumerRecord) -> ConsumerRecord:
+        segment = message.segment
+        value = b"".join(message.parts)
+        if len(value) != segment.value_bytes or crc32c(value) != segment.crc:
+            why = f"{len(value)} bytes of {segment.value_bytes} came, or their CRC differs"
+            raise self._torn(message, record.offset, why)
+        self._remove(state, message)
+        self._stats.assembled += 1
+        _remember(state, message, whole=True)
+        return ConsumerRecord(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=value,
+            headers=tuple(one for one in record.headers if one[0] != SEGMENT_HEADER),
+            leader_epoch=record.leader_epoch,
+        )
+
+    # giving up
+
+    def _make_room(self, newest: _Open) -> None:
+        """The oldest go first. One alone always has room: it holds no more than it announced."""
+        while self._buffered_bytes > self._options.buffer_bytes:
+            oldest = next(iter(self._oldest))
+            if oldest is newest:
+                oldest = next(one for one in self._oldest if one is not newest)
+            self._stats.evicted += 1
+            self._give_up(
+                oldest,
+                f"large_message_buffer_bytes ({self._options.buffer_bytes}) were taken by younger ones",
+            )
+
+    def _expire(self, state: _Partition, offset: int) -> None:
+        while state.open:
+            oldest = next(iter(state.open.values()))
+            if offset - oldest.first_offset <= self._options.expiry_offsets:
+                break
+            self._stats.expired += 1
+            self._give_up(
+                oldest,
+                f"its end did not come within large_message_expiry_offsets ({self._options.expiry_offsets})",
+            )
+
+    def _give_up(self, message: _Open, reason: str) -> None:
+        state = self._partitions[message.partition]
+        self._remove(state, message)
+        self._end(state, message, reason)
+
+    def _torn(self, message: _Open, offset: int, why: str) -> KafkaError:
+        state = self._partitions[message.partition]
+        self._remove(state, message)
+        message.last_offset = offset
+        _remember(state, message, whole=False)
+        return _damaged(message.partition, message.first_offset, offset, why)
+
+    def _end(self, state: _Partition, message: _Open, reason: str) -> None:
+        _remember(state, message, whole=False)
+        self._tell(GivenUp(message.partition, message.first_offset, message.last_offset, reason))
+
+    def _remove(self, state: _Partition, message: _Open) -> None:
+        del state.open[message.segment.message_id]
+        del self._oldest[message]
+        self._charge(-message.value_bytes - MESSAGE_OVERHEAD)
+
+    def _charge(self, count: int) -> None:
+        self._buffered_bytes += count
+        self._stats.buffered_bytes += count
+
+
+def _remember(state: _Partition, message: _Open, *, whole: bool) -> None:
+    message_id = message.segment.message_id
+    state.ended.pop(message_id, None)  # the newest come last
+    state.ended[message_id] = _Ended(message.first_offset, message.last_offset, whole)
+
+
+def _damaged(partition: TopicPartition, first: int, last: int, why: str) -> KafkaError:
+    where = f"offset {last}" if first == last else f"offsets {first} to {last}"
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{partition.topic}-{partition.partition}, {where}: a large message cannot be put together: {why}; "
+        f"seek to {last + 1} passes it over, large_messages=False reads segments as they are",
+    )

@@ -1,0 +1,151 @@
+"""One large record as several, its segments: the header that each carries, and the splitting. Pure.
+
+header      name `ottla-segment`, 37 bytes, big-endian: version (1), message id (16 random bytes), number of the
+            segment from 0, number of segments, size of the whole value, CRC-32C of the whole value
+key         the last segment has the message's key. Each other has one of its own, message id and number, so that
+            compaction never takes a segment for the successor of another: what it removes of a message that has a
+            successor is the last segment, without which nobody gives the message out
+headers     the message's travel on the last segment only: it is the record that readers make the message of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import Headers
+from ..producing.accumulator import estimated_bytes
+from ..producing.appending import PendingRecord
+
+SEGMENT_HEADER = "ottla-segment"
+MESSAGE_ID_BYTES = 16
+_VERSION = 1
+_FIELDS = Struct(f">B{MESSAGE_ID_BYTES}sIIQI")
+_NUMBER = Struct(">I")
+_SEGMENTS_MAX = (1 << 32) - 1
+
+
+class Segment(NamedTuple):
+    """What the header of a segment says."""
+
+    message_id: bytes
+    number: int
+    """From 0."""
+    segments: int
+    value_bytes: int
+    """Of the whole value, as is the CRC."""
+    crc: int
+
+    @property
+    def last(self) -> bool:
+        """Whether the message ends with it."""
+        return self.number == self.segments - 1
+
+    def encoded(self) -> bytes:
+        """As it travels."""
+        return _FIELDS.pack(_VERSION, *self)
+
+
+def read_segment(content: bytes | None) -> Segment:
+    """What a header called `SEGMENT_HEADER` says. Raises ValueError for what is none that this version writes."""
+    if content is None or len(content) != _FIELDS.size:
+        size = "no" if content is None else len(content)
+        raise ValueError(f"its header {SEGMENT_HEADER} has {size} bytes instead of {_FIELDS.size}")
+    version, *fields = _FIELDS.unpack(content)
+    if version != _VERSION:
+        raise ValueError(f"its header {SEGMENT_HEADER} has version {version}; {_VERSION} is known here")
+    segment = Segment(*fields)
+    if not (2 <= segment.segments <= segment.value_bytes and segment.number < segment.segments):
+        raise ValueError(
+            f"its header {SEGMENT_HEADER} says segment {segment.number} of {segment.segments}, "
+            f"{segment.value_bytes} bytes together"
+        )
+    return segment
+
+
+def segment_of(headers: Headers) -> bytes | None:
+    """The content of the header that makes a record a segment; None for a record that is none."""
+    for name, content in headers:
+        if name == SEGMENT_HEADER:
+            return b"" if content is None else content
+    return None
+
+
+class Splitter:
+    """Splits values of more than `segment_bytes`, up to `value_bytes_max`."""
+
+    def __init__(self, segment_bytes: int, value_bytes_max: int, record_bytes_max: int) -> None:
+        """`record_bytes_max`: of one record, by estimate. Raises ValueError where no segment would fit into that."""
+        example = Segment(bytes(MESSAGE_ID_BYTES), 0, 2, 2, 0)
+        overhead = estimated_bytes(_record(_own_key(example), b"", 0, example))
+        if not 0 < segment_bytes <= record_bytes_max - overhead:
+            raise ValueError(
+                f"large_message_segment_size is 1 to {record_bytes_max - overhead}, which is max_request_size without "
+                f"the {overhead} bytes beside the value, not {segment_bytes}"
+            )
+        if value_bytes_max < segment_bytes:
+            raise ValueError(
+                f"large_message_max_size is at least large_message_segment_size ({segment_bytes}), not "
+                f"{value_bytes_max}"
+            )
+        self._segment_bytes = segment_bytes
+        self._value_bytes_max = min(value_bytes_max, segment_bytes * _SEGMENTS_MAX)
+        self._record_bytes_max = record_bytes_max
+
+    def splits(self, record: PendingRecord) -> bool:
+        """Whether this one is split."""
+        value = record[1]
+        return value is not None and len(value) > self._segment_bytes
+
+    def check(self, record: PendingRecord) -> None:
+        """Raises MESSAGE_TOO_LARGE if a record that is split is larger than it may be."""
+        key, value, timestamp_ms, headers = record
+        size = len(value or b"")
+        if size > self._value_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the value has {size} bytes, large_message_max_size is {self._value_bytes_max}",
+            )
+        ending = Segment(bytes(MESSAGE_ID_BYTES), self.count(record) - 1, self.count(record), size, 0)
+        rest = value[-self._last_bytes(size) :] if value else b""
+        last = estimated_bytes(_record(key, rest, timestamp_ms, ending, headers))
+        if last > self._record_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the last segment takes {last} bytes with the message's key and headers, max_request_size is "
+                f"{self._record_bytes_max}",
+            )
+
+    def count(self, record: PendingRecord) -> int:
+        """How many segments it makes."""
+        return -(-len(record[1] or b"") // self._segment_bytes)
+
+    def split(self, record: PendingRecord, message_id: bytes) -> Iterator[PendingRecord]:
+        """The segments, each made when it is asked for. `message_id`: 16 random bytes that no other message has."""
+        key, value, timestamp_ms, headers = record
+        whole = memoryview(value or b"")
+        count, crc = self.count(record), crc32c(whole)
+        for number in range(count):
+            segment = Segment(message_id, number, count, len(whole), crc)
+            part = bytes(whole[number * self._segment_bytes : (number + 1) * self._segment_bytes])
+            if segment.last:
+                yield _record(key, part, timestamp_ms, segment, headers)
+            else:
+                yield _record(_own_key(segment), part, timestamp_ms, segment)
+
+    def _last_bytes(self, size: int) -> int:
+        return size % self._segment_bytes or self._segment_bytes
+
+
+def _own_key(segment: Segment) -> bytes:
+    return segment.message_id + _NUMBER.pack(segment.number)
+
+
+def _record(
+    key: bytes | None, value: bytes, timestamp_ms: int, segment: Segment, headers: Headers = ()
+) -> PendingRecord:
+    return key, value, timestamp_ms, ((SEGMENT_HEADER, segment.encoded()), *headers)

@@ -1,0 +1,42 @@
+"""What is told of a message's segments, told as of one record. Pure."""
+
+from __future__ import annotations
+
+from ..producing.deliveries import BatchResult, RecordDelivery
+
+
+class SplitMessage:
+    """Its `result` is where the last segment stands, once all are acknowledged, or the first failure."""
+
+    def __init__(self, result: BatchResult, segments: int) -> None:
+        self.result = result
+        self._left = segments
+        self._end = -1
+
+    def follow(self, segment: RecordDelivery) -> None:
+        """Count on this segment, which was just handed over."""
+        segment.batch.waiting.append(_Segment(self, segment))
+
+    def settled(self, segment: RecordDelivery) -> None:
+        """A segment was acknowledged or failed. Once one has failed the others are of no use."""
+        if self.result.is_settled:
+            return
+        error = segment.exception()
+        if error is not None:
+            self.result.failed(error)
+            return
+        self._left -= 1
+        self._end = max(self._end, segment.result().offset)
+        if not self._left:
+            self.result.acknowledged(self._end, segment.batch.append_time_ms)
+
+
+class _Segment:
+    __slots__ = ("_message", "_segment")
+
+    def __init__(self, message: SplitMessage, segment: RecordDelivery) -> None:
+        self._message = message
+        self._segment = segment
+
+    def settled(self) -> None:
+        self._message.settled(self._segment)
