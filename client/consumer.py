@@ -11,6 +11,9 @@ from contextlib import aclosing, suppress
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
+from .auditing.auditor import Auditor
+from .auditing.reading import auditor_of_reading
+from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .connections.cluster import Backoff, Cluster
 from .consuming.assignors import ASSIGNORS
 from .consuming.fetched import ConsumerRecord, TopicPartition
@@ -48,6 +51,9 @@ class Consumer:
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
     `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
     replica in this rack, where brokers select replicas by rack (KIP-392).
+
+    With an `audit_topic` the records that the program was given are counted, each offset once, and reported as a
+    Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
     """
 
     def __init__(
@@ -75,6 +81,10 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
+        audit_topic: str | None = None,
+        audit_tier: str | None = None,
+        audit_bucket_ms: int = BUCKET_MS,
+        audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
         if auto_offset_reset not in RESETS:
             raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
@@ -108,6 +118,17 @@ class Consumer:
         )
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._inbox = Inbox(self._fetcher)
+        self._auditor: Auditor | None = None
+        if audit_topic is not None:
+            tier = tier_of_readers(audit_tier, group_id)
+            self._auditor = auditor_of_reading(
+                self._inbox,
+                AuditSettings(audit_topic, tier, audit_bucket_ms, audit_interval_ms),
+                bootstrap_servers=bootstrap_servers,
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                retry_backoff_max_ms=retry_backoff_max_ms,
+            )
         self._group_id = group_id
         self._offsets = group_id and CommittedOffsets(
             self._cluster,
@@ -170,6 +191,8 @@ class Consumer:
             await self._subscriber.start()
             if self._auto_commit_s is not None:
                 self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
+            if self._auditor is not None:
+                self._auditor.start()
         except BaseException:
             await self._fetcher.stop()
             await self._cluster.close()
@@ -193,6 +216,8 @@ class Consumer:
                 await reader.stop()
             await self._handover.stop()
             await self._fetcher.stop()
+            if self._auditor is not None:
+                await self._auditor.stop()
             await self._cluster.close()
         self._handover.raise_failure()
 
@@ -344,6 +369,8 @@ class Consumer:
         try:
             async with aclosing(reader.transactions()) as found:
                 async for transaction in found:
+                    if self._auditor is not None:
+                        self._auditor.handed_out(transaction.records)
                     yield transaction
         except ClientClosed:
             return

@@ -35,6 +35,10 @@ class Producer(RecordWriter):
     to wait for a topic to exist, and for the cluster's answers about transactions. `key_serializer` and
     `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
 
+    With an `audit_topic` the records that were acknowledged, and committed if they are part of a transaction, are
+    counted by topic and time bucket, which is `audit_bucket_ms` long (a day divided by a whole number). The counts go
+    to that topic every `audit_interval_ms` and at `stop`, under the name `audit_tier`; `ottla audit` compares them.
+
     With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
 
@@ -65,6 +69,8 @@ class Producer(RecordWriter):
                 retry_backoff_max_ms=self._retry_backoff_max_ms,
             )
             self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
+            if self._auditor is not None:
+                self._transactions.on_ended = self._auditor.transaction_ended
 
     # transactions
 

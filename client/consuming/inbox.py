@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection
 
 from ...protocol.errors import KafkaError
+from ..auditing.handed_out import HandedOut
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
 from .unread import Unread
@@ -18,10 +19,15 @@ class Inbox:
         self._fetcher = fetcher
         self._turns: deque[TopicPartition] = deque()
         self.unread = Unread()
+        self.handed_out: HandedOut | None = None
+        """Who counts what the program is given, if somebody does."""
 
     def reassigned(self) -> None:
         """The fetcher has other partitions now."""
         self._turns = deque(self._fetcher.assigned)
+        self.settle()
+        if self.handed_out is not None:
+            self.handed_out.keep(self._fetcher.assigned)
         self.unread.keep(self._fetcher.assigned)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
@@ -29,13 +35,18 @@ class Inbox:
         for one in partitions:
             state = self._fetcher.assigned[one]
             state.held = True
-        first_unread = self.unread.drop(partitions)
+        first_unread = self._drop(partitions)
         for one, offset in first_unread.items():
             self._fetcher.assigned[one].position = offset
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Their positions have changed."""
-        self.unread.drop(partitions)
+        self._drop(partitions)
+
+    def settle(self) -> None:
+        """Whatever was taken and is not unread has been handed out."""
+        if self.handed_out is not None:
+            self.handed_out.settle(self.unread.positions())
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to give, of all partitions of which it is known."""
@@ -47,6 +58,7 @@ class Inbox:
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        self.settle()
         for _ in range(len(self._turns)):
             partition = self._turns[0]
             self._turns.rotate(-1)
@@ -67,8 +79,15 @@ class Inbox:
                     break
         return taken
 
+    def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.settle()
+        if self.handed_out is not None:
+            self.handed_out.drop(partitions)
+        return self.unread.drop(partitions)
+
     def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
+        start = state.position
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
@@ -86,4 +105,6 @@ class Inbox:
             if len(some) < wanted and chunk.damage is None:
                 state.buffer.pop(0)
                 self._fetcher.changed()
+        if self.handed_out is not None and start is not None and state.position is not None:
+            self.handed_out.taken(state.partition, start, state.position, records)
         return records

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..auditing.auditor import Auditor
+from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
 from .accumulator import PendingRecord, estimated_bytes
@@ -43,6 +45,10 @@ class WriterOptions(TypedDict, total=False):
     partitioner: Partitioner
     key_serializer: Serializer | None
     value_serializer: Serializer | None
+    audit_topic: str | None
+    audit_tier: str
+    audit_bucket_ms: int
+    audit_interval_ms: int
 
 
 class RecordWriter:
@@ -69,6 +75,10 @@ class RecordWriter:
         partitioner: Partitioner = murmur2_partition,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
+        audit_topic: str | None = None,
+        audit_tier: str = "producer",
+        audit_bucket_ms: int = BUCKET_MS,
+        audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
         required = -1 if acks == "all" else acks
         if required not in (0, 1, -1):
@@ -108,6 +118,11 @@ class RecordWriter:
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
         self._sticky = StickyChoice(batch_size, random.randrange)
+        self._auditor: Auditor | None = None
+        if audit_topic is not None:
+            settings = AuditSettings(audit_topic, audit_tier, audit_bucket_ms, audit_interval_ms)
+            self._auditor = Auditor(self._cluster, settings, client_id, transactional=transaction is not None)
+            self._sender.on_acknowledged = self._auditor.acknowledged
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -122,6 +137,8 @@ class RecordWriter:
         try:
             await self._cluster.start()
             await self._on_start()
+            if self._auditor is not None:
+                self._auditor.start()
         except BaseException:
             await self._cluster.close()
             raise
@@ -135,6 +152,8 @@ class RecordWriter:
             await self._on_stop()
             await self._sender.flush()
         finally:
+            if self._auditor is not None:
+                await self._auditor.stop()
             self._sender.close()
             await self._cluster.close()
 

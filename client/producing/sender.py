@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -113,6 +113,9 @@ class Sender:
         """With a `transaction`, everything is written in it, under the identity that `use_identity` is told."""
         self.buffered_bytes = 0
         """Estimated bytes of records not yet acknowledged or failed."""
+        self.on_acknowledged: Callable[[str, Sequence[PendingRecord], int], None] | None = None
+        """Told of the topic and the records of each batch that is acknowledged, and of the broker's timestamp for them,
+        -1 if they keep their own."""
         self._cluster = cluster
         self._options = options
         self._transaction = transaction
@@ -375,6 +378,8 @@ class Sender:
         queue.acknowledged(batch)
         self._leaders.succeeded(queue)
         self._settled(batch)
+        if self.on_acknowledged is not None:
+            self.on_acknowledged(queue.topic, batch.records, append_time_ms)
         for index, (record, delivery) in enumerate(zip(batch.records, batch.handles, strict=True)):
             if not delivery.done():
                 offset = base_offset + index if base_offset >= 0 else -1

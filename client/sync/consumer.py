@@ -41,6 +41,10 @@ class ConsumerOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
+    audit_topic: str | None
+    audit_tier: str | None
+    audit_bucket_ms: int
+    audit_interval_ms: int
 
 
 class Consumer(Facade[consumer.Consumer]):
