@@ -13,6 +13,7 @@ from .auditing import Audit
 NAMED_MAX = 3
 """Gaps that the last line names; the table has all."""
 NONE = "-"
+COMPLETE = "complete"
 
 
 def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
@@ -29,7 +30,7 @@ def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]
             cells.append(row.amounts[tier].records if tier in row.amounts else NONE)
             if tier in compared:
                 against = tier in row.amounts and tier != row.reference
-                cells += [f"{row.difference(tier):+d}", _percent(row, tier)] if against else [NONE, NONE]
+                cells += [_signed(row.difference(tier)), _percent(row, tier)] if against else [NONE, NONE]
         table.append([*cells, row.state])
     return [*columns, "STATE"], table
 
@@ -37,7 +38,7 @@ def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]
 def as_json(found: Audit) -> dict[str, Any]:
     """All of it under names."""
     return {
-        "complete": not has_gaps(found.rows),
+        "complete": verdict(found.rows) == COMPLETE,
         "verdict": verdict(found.rows),
         "reports": found.reports,
         "repeated": found.repeated,
@@ -75,7 +76,7 @@ def remarks(found: Audit) -> list[str]:
     more = [one for row in found.rows for one in row.deviations() if one.difference > 0]
     if more:
         named = _listed([_surplus(one) for one in _largest_first(more)])
-        lines.append(f"{_buckets(len({one.bucket for one in more}), 'a surplus')}: {named}")
+        lines.append(f"{_buckets(len({one.bucket for one in more}), 'a surplus', 'a surplus')}: {named}")
     for state, why in (
         ("open", "open: they are judged once they are over for as long as --grace says"),
         ("expired", "expired: of their records some may have been deleted from the log"),
@@ -91,10 +92,10 @@ def verdict(rows: Sequence[Row]) -> str:
     gaps = [one for row in rows for one in row.deviations() if one.difference < 0]
     if gaps:
         named = _listed([_gap(one) for one in _largest_first(gaps)])
-        return f"{_buckets(len({one.bucket for one in gaps}), 'gaps')}: {named}"
+        return f"{_buckets(len({one.bucket for one in gaps}), 'a gap', 'gaps')}: {named}"
     if all(row.state in ("open", "expired") for row in rows):
         return "nothing was judged"
-    return "complete"
+    return COMPLETE
 
 
 def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
@@ -109,8 +110,14 @@ def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
 
 
 def _percent(row: Row, tier: str) -> str:
-    of = row.amounts[row.reference].records
-    return f"{100 * row.difference(tier) / of:+.4g}%" if of else NONE
+    difference, of = row.difference(tier), row.amounts[row.reference].records
+    if not of:
+        return NONE
+    return f"{100 * difference / of:+.4g}%" if difference else "0%"
+
+
+def _signed(number: int) -> str:
+    return f"{number:+d}" if number else "0"
 
 
 def _largest_first(deviations: list[Deviation]) -> list[Deviation]:
@@ -133,8 +140,8 @@ def _records(count: int) -> str:
     return f"{count:,} record{'' if count == 1 else 's'}"
 
 
-def _buckets(count: int, what: str) -> str:
-    return f"{count:,} bucket has {what}" if count == 1 else f"{count:,} buckets have {what}"
+def _buckets(count: int, one: str, many: str) -> str:
+    return f"1 bucket has {one}" if count == 1 else f"{count:,} buckets have {many}"
 
 
 def _listed(texts: list[str]) -> str:

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = run_client(audit(question))
     if found.unreadable:
         print(
-            f"{len(found.unreadable)} records of {arguments.audit_topic!r} are no reports this version can read "
+            f"records of {arguments.audit_topic!r} that are no reports: {len(found.unreadable)} "
             f"(the first: {found.unreadable[0]})",
             file=sys.stderr,
         )

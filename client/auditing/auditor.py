@@ -148,37 +148,38 @@ class Auditor:
                 async with asyncio.timeout(interval_s):
                     await self._stopping.wait()
             if not self._stopping.is_set():
-                await self._report()
+                failure = await self._report()
+                if failure is not None and self._failure is None:
+                    _log.warning(
+                        "audit reports to %r fail, and are sent again; %d records are counted in them: %s",
+                        self._settings.topic,
+                        self._ledger.unreported,
+                        failure,
+                    )
+                self._failure = failure
 
     async def _report_all(self) -> None:
-        """Until nothing is left: counts may have waited behind a report of the same bucket."""
+        """Until nothing is left, or nothing helps: counts may have waited behind a report of the same bucket."""
         backoff = Backoff(RETRY_MS_MAX)
         while True:
-            arrived = await self._report()
-            if arrived and not self._ledger.unreported:
+            self._failure = await self._report()
+            if self._failure is None and not self._ledger.unreported:
                 return
-            if not arrived:
+            if self._failure is not None:
+                if not self._failure.code.retriable:
+                    return
                 await asyncio.sleep(backoff.next_s())
 
-    async def _report(self) -> bool:
-        """One round; whether every report arrived."""
+    async def _report(self) -> KafkaError | None:
+        """One round; what a report failed with, if one did."""
         self._collect()
         reports = self._ledger.cut()
-        failure: KafkaError | None = None
-        if reports:
-            try:
-                failure = await self._send(reports, await self._partitions())
-            except KafkaError as error:
-                failure = error
-        if failure is not None and self._failure is None:
-            _log.warning(
-                "audit reports to %r failed and will be sent again, %d records are counted in them: %s",
-                self._settings.topic,
-                self._ledger.unreported,
-                failure,
-            )
-        self._failure = failure
-        return failure is None
+        if not reports:
+            return None
+        try:
+            return await self._send(reports, await self._partitions())
+        except KafkaError as error:
+            return error
 
     async def _send(self, reports: list[Report], partitions: list[int]) -> KafkaError | None:
         """What one of them failed with, if one did."""
