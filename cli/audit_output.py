@@ -43,6 +43,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "reports": found.reports,
         "repeated": found.repeated,
         "unreadable": found.unreadable,
+        "first_unreadable": found.first_unreadable,
         "not_compared": found.not_compared,
         "buckets": [
             {

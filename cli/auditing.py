@@ -40,11 +40,13 @@ class AuditQuestion:
 
 @dataclass(slots=True)
 class Audit:
-    """What was found. `not_compared`: topics, and why. `unreadable`: where there is no report, and why."""
+    """What was found. `not_compared`: topics, and why. `unreadable`: how many records are no reports, and where the
+    first of them is, and why."""
 
     rows: list[Row] = field(default_factory=list)
     not_compared: dict[str, str] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
+    unreadable: int = 0
+    first_unreadable: str = ""
     silent_tiers: list[str] = field(default_factory=list)
     """Tiers that were asked for, of which no report was read."""
     reports: int = 0
@@ -93,7 +95,11 @@ async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: 
             try:
                 report = parse_report(record.value)
             except NoReport as error:
-                found.unreadable.append(f"partition {partition.partition}, offset {record.offset}: {error}")
+                found.unreadable += 1
+                if not found.first_unreadable:
+                    found.first_unreadable = (
+                        f"partition {partition.partition}, offset {record.offset}: {error}"
+                    )
                 continue
             found.reports += 1
             if not wanted or report.bucket.topic in wanted:
@@ -123,7 +129,7 @@ async def _read_log(question: AuditQuestion, topic: str, existing: Partitions, t
 
     def handle(partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         first_stamps.setdefault(partition, records[0].timestamp_ms)
-        counts.count(topic, [one for one in stamped(records) if one.timestamp_ms >= starts[0]])
+        counts.count(topic, [one for one in stamped(records) if one[0] >= starts[0]])
 
     partitions = [TopicPartition(topic, index) for index in existing[topic]]
     async with _consumer(question.bootstrap) as consumer:

@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     found = run_client(audit(question))
     if found.unreadable:
         print(
-            f"records of {arguments.audit_topic!r} that are no reports: {len(found.unreadable)} "
-            f"(the first: {found.unreadable[0]})",
+            f"records of {arguments.audit_topic!r} that are no reports: {found.unreadable} "
+            f"(the first: {found.first_unreadable})",
             file=sys.stderr,
         )
     for tier in found.silent_tiers:

@@ -20,7 +20,7 @@ from ..producing.sender import RecordMetadata, Sender, SenderOptions
 from .counts import Stamped
 from .handed_out import stamped
 from .ledger import Ledger
-from .reports import Report, Source, encode_report, report_key
+from .reports import Report, Source, encode_report, printable, report_key
 from .settings import AuditSettings
 
 TOPIC_S = 5.0
@@ -62,7 +62,7 @@ class Auditor:
         self._settings = settings
         self._transactional = transactional
         self._collect = collect
-        self._ledger = Ledger(Source(settings.tier, client_id, uuid4().hex), settings.bucket_ms)
+        self._ledger = Ledger(Source(settings.tier, printable(client_id), uuid4().hex), settings.bucket_ms)
         self._sender: Sender | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class Auditor:
         self.count(
             topic,
             [
-                Stamped(append_time_ms if of_broker else stamp, len(key or b"") + len(value or b""))
+                (append_time_ms if of_broker else stamp, len(key or b"") + len(value or b""))
                 for key, value, stamp, _ in records
             ],
             transactional=self._transactional,

@@ -27,11 +27,9 @@ class Amount(NamedTuple):
         return Amount(self.records + other.records, self.bytes + other.bytes)
 
 
-class Stamped(NamedTuple):
-    """What is counted of a record. A timestamp below 0, which is none, counts as 0."""
-
-    timestamp_ms: int
-    bytes: int
+Stamped = tuple[int, int]
+"""What is counted of a record: its timestamp in ms, and the bytes of its key and value. A timestamp below 0, which is
+none, counts as 0. No class of its own: making objects would be most of what counting costs."""
 
 
 def is_bucket_length(milliseconds: int) -> bool:

@@ -17,7 +17,7 @@ from .counts import Stamped
 
 def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
     """What is counted of these."""
-    return [Stamped(one.timestamp_ms, len(one.key or b"") + len(one.value or b"")) for one in records]
+    return [(one.timestamp_ms, len(one.key or b"") + len(one.value or b"")) for one in records]
 
 
 class OffsetRanges:
@@ -70,6 +70,8 @@ class HandedOut:
         self, partition: TopicPartition, start: int, end: int, records: Sequence[ConsumerRecord]
     ) -> None:
         """Reading went from offset `start` to before `end` and brought these, for the program or to wait for it."""
+        if start == end:
+            return
         # A copy: the list itself is the program's, which may take from it.
         self._taken.append(_Run(partition, start, end, list(records)))
 
@@ -78,13 +80,15 @@ class HandedOut:
         taken, self._taken = self._taken, []
         for run in taken:
             seen = min(max(unread.get(run.partition, run.end), run.start), run.end)
+            if seen == run.end:
+                self._settle(run)
+                continue
             if seen > run.start:
                 self._settle(
                     run._replace(end=seen, records=[one for one in run.records if one.offset < seen])
                 )
-            if seen < run.end:
-                left = [one for one in run.records if one.offset >= seen]
-                self._taken.append(run._replace(start=seen, records=left))
+            left = [one for one in run.records if one.offset >= seen]
+            self._taken.append(run._replace(start=seen, records=left))
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
         """What waits of other partitions will not be handed out."""

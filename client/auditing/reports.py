@@ -7,6 +7,7 @@ field.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ VERSION = 1
 REPORT_BYTES_MAX = 64 * 1024
 TEXT_LENGTH_MAX = 4096
 _NUMBER_MAX = (1 << 63) - 1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class NoReport(ValueError):
@@ -40,6 +42,16 @@ class Report:
     bucket: Bucket
     bucket_ms: int
     amount: Amount
+
+
+def is_topic(name: object) -> bool:
+    """Whether a topic can be called so."""
+    return isinstance(name, str) and bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
+def printable(text: str) -> str:
+    """As much of a text as a report can carry."""
+    return "".join(one if one.isprintable() else "?" for one in text[:TEXT_LENGTH_MAX])
 
 
 def report_key(report: Report) -> bytes:
@@ -70,9 +82,12 @@ def parse_report(value: bytes | None) -> Report:
     version = _number(fields, "version", 1)
     if version != VERSION:
         raise NoReport(f"version {version}, where {VERSION} is known")
-    source = Source(_text(fields, "tier"), _text(fields, "client"), _text(fields, "instance"))
+    source = Source(_text(fields, "tier"), _text(fields, "client", 0), _text(fields, "instance"))
     sequence = _number(fields, "sequence", 0)
-    bucket = Bucket(_text(fields, "topic"), _number(fields, "bucket_start_ms", 0))
+    topic = fields.pop("topic", None)
+    if not is_topic(topic):
+        raise NoReport(f"topic is the name of a topic, not {_shown(topic)}")
+    bucket = Bucket(topic, _number(fields, "bucket_start_ms", 0))
     bucket_ms = _number(fields, "bucket_ms", 1)
     if not is_bucket_length(bucket_ms):
         raise NoReport(
@@ -82,7 +97,7 @@ def parse_report(value: bytes | None) -> Report:
         raise NoReport(f"no bucket of {bucket_ms} ms begins at {bucket.start_ms}")
     amount = Amount(_number(fields, "count", 1), _number(fields, "bytes", 0))
     if fields:
-        raise NoReport(f"unknown field {min(fields)!r}")
+        raise NoReport(f"unknown field {_shown(min(fields))}")
     return Report(source, sequence, bucket, bucket_ms, amount)
 
 
@@ -107,10 +122,13 @@ def _number(fields: dict[str, Any], name: str, least: int) -> int:
     return value
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
+def _text(fields: dict[str, Any], name: str, least: int = 1) -> str:
+    """It will be shown: what would steer a terminal is no text."""
     value = fields.pop(name, None)
-    if not isinstance(value, str) or not 0 < len(value) <= TEXT_LENGTH_MAX:
-        raise NoReport(f"{name} is a text of 1 to {TEXT_LENGTH_MAX} characters, not {_shown(value)}")
+    if not isinstance(value, str) or not least <= len(value) <= TEXT_LENGTH_MAX or not value.isprintable():
+        raise NoReport(
+            f"{name} is a printable text of {least} to {TEXT_LENGTH_MAX} characters, not {_shown(value)}"
+        )
     return value
 
 

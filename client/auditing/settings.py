@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from .counts import is_bucket_length
+from .reports import is_topic
 
 BUCKET_MS = 600_000
 """Ten minutes."""
@@ -13,7 +13,6 @@ INTERVAL_MS = 30_000
 LOG_TIER = "log"
 """What the records in the topic itself are called where tiers are compared."""
 TIER_LENGTH_MAX = 300
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class AuditSettings:
     interval_ms: int = INTERVAL_MS
 
     def __post_init__(self) -> None:
-        if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
+        if not is_topic(self.topic):
             raise ValueError(
                 "audit_topic is the name of a topic (1 to 249 of a-z, A-Z, 0-9, '.', '_', '-') or None, "
                 f"not {self.topic!r}"

@@ -101,14 +101,15 @@ def test_a_surplus_is_told_of_and_is_no_gap() -> None:
 
 def test_json_has_everything() -> None:
     found = Audit(
-        [row(0, producer=3, billing=1)], {"copies": "why"}, ["partition 0, offset 1: no value"], [], 7, 2
+        [row(0, producer=3, billing=1)], {"copies": "why"}, 1, "partition 0, offset 1: no value", [], 7, 2
     )
     assert as_json(found) == {
         "complete": False,
         "verdict": "1 bucket has a gap: orders 2026-01-31T12:00-12:10Z lacks 2 records in tier billing (of 3)",
         "reports": 7,
         "repeated": 2,
-        "unreadable": ["partition 0, offset 1: no value"],
+        "unreadable": 1,
+        "first_unreadable": "partition 0, offset 1: no value",
         "not_compared": {"copies": "why"},
         "buckets": [
             {

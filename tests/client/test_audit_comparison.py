@@ -14,7 +14,6 @@ from ottla.client.auditing.counts import (
     Amount,
     Bucket,
     Counts,
-    Stamped,
     bucket_start,
     is_bucket_length,
 )
@@ -109,7 +108,7 @@ def test_the_log_is_a_tier_that_may_have_lost_its_beginning() -> None:
     for minute in range(3):
         producer.tells(2, minute * MINUTE)
     log = Counts(MINUTE)
-    log.count("orders", [Stamped(MINUTE + 5, 1), Stamped(2 * MINUTE, 1), Stamped(2 * MINUTE, 1)])
+    log.count("orders", [(MINUTE + 5, 1), (2 * MINUTE, 1), (2 * MINUTE, 1)])
     tally.add_log("orders", log)
     rows = tally.rows("orders", ["producer", "log"], ALWAYS, MINUTE + 5)
     assert [(row.amounts["log"].records, row.state) for row in rows] == [

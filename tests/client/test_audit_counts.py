@@ -14,7 +14,7 @@ from ottla.client.auditing.comparison import Tally, Window
 from ottla.client.auditing.counts import Amount, Bucket, Counts, Stamped, bucket_start, is_bucket_length
 from ottla.client.auditing.handed_out import HandedOut, OffsetRanges
 from ottla.client.auditing.ledger import Ledger
-from ottla.client.auditing.reports import NoReport, Report, Source, encode_report, parse_report
+from ottla.client.auditing.reports import NoReport, Report, Source, encode_report, parse_report, printable
 from ottla.client.auditing.settings import AuditSettings, tier_of_readers
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
@@ -24,14 +24,15 @@ MINUTE = 60_000
 LENGTHS = [
     length for length in (1_000, 7_200, MINUTE, 600_000, 3_600_000, 86_400_000) if is_bucket_length(length)
 ]
-TEXTS = st.text(min_size=1, max_size=20)
-RECORDS = st.builds(Stamped, st.integers(-5, 10_000_000), st.integers(0, 1_000))
+TEXTS = st.text(min_size=1, max_size=20).filter(str.isprintable)
+TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True).filter(lambda name: name not in (".", ".."))
+RECORDS = st.tuples(st.integers(-5, 10_000_000), st.integers(0, 1_000))
 REPORTS = st.builds(
     lambda tier, client, instance, sequence, topic, length, at, count, size: Report(
         Source(tier, client, instance), sequence, Bucket(topic, at * length), length, Amount(count, size)
     ),
-    TEXTS, TEXTS, TEXTS, st.integers(0, 1 << 40), TEXTS, st.sampled_from(LENGTHS), st.integers(0, 1 << 30),
-    st.integers(1, 1 << 40), st.integers(0, 1 << 50),
+    TEXTS, st.text(max_size=20).map(printable), TEXTS, st.integers(0, 1 << 40), TOPICS,
+    st.sampled_from(LENGTHS), st.integers(0, 1 << 30), st.integers(1, 1 << 40), st.integers(0, 1 << 50),
 )  # fmt: skip
 HERE = TopicPartition("t", 0)
 ALWAYS = Window(0, 1 << 62, 1 << 62)
@@ -106,9 +107,14 @@ def test_the_form_of_a_report_stays() -> None:
         ({"sequence": None}, "sequence is a whole number from 0 on, not None"),
         ({"bucket_ms": 7_001}, "bucket_ms 7001 does not divide a day"),
         ({"bucket_start_ms": 1}, "no bucket of 600000 ms begins at 1"),
-        ({"topic": ""}, "topic is a text of 1 to 4096 characters, not ''"),
-        ({"tier": ["x"]}, "tier is a text"),
-        ({"client": "x" * 5_000}, r"client is a text of 1 to 4096 characters, not 'x+\.\.\."),
+        ({"topic": ""}, "topic is the name of a topic, not ''"),
+        ({"topic": "a/b"}, "topic is the name of a topic, not 'a/b'"),
+        ({"topic": 7}, "topic is the name of a topic, not 7"),
+        ({"tier": ["x"]}, "tier is a printable text"),
+        ({"tier": "\x1b[2J"}, "tier is a printable text"),
+        ({"tier": "\ud800"}, "tier is a printable text"),
+        ({"instance": ""}, "instance is a printable text of 1 to 4096 characters, not ''"),
+        ({"client": "x" * 5_000}, r"client is a printable text of 0 to 4096 characters, not 'x+\.\.\."),
         ({"more": 1}, "unknown field 'more'"),
     ],
 )
@@ -189,9 +195,9 @@ def report_all(ledger: Ledger, tally: Tally, data: st.DataObject) -> None:
 
 def test_a_bucket_has_one_report_under_way() -> None:
     ledger = Ledger(Source("producer", "c", "i"), MINUTE)
-    ledger.count("t", [Stamped(0, 1)])
+    ledger.count("t", [(0, 1)])
     (first,) = ledger.cut()
-    ledger.count("t", [Stamped(0, 1), Stamped(MINUTE, 1)])
+    ledger.count("t", [(0, 1), (MINUTE, 1)])
     again, other = ledger.cut()
     assert again is first
     assert (other.sequence, other.bucket.start_ms) == (1, MINUTE)
@@ -227,7 +233,7 @@ def readable(start: int, end: int) -> list[ConsumerRecord]:
 def test_each_offset_counts_once_and_only_if_it_was_given(data: st.DataObject) -> None:
     """A program that reads many at a time or one by one, seeks, and leaves some of what was taken for it unread."""
     counted: list[int] = []
-    handed_out = HandedOut(lambda _, records: counted.extend(one.timestamp_ms for one in records))
+    handed_out = HandedOut(lambda _, records: counted.extend(stamp for stamp, _ in records))
     given_to_program: set[int] = set()
     unread: list[ConsumerRecord] = []
     position = 0
@@ -260,7 +266,7 @@ def test_each_offset_counts_once_and_only_if_it_was_given(data: st.DataObject) -
 
 def test_what_is_taken_away_unread_is_not_counted() -> None:
     counted: list[int] = []
-    handed_out = HandedOut(lambda _, records: counted.extend(one.timestamp_ms for one in records))
+    handed_out = HandedOut(lambda _, records: counted.extend(stamp for stamp, _ in records))
     handed_out.taken(HERE, 0, 10, [record(offset) for offset in range(10)])
     handed_out.settle({HERE: 4})
     handed_out.keep([])
