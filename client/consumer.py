@@ -211,13 +211,15 @@ class Consumer:
             if self._auto_commit_s is not None:
                 await self._commit_if_possible()
             await self._subscriber.drop()
+            if self._auditor is not None:
+                await self._auditor.finish()
         finally:
             for reader in self._readers:
                 await reader.stop()
             await self._handover.stop()
             await self._fetcher.stop()
             if self._auditor is not None:
-                await self._auditor.stop()
+                await self._auditor.close()
             await self._cluster.close()
         self._handover.raise_failure()
 

@@ -32,6 +32,7 @@ DELIVERY_S = 30.0
 RETRY_MS_MAX = 1_000
 
 _log = logging.getLogger(__name__)
+_LOST = "the counts of %d records are lost to the audit: the last reports to %r were not acknowledged (%s)"
 Collect = Callable[[], None]
 
 
@@ -105,21 +106,23 @@ class Auditor:
         """Report from now on."""
         self._task = asyncio.ensure_future(self._report_regularly(self._settings.interval_ms / 1000))
 
-    async def stop(self) -> None:
-        """Report what is left, within STOP_S, and no more. A warning says what could not be reported."""
-        if self._task is None:
-            return
+    async def finish(self) -> None:
+        """Report what is left, within STOP_S, and no more."""
         self._stopping.set()
-        try:
+        if self._task is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await self._task
                     await self._report_all()
-        finally:
+
+    async def close(self) -> None:
+        """Stop now. A warning says what could not be reported."""
+        if self._task is not None:
             self._task.cancel()
-            if self._sender is not None:
-                self._sender.close()
-            self._say_what_is_lost()
+        if self._sender is not None:
+            self._sender.close()
+        self._collect()
+        self._say_what_is_lost()
 
     # reports in a transaction of the client's own
 
@@ -130,9 +133,8 @@ class Auditor:
         try:
             partitions = await self._partitions()
         except KafkaError as error:
-            self._failure = error
-            self._ledger.transaction_ended(committed=True)
-            self._say_what_is_lost()
+            _log.warning(_LOST, self._ledger.undecided, self._settings.topic, error)
+            self._ledger.transaction_ended(committed=False)
             return []
         self._ledger.transaction_ended(committed=True)
         reports = self._ledger.cut()
@@ -244,12 +246,7 @@ class Auditor:
 
     def _say_what_is_lost(self) -> None:
         if lost := self._ledger.unreported:
-            _log.warning(
-                "the counts of %d records are lost to the audit: the last reports to %r were not acknowledged (%s)",
-                lost,
-                self._settings.topic,
-                self._failure or f"no answer within {STOP_S:g} s",
-            )
+            _log.warning(_LOST, lost, self._settings.topic, self._failure or "no answer in time")
         if undecided := self._ledger.undecided:
             _log.warning(
                 "%d records of a transaction of which it is not known whether it was committed are in no audit report",

@@ -16,12 +16,10 @@ from .settings import AuditSettings
 class ReadingAuditor(Auditor):
     """With a cluster that is closed with it."""
 
-    async def stop(self) -> None:
-        """Report what is left, then close."""
-        try:
-            await super().stop()
-        finally:
-            await self._cluster.close()
+    async def close(self) -> None:
+        """Stop now, and close the connections."""
+        await super().close()
+        await self._cluster.close()
 
 
 def auditor_of_reading(

@@ -151,9 +151,11 @@ class RecordWriter:
         try:
             await self._on_stop()
             await self._sender.flush()
+            if self._auditor is not None:
+                await self._auditor.finish()
         finally:
             if self._auditor is not None:
-                await self._auditor.stop()
+                await self._auditor.close()
             self._sender.close()
             await self._cluster.close()
 

@@ -13,11 +13,13 @@ import ottla.sync
 from ottla.cli.auditing import Audit, AuditQuestion, audit
 from ottla.cli.main import main
 from ottla.client.admin import Admin, NewTopic
+from ottla.client.auditing import auditor
 from ottla.client.auditing.comparison import Window
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.transactions.writer import TransactionWriter
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 
 pytestmark = pytest.mark.cluster
@@ -270,6 +272,32 @@ async def test_counts_that_cannot_be_reported_are_named(
     async with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         here = [TopicPartition("unreported", index) for index in range(3)]
         assert sum((await consumer.end_offsets(here)).values()) == 7, "the records themselves are there"
+
+
+async def test_a_writer_whose_counts_cannot_be_reported_still_counts(
+    cluster: RunningCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(_: auditor.Auditor) -> list[int]:
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
+
+    monkeypatch.setattr(auditor.Auditor, "_partitions", none)
+    await create(cluster, "joined")
+    async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="joins") as owner:
+        shared = await owner.begin()
+        options = {"bootstrap_servers": cluster.bootstrap, "audit_topic": "joined-audit"}
+        async with TransactionWriter.join(shared.token, **options) as writer:  # type: ignore[arg-type]
+            await writer.send("joined", b"v", partition=0)
+            receipt = await writer.finish()
+        assert caplog.messages == [
+            "the counts of 1 records are lost to the audit: the last reports to 'joined-audit' were not acknowledged "
+            "(TOPIC_AUTHORIZATION_FAILED: not for you)"
+        ]
+        await shared.commit([receipt])
+    here = TopicPartition("joined", 0)
+    async with Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign([here])
+        consumer.seek(here, 0)
+        assert (await consumer.getone()).value == b"v"
 
 
 async def test_the_brokers_time_is_the_records_time(cluster: RunningCluster) -> None:
