@@ -163,13 +163,17 @@ class Auditor:
     async def _report_all(self) -> None:
         """Until nothing is left, or nothing helps: counts may have waited behind a report of the same bucket."""
         backoff = Backoff(RETRY_MS_MAX)
+        left = -1
         while True:
             self._failure = await self._report()
-            if self._failure is None and not self._ledger.unreported:
-                return
-            if self._failure is not None:
-                if not self._failure.code.retriable:
+            before, left = left, self._ledger.unreported
+            if self._failure is None:
+                if not left:
                     return
+            elif not self._failure.code.retriable:
+                if left == before:
+                    return
+            else:
                 await asyncio.sleep(backoff.next_s())
 
     async def _report(self) -> KafkaError | None:
