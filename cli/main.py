@@ -27,6 +27,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
   txn        list, describe and abort transactions; find those that hang
+  audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
 
 tools
@@ -56,6 +57,7 @@ COMMANDS = {
     "config": "commands.config",
     "quota": "commands.quota",
     "txn": "commands.txn",
+    "audit": "commands.audit",
     "cluster": "commands.cluster",
     "log": "commands.log",
     "bench": "commands.bench",

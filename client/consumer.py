@@ -13,6 +13,9 @@ from dataclasses import replace
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
+from .auditing.auditor import Auditor
+from .auditing.reading import auditor_of_reading
+from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .connections.cluster import Backoff, Cluster
 from .consuming.assignors import ASSIGNORS
 from .consuming.fetched import ConsumerRecord, TopicPartition
@@ -59,6 +62,9 @@ class Consumer:
     `large_messages`: put values together that a Producer has split (its `large_message_segment_size`). Of those that
     have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
     not ended `large_message_expiry_offsets` after the beginning; see `large_message_stats`.
+
+    With an `audit_topic` the records that the program was given are counted, each offset once, and reported as a
+    Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
     """
 
     def __init__(
@@ -89,6 +95,10 @@ class Consumer:
         large_messages: bool = True,
         large_message_buffer_bytes: int = 64 * 1024 * 1024,
         large_message_expiry_offsets: int = 1_000_000,
+        audit_topic: str | None = None,
+        audit_tier: str | None = None,
+        audit_bucket_ms: int = BUCKET_MS,
+        audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
         if auto_offset_reset not in RESETS:
             raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
@@ -127,6 +137,17 @@ class Consumer:
         self._assembly_options = AssemblyOptions(large_message_buffer_bytes, large_message_expiry_offsets)
         self._assembles = large_messages
         self._inbox = Inbox(self._fetcher, self._new_assembly())
+        self._auditor: Auditor | None = None
+        if audit_topic is not None:
+            tier = tier_of_readers(audit_tier, group_id)
+            self._auditor = auditor_of_reading(
+                self._inbox,
+                AuditSettings(audit_topic, tier, audit_bucket_ms, audit_interval_ms),
+                bootstrap_servers=bootstrap_servers,
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                retry_backoff_max_ms=retry_backoff_max_ms,
+            )
         self._group_id = group_id
         self._offsets = group_id and CommittedOffsets(
             self._cluster,
@@ -195,6 +216,8 @@ class Consumer:
             await self._subscriber.start()
             if self._auto_commit_s is not None:
                 self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
+            if self._auditor is not None:
+                self._auditor.start()
         except BaseException:
             await self._fetcher.stop()
             await self._cluster.close()
@@ -213,11 +236,15 @@ class Consumer:
             if self._auto_commit_s is not None:
                 await self._commit_if_possible()
             await self._subscriber.drop()
+            if self._auditor is not None:
+                await self._auditor.finish()
         finally:
             for reader in self._readers:
                 await reader.stop()
             await self._handover.stop()
             await self._fetcher.stop()
+            if self._auditor is not None:
+                await self._auditor.close()
             await self._cluster.close()
         self._handover.raise_failure()
 
@@ -385,6 +412,8 @@ class Consumer:
         try:
             async with aclosing(reader.transactions()) as found:
                 async for transaction in found:
+                    if self._auditor is not None:
+                        self._auditor.handed_out(transaction.records)
                     yield transaction
         except ClientClosed:
             return

@@ -41,6 +41,10 @@ class Producer(RecordWriter):
     `large_message_segment_size`: values of more bytes are split into records of so many, which a Consumer puts
     together; up to `large_message_max_size`. None: they are not, and what does not fit into a request is refused.
 
+    With an `audit_topic` the records that were acknowledged, and committed if they are part of a transaction, are
+    counted by topic and time bucket, which is `audit_bucket_ms` long (a day divided by a whole number). The counts go
+    to that topic every `audit_interval_ms` and at `stop`, under the name `audit_tier`; `ottla audit` compares them.
+
     With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
 
@@ -71,6 +75,8 @@ class Producer(RecordWriter):
                 retry_backoff_max_ms=self._retry_backoff_max_ms,
             )
             self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
+            if self._auditor is not None:
+                self._transactions.on_ended = self._auditor.transaction_ended
 
     # transactions
 

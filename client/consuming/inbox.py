@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection
 
 from ...protocol.errors import KafkaError
+from ..auditing.handed_out import HandedOut
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
 from .fetched import ConsumerRecord, TopicPartition
@@ -23,10 +24,15 @@ class Inbox:
         self._assembly = assembly
         self._turns: deque[TopicPartition] = deque()
         self.unread = Unread()
+        self.handed_out: HandedOut | None = None
+        """Who counts what the program is given, if somebody does."""
 
     def reassigned(self) -> None:
         """The fetcher has other partitions now."""
         self._turns = deque(self._fetcher.assigned)
+        self.settle()
+        if self.handed_out is not None:
+            self.handed_out.keep(self._fetcher.assigned)
         self.unread.keep(self._fetcher.assigned)
         if self._assembly is not None:
             self._assembly.keep(self._fetcher.assigned)
@@ -36,13 +42,18 @@ class Inbox:
         for one in partitions:
             state = self._fetcher.assigned[one]
             state.held = True
-        first_unread = self.unread.drop(partitions)
+        first_unread = self._drop(partitions)
         for one, offset in first_unread.items():
             self._fetcher.assigned[one].position = offset
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Their positions have changed."""
-        self.unread.drop(partitions)
+        self._drop(partitions)
+
+    def settle(self) -> None:
+        """Whatever was taken and is not unread has been handed out."""
+        if self.handed_out is not None:
+            self.handed_out.settle(self.unread.positions())
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to give, of all partitions of which it is known."""
@@ -73,6 +84,7 @@ class Inbox:
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        self.settle()
         for _ in range(len(self._turns)):
             partition = self._turns[0]
             self._turns.rotate(-1)
@@ -93,6 +105,12 @@ class Inbox:
                     break
         return taken
 
+    def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.settle()
+        if self.handed_out is not None:
+            self.handed_out.drop(partitions)
+        return self.unread.drop(partitions)
+
     def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         assembly = self._assembly
@@ -100,6 +118,7 @@ class Inbox:
             self._notice_move(assembly, state)
             if assembly.crowded(state.partition):
                 assembly.forget(state.partition, self.positions()[state.partition])
+        start, read = state.position, list[ConsumerRecord]()
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
@@ -112,6 +131,7 @@ class Inbox:
                 self._go_back(state, chunk.next_offset)
                 raise
             state.position = chunk.next_offset
+            read += some
             if assembly is None:
                 records += some
             else:
@@ -125,6 +145,9 @@ class Inbox:
             if len(some) < wanted and chunk.damage is None:
                 state.buffer.pop(0)
                 self._fetcher.changed()
+        if self.handed_out is not None and start is not None and (end := state.position) is not None:
+            # What stands in the log is counted, not what it is put together to.
+            self.handed_out.taken(state.partition, start, end, [one for one in read if one.offset < end])
         return records
 
     def _go_back(self, state: PartitionState, offset: int) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..auditing.auditor import Auditor
+from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
@@ -51,6 +53,10 @@ class WriterOptions(TypedDict, total=False):
     value_serializer: Serializer | None
     large_message_segment_size: int | None
     large_message_max_size: int
+    audit_topic: str | None
+    audit_tier: str
+    audit_bucket_ms: int
+    audit_interval_ms: int
 
 
 class RecordWriter:
@@ -79,6 +85,10 @@ class RecordWriter:
         value_serializer: Serializer | None = None,
         large_message_segment_size: int | None = None,
         large_message_max_size: int = 32 * 1024 * 1024,
+        audit_topic: str | None = None,
+        audit_tier: str = "producer",
+        audit_bucket_ms: int = BUCKET_MS,
+        audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
         required = -1 if acks == "all" else acks
         if required not in (0, 1, -1):
@@ -126,6 +136,11 @@ class RecordWriter:
             self._splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
         self._takes_bytes = key_serializer is None and value_serializer is None and self._splitter is None
         self._sticky = StickyChoice(batch_size, random.randrange)
+        self._auditor: Auditor | None = None
+        if audit_topic is not None:
+            settings = AuditSettings(audit_topic, audit_tier, audit_bucket_ms, audit_interval_ms)
+            self._auditor = Auditor(self._cluster, settings, client_id, transactional=transaction is not None)
+            self._sender.on_acknowledged = self._auditor.acknowledged
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -143,6 +158,8 @@ class RecordWriter:
         try:
             await self._cluster.start()
             await self._on_start()
+            if self._auditor is not None:
+                self._auditor.start()
         except BaseException:
             await self._cluster.close()
             raise
@@ -156,7 +173,11 @@ class RecordWriter:
         try:
             await self._on_stop()
             await self._sender.flush()
+            if self._auditor is not None:
+                await self._auditor.finish()
         finally:
+            if self._auditor is not None:
+                await self._auditor.close()
             self._sender.close()
             await self._cluster.close()
 

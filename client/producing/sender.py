@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -115,6 +115,9 @@ class Sender:
         transaction: TransactionState | None = None,
     ) -> None:
         """With a `transaction`, everything is written in it, under the identity that `use_identity` is told."""
+        self.on_acknowledged: Callable[[str, Sequence[PendingRecord], int], None] | None = None
+        """Told of the topic and the records of each batch that is acknowledged, and of the broker's timestamp for them,
+        -1 if they keep their own."""
         self._cluster = cluster
         self._appender = appender
         self._options = options
@@ -390,6 +393,8 @@ class Sender:
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
         self._leaders.succeeded(queue)
+        if self.on_acknowledged is not None:
+            self.on_acknowledged(queue.topic, batch.records, append_time_ms)
         self._settled(batch)
         batch.result.acknowledged(base_offset, append_time_ms)
 

@@ -45,6 +45,10 @@ class ConsumerOptions(TypedDict, total=False):
     large_messages: bool
     large_message_buffer_bytes: int
     large_message_expiry_offsets: int
+    audit_topic: str | None
+    audit_tier: str | None
+    audit_bucket_ms: int
+    audit_interval_ms: int
 
 
 class Consumer(Facade[consumer.Consumer]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
@@ -106,6 +106,8 @@ class Transactions:
         """Of the last commit under the transactional id that named one."""
         self.shared: Shared | None = None
         """Of the transaction that is open, if others may join it."""
+        self.on_ended: Callable[[bool], None] | None = None
+        """Told of the end of each transaction: whether what it has written counts."""
         self._cluster = cluster
         self._options = options
         self._state = state
@@ -265,6 +267,8 @@ class Transactions:
             )
             raise self._failed(error, fatal=not (committed and abortable)) from error
         self._state.over()
+        if self.on_ended is not None:
+            self.on_ended(committed and not result.was_committed)
         return result
 
     async def _decide(self, committed: bool, writers: list[tuple[int, int]]) -> CommitResult:

@@ -53,6 +53,7 @@ class TransactionWriter(RecordWriter):
         if self._state.phase is Phase.OPEN:
             self._state.committing()
         await self._sender.flush()
+        await self._report_counts()
         if self._state.phase is Phase.FAILED:
             raise TransactionFailed(
                 f"this writer's records cannot count: {self._state.error}"
@@ -71,6 +72,16 @@ class TransactionWriter(RecordWriter):
 
     async def _on_stop(self) -> None:
         self._sender.abandon(TransactionAborted("the writer was stopped before it had finished"))
+        if self._auditor is not None:
+            self._auditor.transaction_ended(False)
+
+    async def _report_counts(self) -> None:
+        """As part of the transaction, since only its owner will know whether the records count."""
+        if self._auditor is None or self._state.phase is not Phase.COMMITTING:
+            return
+        for partition, record, size in await self._auditor.records_of_transaction():
+            self._sender.add(self._auditor.topic, partition, record, size)
+        await self._sender.flush()
 
     async def _join(self) -> JoinTransactionResponse:
         """Asking again makes another writer, and of the first nothing is heard any more: that does no harm."""

@@ -20,7 +20,7 @@ from ottla.client.transactions.writer import TransactionWriter
         (Producer, {"compression": "lz4"}, "the nearest is 'compression_type'"),
         (Producer, {"bootstrap.servers": "h:1"}, "the nearest is 'bootstrap_servers'"),
         (Producer, {"transactional.id": "x"}, "the nearest is 'transactional_id'"),
-        (Producer, {"qqq": 1}, r"Producer has no option 'qqq'; there are acks, batch_size, .*"),
+        (Producer, {"qqq": 1}, r"Producer has no option 'qqq'; there are acks, audit_bucket_ms, .*"),
         (Consumer, {"group": "g"}, "Consumer has no option 'group'; the nearest is 'group_id'"),
         (Consumer, {"auto_offset": "latest"}, "the nearest is 'auto_offset_reset'"),
         (Admin, {"bootstrap": "h:1"}, "Admin has no option 'bootstrap'; the nearest is 'bootstrap_servers'"),

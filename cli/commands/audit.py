@@ -1,0 +1,97 @@
+"""`ottla audit`: compares what the tiers of a pipeline have counted, and names what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from ..options import CommandParser, add_bootstrap, add_output, command_parser
+from ..selection import milliseconds_of, timestamp_ms
+
+AUDIT_TOPIC = "audit"
+NO_END_MS = 1 << 62
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla audit`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Compare what producers and consumers with an audit topic have counted, by topic and time bucket.",
+        "  ottla audit                                    every tier with tier producer\n"
+        "  ottla audit --topic orders --from 2h\n"
+        "  ottla audit --topic orders --tier producer --tier consumer:billing\n"
+        "  ottla audit --topic orders --from 1d --log     with what is in the log, too: reads the topic\n"
+        "  ottla audit --from 2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z -o json\n"
+        "\n"
+        "Exit code 0 if nothing is missing, 1 if there is a gap. Buckets are those of the records' timestamps.",
+    )
+    options.add_argument(
+        "-t", "--topic", action="append", default=[], metavar="TOPIC", help="only this one; may be repeated"
+    )
+    options.add_argument(
+        "--from",
+        dest="first",
+        metavar="TIME",
+        help="ms since 1970, ISO 8601, or an age as 2h; all, if not given",
+    )
+    options.add_argument("--to", dest="last", metavar="TIME", help="up to this time; all, if not given")
+    options.add_argument(
+        "--tier",
+        action="append",
+        default=[],
+        metavar="TIER",
+        help="the tier to compare with, then those compared; producer and all that report, if not given",
+    )
+    options.add_argument(
+        "--log",
+        action="store_true",
+        help="count the records in the log as a tier 'log': reads the topics from the first bucket on",
+    )
+    options.add_argument(
+        "--audit-topic", default=AUDIT_TOPIC, metavar="TOPIC", help=f"where the reports are ({AUDIT_TOPIC})"
+    )
+    options.add_argument(
+        "--grace",
+        default="2m",
+        metavar="AGE",
+        help="how long after its end a bucket is judged: more than consumers lag, and than clients report (2m)",
+    )
+    add_bootstrap(options)
+    add_output(options, "-o")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
+    from ...client.auditing.comparison import Window
+    from ..asking import run_client
+    from ..audit_output import as_json, columns_and_rows, has_gaps, remarks, verdict
+    from ..auditing import AuditQuestion, audit
+    from ..output import print_json, print_table
+
+    now_ms = int(time.time() * 1000)
+    window = Window(
+        from_ms=0 if arguments.first is None else timestamp_ms(arguments.first, now_ms),
+        to_ms=NO_END_MS if arguments.last is None else timestamp_ms(arguments.last, now_ms),
+        closed_ms=now_ms - milliseconds_of(arguments.grace, "--grace"),
+    )
+    question = AuditQuestion(
+        arguments.bootstrap, arguments.audit_topic, arguments.topic, arguments.tier, arguments.log, window
+    )
+    found = run_client(audit(question))
+    if found.unreadable:
+        print(
+            f"records of {arguments.audit_topic!r} that are no reports: {found.unreadable} "
+            f"(the first: {found.first_unreadable})",
+            file=sys.stderr,
+        )
+    for tier in found.silent_tiers:
+        print(f"no report of tier {tier!r} was read: it counts as 0", file=sys.stderr)
+    if arguments.output == "json":
+        print_json(as_json(found))
+    else:
+        print_table(*columns_and_rows(found.rows))
+        for line in (*remarks(found), verdict(found.rows)):
+            print(line)
+    return int(has_gaps(found.rows))

@@ -1,0 +1,260 @@
+"""Brings the counts of one client to the audit topic: every interval, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import uuid4
+
+from ...protocol.compression import Compression
+from ...protocol.errors import ErrorCode, KafkaError
+from ..connections.cluster import Backoff, Cluster
+from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..producing.accumulator import estimated_bytes
+from ..producing.appending import Appender, PendingRecord
+from ..producing.deliveries import RecordDelivery
+from ..producing.partitioner import murmur2_partition
+from ..producing.sender import Sender, SenderOptions
+from .counts import Stamped
+from .handed_out import stamped
+from .ledger import Ledger
+from .reports import Report, Source, encode_report, printable, report_key
+from .settings import AuditSettings
+
+TOPIC_S = 5.0
+"""So long an audit topic may take to come into being."""
+STOP_S = 10.0
+"""So long a client that stops tries to bring its last reports."""
+DELIVERY_S = 30.0
+"""So long one attempt to bring a report may take."""
+RETRY_MS_MAX = 1_000
+BUFFER_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
+_LOST = "the counts of %d records are lost to the audit: the last reports to %r were not acknowledged (%s)"
+Collect = Callable[[], None]
+
+
+class ReportRecord(NamedTuple):
+    """A report as a record, for whoever sends it."""
+
+    partition: int
+    record: PendingRecord
+    size: int
+
+
+class Auditor:
+    """Of one client. A failure to report is logged and never stands in the way of the client's own work."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: AuditSettings,
+        client_id: str,
+        *,
+        transactional: bool = False,
+        collect: Collect = lambda: None,
+    ) -> None:
+        """`transactional`: whatever is acknowledged is part of a transaction, and counts once that is committed.
+        `collect` is called before reports are made: it may count what is known by then.
+        """
+        self._cluster = cluster
+        self._settings = settings
+        self._transactional = transactional
+        self._collect = collect
+        self._ledger = Ledger(Source(settings.tier, printable(client_id), uuid4().hex), settings.bucket_ms)
+        self._sender: Sender | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: KafkaError | None = None
+
+    @property
+    def topic(self) -> str:
+        """Where reports go."""
+        return self._settings.topic
+
+    # for the client
+
+    def acknowledged(self, topic: str, records: Sequence[PendingRecord], append_time_ms: int) -> None:
+        """The cluster has these; `append_time_ms` is their timestamp if it is 0 or more."""
+        of_broker = append_time_ms >= 0
+        self.count(
+            topic,
+            [
+                (append_time_ms if of_broker else stamp, len(key or b"") + len(value or b""))
+                for key, value, stamp, _ in records
+            ],
+            transactional=self._transactional,
+        )
+
+    def handed_out(self, records: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+        """The program was given these."""
+        for partition, some in records.items():
+            self.count(partition.topic, stamped(some))
+
+    def count(self, topic: str, records: list[Stamped], *, transactional: bool = False) -> None:
+        """Count them, unless they are reports: those would go on for ever to tell of each other."""
+        if topic != self._settings.topic:
+            self._ledger.count(topic, records, transactional=transactional)
+
+    def transaction_ended(self, committed: bool) -> None:
+        """What was acknowledged in it counts, or does not."""
+        self._ledger.transaction_ended(committed=committed)
+
+    def start(self) -> None:
+        """Report from now on."""
+        self._task = asyncio.ensure_future(self._report_regularly(self._settings.interval_ms / 1000))
+
+    async def finish(self) -> None:
+        """Report what is left, within STOP_S, and no more."""
+        self._stopping.set()
+        if self._task is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self._task
+                    await self._report_all()
+
+    async def close(self) -> None:
+        """Stop now. A warning says what could not be reported."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._sender is not None:
+            self._sender.close()
+        self._collect()
+        self._say_what_is_lost()
+
+    # reports in a transaction of the client's own
+
+    async def records_of_transaction(self) -> list[ReportRecord]:
+        """What was acknowledged so far, as reports that become part of the same transaction: they count if it does.
+        They are the caller's, and not reported otherwise.
+        """
+        try:
+            partitions = await self._partitions()
+        except KafkaError as error:
+            _log.warning(_LOST, self._ledger.undecided, self._settings.topic, error)
+            self._ledger.transaction_ended(committed=False)
+            return []
+        self._ledger.transaction_ended(committed=True)
+        reports = self._ledger.cut()
+        for report in reports:
+            self._ledger.delivered(report)
+        return [self._as_record(report, partitions) for report in reports]
+
+    # inside
+
+    async def _report_regularly(self, interval_s: float) -> None:
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._stopping.wait()
+            if not self._stopping.is_set():
+                failure = await self._report()
+                if failure is not None and self._failure is None:
+                    _log.warning(
+                        "audit reports to %r fail, and are sent again; %d records are counted in them: %s",
+                        self._settings.topic,
+                        self._ledger.unreported,
+                        failure,
+                    )
+                self._failure = failure
+
+    async def _report_all(self) -> None:
+        """Until nothing is left, or nothing helps: counts may have waited behind a report of the same bucket."""
+        backoff = Backoff(RETRY_MS_MAX)
+        left = -1
+        while True:
+            self._failure = await self._report()
+            before, left = left, self._ledger.unreported
+            if self._failure is None:
+                if not left:
+                    return
+            elif not self._failure.code.retriable:
+                if left == before:
+                    return
+            else:
+                await asyncio.sleep(backoff.next_s())
+
+    async def _report(self) -> KafkaError | None:
+        """One round; what a report failed with, if one did."""
+        self._collect()
+        reports = self._ledger.cut()
+        if not reports:
+            return None
+        try:
+            return await self._send(reports, await self._partitions())
+        except KafkaError as error:
+            return error
+
+    async def _send(self, reports: list[Report], partitions: list[int]) -> KafkaError | None:
+        """What one of them failed with, if one did."""
+        sender = self._need_sender()
+        sent: list[tuple[Report, RecordDelivery]] = []
+        for report in reports:
+            partition, record, size = self._as_record(report, partitions)
+            batch, _ = sender.add(self._settings.topic, partition, record, size)
+            sent.append((report, RecordDelivery(batch.result, len(batch.records) - 1, record[2])))
+        failure: KafkaError | None = None
+        for report, delivery in sent:
+            try:
+                await delivery
+                self._ledger.delivered(report)
+            except KafkaError as error:
+                failure = error
+        return failure
+
+    def _as_record(self, report: Report, partitions: list[int]) -> ReportRecord:
+        key = report_key(report)
+        # No report is older than its bucket, so whoever looks for buckets from some time on can begin there.
+        stamp = max(int(time.time() * 1000), report.bucket.start_ms)
+        record: PendingRecord = (key, encode_report(report), stamp, ())
+        return ReportRecord(
+            partitions[murmur2_partition(key, len(partitions))], record, estimated_bytes(record)
+        )
+
+    async def _partitions(self) -> list[int]:
+        topic = self._settings.topic
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TOPIC_S
+        backoff = Backoff(RETRY_MS_MAX)
+        while True:
+            info = self._cluster.metadata.topics.get(topic)
+            if info is not None and info.partitions:
+                return sorted(info.partitions)
+            if loop.time() > deadline:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+                raise KafkaError(error, f"topic {topic!r} did not appear in {TOPIC_S:g} s: {error.message}")
+            if info is not None:
+                await asyncio.sleep(backoff.next_s())
+            await self._cluster.refresh([topic])
+
+    def _need_sender(self) -> Sender:
+        if self._sender is None:
+            options = SenderOptions(
+                acks=-1,
+                idempotent=True,
+                compression=Compression.NONE,
+                linger_s=0.0,
+                batch_bytes=64 * 1024,
+                request_bytes=1024 * 1024,
+                max_in_flight=5,
+                delivery_timeout_s=DELIVERY_S,
+                request_timeout_ms=self._cluster.request_timeout_ms,
+                retry_backoff_max_ms=self._cluster.retry_backoff_max_ms,
+            )
+            appender = Appender(RecordDelivery, options.batch_bytes, BUFFER_BYTES, False)
+            self._sender = Sender(self._cluster, options, appender)
+        return self._sender
+
+    def _say_what_is_lost(self) -> None:
+        if lost := self._ledger.unreported:
+            _log.warning(_LOST, lost, self._settings.topic, self._failure or "no answer in time")
+        if undecided := self._ledger.undecided:
+            _log.warning(
+                "%d records of a transaction of which it is not known whether it was committed are in no audit report",
+                undecided,
+            )

@@ -1,0 +1,108 @@
+"""Which records a consumer has handed out, each offset once, however often the program seeks back and reads it again.
+Pure.
+
+Records are taken from the fetch buffers many at a time, and some of them wait to be given one by one. Those that the
+program never sees, because the consumer stops or the partition is taken away, are not handed out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import NamedTuple
+
+from ..consuming.fetched import ConsumerRecord, TopicPartition
+from .counts import Stamped
+
+
+def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
+    """What is counted of these."""
+    return [(one.timestamp_ms, len(one.key or b"") + len(one.value or b"")) for one in records]
+
+
+class OffsetRanges:
+    """A set of offsets, as ranges."""
+
+    def __init__(self) -> None:
+        # Invariant: starts[0] < ends[0] < starts[1] < ends[1] < ...
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def __len__(self) -> int:
+        """How many ranges there are."""
+        return len(self._starts)
+
+    def reaches_beyond(self, offset: int) -> bool:
+        """Whether this offset, or a later one, may be among them."""
+        return bool(self._ends) and self._ends[-1] > offset
+
+    def add(self, start: int, end: int) -> None:
+        """The offsets from `start` to before `end`, of which there is at least one."""
+        low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if low < high:
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high] = [start]
+        self._ends[low:high] = [end]
+
+
+class _Run(NamedTuple):
+    """Records that were taken together. Between `start` and `end` there are no others to read."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    records: Sequence[ConsumerRecord]
+
+
+class HandedOut:
+    """Of one consumer. `count` is told of each record once, after it was handed out."""
+
+    def __init__(self, count: Callable[[str, list[Stamped]], None]) -> None:
+        self._count = count
+        self._taken: list[_Run] = []
+        self._counted: dict[TopicPartition, OffsetRanges] = {}
+
+    def taken(
+        self, partition: TopicPartition, start: int, end: int, records: Sequence[ConsumerRecord]
+    ) -> None:
+        """Reading went from offset `start` to before `end` and brought these, for the program or to wait for it."""
+        if start >= end:
+            return
+        # A copy: the list itself is the program's, which may take from it.
+        self._taken.append(_Run(partition, start, end, list(records)))
+
+    def settle(self, unread: Mapping[TopicPartition, int]) -> None:
+        """Count what was taken but for what waits: of each partition in `unread` all from that offset on."""
+        taken, self._taken = self._taken, []
+        for run in taken:
+            seen = min(max(unread.get(run.partition, run.end), run.start), run.end)
+            if seen == run.end:
+                self._settle(run)
+                continue
+            if seen > run.start:
+                self._settle(
+                    run._replace(end=seen, records=[one for one in run.records if one.offset < seen])
+                )
+            left = [one for one in run.records if one.offset >= seen]
+            self._taken.append(run._replace(start=seen, records=left))
+
+    def keep(self, partitions: Container[TopicPartition]) -> None:
+        """What waits of other partitions will not be handed out."""
+        self._taken = [run for run in self._taken if run.partition in partitions]
+
+    def drop(self, partitions: Container[TopicPartition]) -> None:
+        """Nor will what waits of these."""
+        self._taken = [run for run in self._taken if run.partition not in partitions]
+
+    def _settle(self, run: _Run) -> None:
+        counted = self._counted.setdefault(run.partition, OffsetRanges())
+        records = run.records
+        if counted.reaches_beyond(run.start):
+            records = [one for one in records if one.offset not in counted]
+        counted.add(run.start, run.end)
+        if records:
+            self._count(run.partition.topic, stamped(records))

@@ -1,0 +1,137 @@
+"""A report: how much one client has counted in one bucket of one topic since its last report. JSON on the wire. Pure.
+
+Whoever may write to the audit topic may write anything there, so nothing is taken for a report that is not one in every
+field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .counts import DAY_MS, Amount, Bucket, is_bucket_length
+
+VERSION = 1
+REPORT_BYTES_MAX = 64 * 1024
+TEXT_LENGTH_MAX = 4096
+_NUMBER_MAX = (1 << 63) - 1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class NoReport(ValueError):
+    """What stands in the audit topic is no report; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who counts. `instance` is another one each time a client is made."""
+
+    tier: str
+    client: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`sequence` numbers the reports of an instance: two with the same number are the same report."""
+
+    source: Source
+    sequence: int
+    bucket: Bucket
+    bucket_ms: int
+    amount: Amount
+
+
+def is_topic(name: object) -> bool:
+    """Whether a topic can be called so."""
+    return isinstance(name, str) and bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
+def printable(text: str) -> str:
+    """As much of a text as a report can carry."""
+    return "".join(one if one.isprintable() else "?" for one in text[:TEXT_LENGTH_MAX])
+
+
+def report_key(report: Report) -> bytes:
+    """Reports about one topic from one tier stay together. No topic has a slash in its name."""
+    return f"{report.bucket.topic}/{report.source.tier}".encode()
+
+
+def encode_report(report: Report) -> bytes:
+    """The value of the record that the report travels as."""
+    fields = {
+        "version": VERSION,
+        "tier": report.source.tier,
+        "client": report.source.client,
+        "instance": report.source.instance,
+        "sequence": report.sequence,
+        "topic": report.bucket.topic,
+        "bucket_start_ms": report.bucket.start_ms,
+        "bucket_ms": report.bucket_ms,
+        "count": report.amount.records,
+        "bytes": report.amount.bytes,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def parse_report(value: bytes | None) -> Report:
+    """The report that a record's value is. Raises NoReport."""
+    fields = _object(value)
+    version = _number(fields, "version", 1)
+    if version != VERSION:
+        raise NoReport(f"version {version}, where {VERSION} is known")
+    source = Source(_text(fields, "tier"), _text(fields, "client", 0), _text(fields, "instance"))
+    sequence = _number(fields, "sequence", 0)
+    topic = fields.pop("topic", None)
+    if not is_topic(topic):
+        raise NoReport(f"topic is the name of a topic, not {_shown(topic)}")
+    bucket = Bucket(topic, _number(fields, "bucket_start_ms", 0))
+    bucket_ms = _number(fields, "bucket_ms", 1)
+    if not is_bucket_length(bucket_ms):
+        raise NoReport(
+            f"bucket_ms {bucket_ms} does not divide a day, {DAY_MS} ms, into buckets of a second or more"
+        )
+    if bucket.start_ms % bucket_ms:
+        raise NoReport(f"no bucket of {bucket_ms} ms begins at {bucket.start_ms}")
+    amount = Amount(_number(fields, "count", 1), _number(fields, "bytes", 0))
+    if fields:
+        raise NoReport(f"unknown field {_shown(min(fields))}")
+    return Report(source, sequence, bucket, bucket_ms, amount)
+
+
+def _object(value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        raise NoReport("no value")
+    if len(value) > REPORT_BYTES_MAX:
+        raise NoReport(f"{len(value)} bytes, where a report has at most {REPORT_BYTES_MAX}")
+    try:
+        found = json.loads(value.decode())
+    except (ValueError, RecursionError) as error:
+        raise NoReport(f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise NoReport(f"a {type(found).__name__} where an object is expected")
+    return found
+
+
+def _number(fields: dict[str, Any], name: str, least: int) -> int:
+    value = fields.pop(name, None)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _NUMBER_MAX:
+        raise NoReport(f"{name} is a whole number from {least} on, not {_shown(value)}")
+    return value
+
+
+def _text(fields: dict[str, Any], name: str, least: int = 1) -> str:
+    """It will be shown: what would steer a terminal is no text."""
+    value = fields.pop(name, None)
+    if not isinstance(value, str) or not least <= len(value) <= TEXT_LENGTH_MAX or not value.isprintable():
+        raise NoReport(
+            f"{name} is a printable text of {least} to {TEXT_LENGTH_MAX} characters, not {_shown(value)}"
+        )
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,51 @@
+"""The options of auditing, checked together. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .counts import is_bucket_length
+from .reports import is_topic
+
+BUCKET_MS = 600_000
+"""Ten minutes."""
+INTERVAL_MS = 30_000
+LOG_TIER = "log"
+"""What the records in the topic itself are called where tiers are compared."""
+TIER_LENGTH_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """See Producer for the meaning of each. Raises ValueError for what is not allowed."""
+
+    topic: str
+    tier: str
+    bucket_ms: int = BUCKET_MS
+    interval_ms: int = INTERVAL_MS
+
+    def __post_init__(self) -> None:
+        if not is_topic(self.topic):
+            raise ValueError(
+                "audit_topic is the name of a topic (1 to 249 of a-z, A-Z, 0-9, '.', '_', '-') or None, "
+                f"not {self.topic!r}"
+            )
+        if not (0 < len(self.tier) <= TIER_LENGTH_MAX and self.tier.isprintable()) or self.tier == LOG_TIER:
+            raise ValueError(
+                f"audit_tier is a printable text of 1 to {TIER_LENGTH_MAX} characters other than {LOG_TIER!r}, "
+                f"not {self.tier!r}"
+            )
+        if not is_bucket_length(self.bucket_ms):
+            raise ValueError(
+                "audit_bucket_ms is a day divided by a whole number, and at least a second, as 60000, 600000 or "
+                f"3600000, not {self.bucket_ms}"
+            )
+        if self.interval_ms < 1:
+            raise ValueError(f"audit_interval_ms is 1 or more, not {self.interval_ms}")
+
+
+def tier_of_readers(tier: str | None, group_id: str | None) -> str:
+    """The tier of a consumer: each group reads everything, so that counts of two may not be added up."""
+    if tier is not None:
+        return tier
+    return "consumer" if group_id is None else f"consumer:{group_id}"
