@@ -36,6 +36,8 @@ BATCH_BYTES = 1_000_000
 ONE_BY_ONE = 1_000
 WINDOW = 10_000
 """Of so many records at a time a program looks whether they arrived."""
+PROBED_WINDOW = 2_000
+"""Looking at what is known already lets nobody else run: that is the program's standstill and not its client's."""
 POLL = 1_000
 PROBE_S = 0.001
 READ = "read"
@@ -123,12 +125,12 @@ def _aiokafka_consumer(bootstrap: str, topic: str) -> Any:
     return aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
 
 
-async def _send_all(producer: Any, topic: str, value: bytes, count: int) -> None:
+async def _send_all(producer: Any, topic: str, value: bytes, count: int, many: int = WINDOW) -> None:
     earlier: list[Any] = []
     window: list[Any] = []
     for _ in range(count):
         window.append(await producer.send(topic, value))
-        if len(window) == WINDOW:
+        if len(window) == many:
             for delivery in earlier:
                 await delivery
             earlier, window = window, []
@@ -152,7 +154,7 @@ async def _produce_async(make: Callable[..., Any], bootstrap: str, counts: Count
     async with make(bootstrap, BATCH_BYTES) as producer:
         size, count = counts[LARGE]
         async with probed(row, "produce"):
-            await _send_all(producer, name_of(LARGE), bytes(size), count)
+            await _send_all(producer, name_of(LARGE), bytes(size), count, PROBED_WINDOW)
     return row
 
 

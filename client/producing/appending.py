@@ -10,23 +10,30 @@ It is written twice, in Python and in C, with the same results; the latter is us
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
 from typing import TYPE_CHECKING
 
 from .appending_in_python import (
     BATCH_OVERHEAD,
     RECORD_OVERHEAD,
     TURN_RECORDS,
-    Appender,
-    DeliveryFields,
     PendingRecord,
-    RecordBuffer,
-    TopicBatches,
 )
 
-if not TYPE_CHECKING:
-    with suppress(ImportError):
-        from ._appending import Appender, DeliveryFields, RecordBuffer, TopicBatches
+if TYPE_CHECKING:
+    from . import appending_in_python as _chosen
+else:
+    try:
+        if os.environ.get("OTTLA_PURE_PYTHON") == "1":
+            raise ImportError("what is written in C is turned down")
+        from . import _appending as _chosen
+    except ImportError:  # or not built, or built for another Python
+        from . import appending_in_python as _chosen
+
+Appender = _chosen.Appender
+DeliveryFields = _chosen.DeliveryFields
+RecordBuffer = _chosen.RecordBuffer
+TopicBatches = _chosen.TopicBatches
 
 __all__ = [
     "BATCH_OVERHEAD",
