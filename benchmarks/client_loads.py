@@ -83,23 +83,27 @@ def waits(row: Row) -> Iterator[list[float]]:
 
 @asynccontextmanager
 async def probed(row: Row, what: str) -> AsyncIterator[None]:
-    """The longest that a task which is due had to wait for its turn."""
-    longest_s = 0.0
+    """The longest that a task which is due had to wait for its turn, and the most that the loop's thread computed
+    meanwhile: on a machine that does other work, too, the rest of the time went there.
+    """
+    longest_s = most_cpu_s = 0.0
 
     async def probe() -> None:
-        nonlocal longest_s
+        nonlocal longest_s, most_cpu_s
         while True:
-            due_s = time.perf_counter() + PROBE_S
+            due_s, cpu_s = time.perf_counter() + PROBE_S, time.thread_time()
             await asyncio.sleep(PROBE_S)
             longest_s = max(longest_s, time.perf_counter() - due_s)
+            most_cpu_s = max(most_cpu_s, time.thread_time() - cpu_s)
 
     task = asyncio.create_task(probe())
     await asyncio.sleep(0.01)
-    longest_s = 0.0
+    longest_s = most_cpu_s = 0.0
     yield
     await asyncio.sleep(0)
     task.cancel()
     row[f"{what} {BATCHES}: loop blocked, ms"] = longest_s * 1000
+    row[f"{what} {BATCHES}: loop blocked by its own work, ms"] = most_cpu_s * 1000
 
 
 # asyncio: the methods of Ottla's clients and aiokafka's have the same names

@@ -1,7 +1,7 @@
 /* The short way of a record into a batch, in C: what appending_in_python.py has, under the same names, with the same results.
  *
- * The rule of this file: `append` does all of it or nothing. What it cannot do it leaves to the long way, in Python, by
- * returning None; and no Python code runs in it between the first change and the last, so that no thread sees half of it.
+ * The rule of this file: a call does all of it or nothing. What `append` cannot do it leaves to the long way, in Python,
+ * by returning None; and no Python code runs between the first change and the last, so that no thread sees half of it.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -108,6 +108,30 @@ static PyObject *generic(PyObject *type, PyObject *item)
     return Py_NewRef(type); /* RecordBuffer[...] says something to type checkers alone */
 }
 
+/* record, size: behind the others; returns its place. */
+static PyObject *RecordBuffer_add(RecordBuffer *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "add takes a record and its size");
+        return NULL;
+    }
+    Py_ssize_t size = PyLong_AsSsize_t(args[1]);
+    if (size == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *place = PyLong_FromSsize_t(PyList_GET_SIZE(self->records));
+    if (place != NULL && PyList_Append(self->records, args[0]) < 0)
+        Py_CLEAR(place);
+    if (place != NULL)
+        self->size += size;
+    return place;
+}
+
+static PyMethodDef RecordBuffer_methods[] = {
+    {"add", (PyCFunction)(void (*)(void))RecordBuffer_add, METH_FASTCALL, NULL},
+    {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
+    {NULL},
+};
+
 static PyMethodDef generic_methods[] = {
     {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
     {NULL},
@@ -122,7 +146,7 @@ static PyType_Slot RecordBuffer_slots[] = {
     {Py_tp_clear, RecordBuffer_clear},
     {Py_tp_members, RecordBuffer_members},
     {Py_tp_getset, RecordBuffer_getset},
-    {Py_tp_methods, generic_methods},
+    {Py_tp_methods, RecordBuffer_methods},
     {0, NULL},
 };
 
@@ -368,6 +392,15 @@ static PyObject *Appender_clear(Appender *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *Appender_count(Appender *self, PyObject *change)
+{
+    Py_ssize_t bytes = PyLong_AsSsize_t(change);
+    if (bytes == -1 && PyErr_Occurred())
+        return NULL;
+    self->buffered_bytes += bytes;
+    Py_RETURN_NONE;
+}
+
 /* Kafka's murmur2, as in partitioner.py. */
 static uint32_t murmur2(const unsigned char *data, Py_ssize_t length)
 {
@@ -505,6 +538,7 @@ static PyMethodDef Appender_methods[] = {
     {"append", (PyCFunction)(void (*)(void))Appender_append, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
     {"topic", (PyCFunction)(void (*)(void))Appender_topic, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
     {"clear", (PyCFunction)Appender_clear, METH_NOARGS, NULL},
+    {"count", (PyCFunction)Appender_count, METH_O, NULL},
     {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
     {NULL},
 };

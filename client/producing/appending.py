@@ -11,7 +11,7 @@ It is written twice, in Python and in C, with the same results; the latter is us
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .appending_in_python import (
     BATCH_OVERHEAD,
@@ -30,6 +30,8 @@ else:
     except ImportError:  # or not built, or built for another Python
         from . import appending_in_python as _chosen
 
+FOR_ALL_THREADS: Final = not _chosen.__name__.endswith(".appending_in_python")
+"""Whether other threads than the loop's may `append`: what C does is done before another thread has its turn."""
 Appender = _chosen.Appender
 DeliveryFields = _chosen.DeliveryFields
 RecordBuffer = _chosen.RecordBuffer
@@ -37,6 +39,7 @@ TopicBatches = _chosen.TopicBatches
 
 __all__ = [
     "BATCH_OVERHEAD",
+    "FOR_ALL_THREADS",
     "RECORD_OVERHEAD",
     "TURN_RECORDS",
     "Appender",

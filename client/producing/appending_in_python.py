@@ -35,6 +35,12 @@ class RecordBuffer(Generic[ResultT]):
         """Whether more may come. Never again once it was sent, or another batch stands behind it."""
         self.result = result
 
+    def add(self, record: PendingRecord, size: int) -> int:
+        """A record of `size` estimated bytes, behind the others; its place."""
+        self.records.append(record)
+        self.size += size
+        return len(self.records) - 1
+
 
 class DeliveryFields(Generic[ResultT]):
     """What a delivery consists of: its batch's result, its place in the batch, its timestamp."""
@@ -88,7 +94,7 @@ class Appender(Generic[DeliveryT]):
         self._topics: dict[str, TopicBatches] = {}
         self.buffer_bytes_max = buffer_bytes_max
         self.buffered_bytes = 0
-        """Estimated bytes of records not yet acknowledged or failed."""
+        """Estimated bytes of records not yet acknowledged or failed. See `count`."""
         self.turn_left = TURN_RECORDS
         """Records until the loop is to get its turn; whoever gives it that sets this anew."""
 
@@ -98,6 +104,10 @@ class Appender(Generic[DeliveryT]):
         if found is None or len(found.by_partition) != partitions:
             found = self._topics[name] = TopicBatches(partitions)
         return found
+
+    def count(self, change: int) -> None:
+        """So many more bytes are in the buffer, or fewer."""
+        self.buffered_bytes += change
 
     def clear(self) -> None:
         """Send everything the long way until it has filled this again."""

@@ -278,10 +278,10 @@ class RecordWriter:
             partition = self._choose(topic, batches, record[0], size)
         elif partition not in partitions:
             raise self._no_such_partition(topic, partition)
-        batch, filled = self._sender.add(topic, partition, record, size)
+        batch, place, filled = self._sender.add(topic, partition, record, size)
         if self._takes_bytes and partition < len(partitions):
             batches.by_partition[partition] = batch
-        return RecordDelivery(batch.result, len(batch.records) - 1, record[2]), filled
+        return RecordDelivery(batch.result, place, record[2]), filled
 
     def _lost(self, error: KafkaError) -> None:
         """A record that was taken will not be sent: what it was part of cannot be committed."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from threading import Condition, Lock
 from typing import NamedTuple
 
@@ -41,14 +42,17 @@ class Delivery(Future[RecordMetadata]):
         """Say what becomes of this one, which was just handed over."""
         self._record = record
         record.batch.waiting.append(self)
+        if record.batch.is_settled:  # meanwhile, on the loop's thread, which may have seen this there or not
+            self.settled()
 
     def settled(self) -> None:
-        """The record's batch was acknowledged or failed."""
+        """The record's batch was acknowledged or failed. Once is enough."""
         error = self._record.exception()
-        if error is None:
-            self.set_result(self._record.result())
-        else:
-            self.set_exception(error)
+        with suppress(InvalidStateError):
+            if error is None:
+                self.set_result(self._record.result())
+            else:
+                self.set_exception(error)
 
     def cancel(self) -> bool:
         """False: a record that was handed over is not taken back."""
@@ -84,6 +88,11 @@ class Handover:
         self._bytes = 0
         self._working = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether whatever was left here has been taken."""
+        return not self._working and not self._waiting
 
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
         """Leave a record here; waits while there are too many. Raises RequestTimedOut."""
