@@ -10,6 +10,7 @@ aiokafka as for Ottla (librdkafka's are of 1 MB, after 5 ms).
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -47,6 +48,7 @@ READ = "read"
 def main() -> None:
     """Print one row."""
     client, what, bootstrap, scale = sys.argv[1:]
+    gc.freeze()  # what three clients are made of would be looked through for garbage again and again, for some 25 ms
     counts = {name: (size, int(count * float(scale))) for name, (size, count) in SIZES.items()}
     row = {"produce": PRODUCE, "consume": CONSUME}[what][client](bootstrap, counts)
     row[f"{what}: peak memory, MB"] = peak_memory_mb()

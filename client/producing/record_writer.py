@@ -250,6 +250,16 @@ class RecordWriter:
             )
         return record, size
 
+    def _is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
+        """Whether a record needs nothing but a place, which `_append` may find."""
+        return (
+            self._takes_bytes
+            and headers == ()
+            and timestamp_ms is None
+            and (value is None or type(value) is bytes)
+            and (key is None or (type(key) is bytes and self._partitioner is murmur2_partition))
+        )
+
     def _ready(self, topic: str, size: int) -> bool:
         """Whether a record can be added at once: its topic is known, and there is room."""
         info = self._cluster.metadata.topics.get(topic)

@@ -94,13 +94,17 @@ class Handover:
         """Whether whatever was left here has been taken."""
         return not self._working and not self._waiting
 
+    def wait_until_empty(self, timeout_ms: float | None) -> None:
+        """Wait until it is. Raises RequestTimedOut."""
+        if not self.is_empty:
+            with self._lock:
+                self._wait(lambda: self.is_empty, timeout_ms)
+
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
         """Leave a record here; waits while there are too many. Raises RequestTimedOut."""
         with self._lock:
-            if self._bytes > HANDOVER_BYTES and not self._emptied.wait_for(
-                lambda: self._bytes <= HANDOVER_BYTES, None if timeout_ms is None else timeout_ms / 1000
-            ):
-                raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
+            if self._bytes > HANDOVER_BYTES:
+                self._wait(lambda: self._bytes <= HANDOVER_BYTES, timeout_ms)
             self._waiting.append(sent)
             self._bytes += sent.size
             if (
@@ -118,6 +122,10 @@ class Handover:
             self._waiting.append(mark)
         self._begin()
         await mark
+
+    def _wait(self, condition: Callable[[], bool], timeout_ms: float | None) -> None:
+        if not self._emptied.wait_for(condition, None if timeout_ms is None else timeout_ms / 1000):
+            raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
 
     def _begin(self) -> None:
         if self._task is None or self._task.done():

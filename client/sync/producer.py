@@ -54,7 +54,8 @@ class Writer(Facade[WriterT_co]):
         `ottla.Producer.send` raises.
         """
         self._loop.check()
-        if FOR_ALL_THREADS and self._handover.is_empty:  # nothing of this thread's may be overtaken
+        if FOR_ALL_THREADS and self._client._is_plain(value, key, timestamp_ms, headers):
+            self._handover.wait_until_empty(timeout_ms)  # nothing of this thread's may be overtaken
             placed = self._client._append(topic, value, key, partition, timestamp_ms, headers)
             if placed is not None:
                 delivery = Delivery()
