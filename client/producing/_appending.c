@@ -301,6 +301,7 @@ typedef struct {
     PyObject_HEAD
     PyTypeObject *make; /* a subtype of DeliveryFields */
     PyObject *topics;   /* a dict */
+    PyObject *clock;    /* NULL for the system's: a simulation has its own */
     PyObject *now;      /* now_ms, an int: most records share one */
     long long now_ms;
     Py_ssize_t batch_bytes;
@@ -319,12 +320,12 @@ static PyMemberDef Appender_members[] = {
 
 static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"make", "batch_bytes", "buffer_bytes_max", "hashes_keys", NULL};
-    PyObject *make;
+    static char *names[] = {"make", "batch_bytes", "buffer_bytes_max", "hashes_keys", "clock", NULL};
+    PyObject *make, *clock;
     Py_ssize_t batch_bytes, buffer_bytes_max;
     int hashes_keys;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "Onnp", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys))
+            args, kwargs, "OnnpO", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys, &clock))
         return NULL;
     State *state = PyType_GetModuleState(type);
     if (!PyType_Check(make) || !PyType_IsSubtype((PyTypeObject *)make, state->delivery)) {
@@ -335,6 +336,8 @@ static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (self == NULL)
         return NULL;
     self->make = (PyTypeObject *)Py_NewRef(make);
+    if (!PyCFunction_CheckExact(clock))
+        self->clock = Py_NewRef(clock);
     self->batch_bytes = batch_bytes;
     self->buffer_bytes_max = buffer_bytes_max;
     self->hashes_keys = hashes_keys;
@@ -353,6 +356,7 @@ static int Appender_traverse(Appender *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->make);
     Py_VISIT(self->topics);
+    Py_VISIT(self->clock);
     return 0;
 }
 
@@ -360,6 +364,7 @@ static int Appender_clear_fields(Appender *self)
 {
     Py_CLEAR(self->make);
     Py_CLEAR(self->topics);
+    Py_CLEAR(self->clock);
     Py_CLEAR(self->now);
     return 0;
 }
@@ -425,9 +430,19 @@ static uint32_t murmur2(const unsigned char *data, Py_ssize_t length)
 /* The current time as an int in self->now. */
 static int set_now(Appender *self)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    long long now_ms = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    long long now_ms;
+    if (self->clock != NULL) {
+        PyObject *seconds = PyObject_CallNoArgs(self->clock);
+        double now_s = seconds == NULL ? -1.0 : PyFloat_AsDouble(seconds);
+        Py_XDECREF(seconds);
+        if (now_s == -1.0 && PyErr_Occurred())
+            return -1;
+        now_ms = (long long)(now_s * 1000);
+    } else {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        now_ms = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
     if (now_ms != self->now_ms) {
         PyObject *fresh = PyLong_FromLongLong(now_ms);
         if (fresh == NULL)
@@ -496,17 +511,20 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
         || self->buffered_bytes + size > self->buffer_bytes_max || self->turn_left <= 0)
         Py_RETURN_NONE;
 
-    if (set_now(self) < 0)
-        return NULL;
-    /* Whatever allocates may collect garbage, and that may run anything. So it comes first, and then one looks again. */
+    /* A clock of Python's runs anything, and so does whatever allocates, as it may collect garbage. So these come first,
+     * and then one looks again. */
     Py_INCREF(topic);
     Py_INCREF(batch);
-    PyObject *no_headers = PyTuple_New(0);
-    PyObject *record = PyTuple_Pack(4, key, value, self->now, no_headers);
+    PyObject *record = NULL, *no_headers = NULL;
+    Delivery *delivery = NULL;
+    if (set_now(self) < 0)
+        goto failed;
+    no_headers = PyTuple_New(0);
+    record = PyTuple_Pack(4, key, value, self->now, no_headers);
     Py_XDECREF(no_headers);
     if (record != NULL)
         PyObject_GC_UnTrack(record); /* as the collector would: it holds nothing that could lead back to it */
-    Delivery *delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
+    delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
     if (delivery == NULL)
         goto failed;
     if (!batch->is_open || batch->size + size > self->batch_bytes) {

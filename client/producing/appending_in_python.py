@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -76,6 +75,7 @@ class Appender(Generic[DeliveryT]):
 
     __slots__ = (
         "_batch_bytes",
+        "_clock",
         "_hashes_keys",
         "_make",
         "_topics",
@@ -85,12 +85,20 @@ class Appender(Generic[DeliveryT]):
     )
 
     def __init__(
-        self, make: type[DeliveryT], batch_bytes: int, buffer_bytes_max: int, hashes_keys: bool
+        self,
+        make: type[DeliveryT],
+        batch_bytes: int,
+        buffer_bytes_max: int,
+        hashes_keys: bool,
+        clock: Callable[[], float],
     ) -> None:
-        """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash."""
+        """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash. `clock`
+        is time.time, or that of a simulation.
+        """
         self._make = make
         self._batch_bytes = batch_bytes
         self._hashes_keys = hashes_keys
+        self._clock = clock
         self._topics: dict[str, TopicBatches] = {}
         self.buffer_bytes_max = buffer_bytes_max
         self.buffered_bytes = 0
@@ -166,6 +174,6 @@ class Appender(Generic[DeliveryT]):
         batch.size += size
         records = batch.records
         index = len(records)
-        now_ms = int(time.time() * 1000)
+        now_ms = int(self._clock() * 1000)
         records.append((key, value, now_ms, ()))
         return self._make(batch.result, index, now_ms)

@@ -103,7 +103,9 @@ class RecordWriter:
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         self._transaction = transaction
-        self._appender = Appender(RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition)
+        self._appender = Appender(
+            RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition, time.time
+        )
         self._append = self._appender.append
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
