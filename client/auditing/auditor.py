@@ -14,10 +14,10 @@ from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..consuming.fetched import ConsumerRecord, TopicPartition
-from ..producing.accumulator import estimated_bytes
-from ..producing.appending import Appender, PendingRecord
+from ..producing.appending import Appender
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
+from ..producing.pending import PendingRecord, estimated_bytes
 from ..producing.sender import Sender, SenderOptions
 from .counts import Stamped
 from .handed_out import stamped
@@ -196,8 +196,8 @@ class Auditor:
         sent: list[tuple[Report, RecordDelivery]] = []
         for report in reports:
             partition, record, size = self._as_record(report, partitions)
-            batch, _ = sender.add(self._settings.topic, partition, record, size)
-            sent.append((report, RecordDelivery(batch.result, len(batch.records) - 1, record[2])))
+            batch, place, _ = sender.add(self._settings.topic, partition, record, size)
+            sent.append((report, RecordDelivery(batch.result, place, record[2])))
         failure: KafkaError | None = None
         for report, delivery in sent:
             try:
@@ -246,7 +246,7 @@ class Auditor:
                 request_timeout_ms=self._cluster.request_timeout_ms,
                 retry_backoff_max_ms=self._cluster.retry_backoff_max_ms,
             )
-            appender = Appender(RecordDelivery, options.batch_bytes, BUFFER_BYTES, False)
+            appender = Appender(RecordDelivery, options.batch_bytes, BUFFER_BYTES, False, time.time)
             self._sender = Sender(self._cluster, options, appender)
         return self._sender
 

@@ -18,8 +18,7 @@ from crc32c import crc32c
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Headers
-from ..producing.accumulator import estimated_bytes
-from ..producing.appending import PendingRecord
+from ..producing.pending import PendingRecord, estimated_bytes
 
 SEGMENT_HEADER = "ottla-segment"
 MESSAGE_ID_BYTES = 16

@@ -1,7 +1,7 @@
 /* The short way of a record into a batch, in C: what appending_in_python.py has, under the same names, with the same results.
  *
- * The rule of this file: `append` does all of it or nothing. What it cannot do it leaves to the long way, in Python, by
- * returning None; and no Python code runs in it between the first change and the last, so that no thread sees half of it.
+ * The rule of this file: a call does all of it or nothing. What `append` cannot do it leaves to the long way, in Python,
+ * by returning None; and no Python code runs between the first change and the last, so that no thread sees half of it.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -108,6 +108,30 @@ static PyObject *generic(PyObject *type, PyObject *item)
     return Py_NewRef(type); /* RecordBuffer[...] says something to type checkers alone */
 }
 
+/* record, size: behind the others; returns its place. */
+static PyObject *RecordBuffer_add(RecordBuffer *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "add takes a record and its size");
+        return NULL;
+    }
+    Py_ssize_t size = PyLong_AsSsize_t(args[1]);
+    if (size == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *place = PyLong_FromSsize_t(PyList_GET_SIZE(self->records));
+    if (place != NULL && PyList_Append(self->records, args[0]) < 0)
+        Py_CLEAR(place);
+    if (place != NULL)
+        self->size += size;
+    return place;
+}
+
+static PyMethodDef RecordBuffer_methods[] = {
+    {"add", (PyCFunction)(void (*)(void))RecordBuffer_add, METH_FASTCALL, NULL},
+    {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
+    {NULL},
+};
+
 static PyMethodDef generic_methods[] = {
     {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
     {NULL},
@@ -122,7 +146,7 @@ static PyType_Slot RecordBuffer_slots[] = {
     {Py_tp_clear, RecordBuffer_clear},
     {Py_tp_members, RecordBuffer_members},
     {Py_tp_getset, RecordBuffer_getset},
-    {Py_tp_methods, generic_methods},
+    {Py_tp_methods, RecordBuffer_methods},
     {0, NULL},
 };
 
@@ -277,6 +301,7 @@ typedef struct {
     PyObject_HEAD
     PyTypeObject *make; /* a subtype of DeliveryFields */
     PyObject *topics;   /* a dict */
+    PyObject *clock;    /* NULL for the system's: a simulation has its own */
     PyObject *now;      /* now_ms, an int: most records share one */
     long long now_ms;
     Py_ssize_t batch_bytes;
@@ -295,12 +320,12 @@ static PyMemberDef Appender_members[] = {
 
 static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"make", "batch_bytes", "buffer_bytes_max", "hashes_keys", NULL};
-    PyObject *make;
+    static char *names[] = {"make", "batch_bytes", "buffer_bytes_max", "hashes_keys", "clock", NULL};
+    PyObject *make, *clock;
     Py_ssize_t batch_bytes, buffer_bytes_max;
     int hashes_keys;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "Onnp", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys))
+            args, kwargs, "OnnpO", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys, &clock))
         return NULL;
     State *state = PyType_GetModuleState(type);
     if (!PyType_Check(make) || !PyType_IsSubtype((PyTypeObject *)make, state->delivery)) {
@@ -311,6 +336,8 @@ static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (self == NULL)
         return NULL;
     self->make = (PyTypeObject *)Py_NewRef(make);
+    if (!PyCFunction_CheckExact(clock))
+        self->clock = Py_NewRef(clock);
     self->batch_bytes = batch_bytes;
     self->buffer_bytes_max = buffer_bytes_max;
     self->hashes_keys = hashes_keys;
@@ -329,6 +356,7 @@ static int Appender_traverse(Appender *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->make);
     Py_VISIT(self->topics);
+    Py_VISIT(self->clock);
     return 0;
 }
 
@@ -336,6 +364,7 @@ static int Appender_clear_fields(Appender *self)
 {
     Py_CLEAR(self->make);
     Py_CLEAR(self->topics);
+    Py_CLEAR(self->clock);
     Py_CLEAR(self->now);
     return 0;
 }
@@ -368,6 +397,15 @@ static PyObject *Appender_clear(Appender *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *Appender_count(Appender *self, PyObject *change)
+{
+    Py_ssize_t bytes = PyLong_AsSsize_t(change);
+    if (bytes == -1 && PyErr_Occurred())
+        return NULL;
+    self->buffered_bytes += bytes;
+    Py_RETURN_NONE;
+}
+
 /* Kafka's murmur2, as in partitioner.py. */
 static uint32_t murmur2(const unsigned char *data, Py_ssize_t length)
 {
@@ -392,9 +430,19 @@ static uint32_t murmur2(const unsigned char *data, Py_ssize_t length)
 /* The current time as an int in self->now. */
 static int set_now(Appender *self)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    long long now_ms = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    long long now_ms;
+    if (self->clock != NULL) {
+        PyObject *seconds = PyObject_CallNoArgs(self->clock);
+        double now_s = seconds == NULL ? -1.0 : PyFloat_AsDouble(seconds);
+        Py_XDECREF(seconds);
+        if (now_s == -1.0 && PyErr_Occurred())
+            return -1;
+        now_ms = (long long)(now_s * 1000);
+    } else {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        now_ms = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
     if (now_ms != self->now_ms) {
         PyObject *fresh = PyLong_FromLongLong(now_ms);
         if (fresh == NULL)
@@ -463,17 +511,20 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
         || self->buffered_bytes + size > self->buffer_bytes_max || self->turn_left <= 0)
         Py_RETURN_NONE;
 
-    if (set_now(self) < 0)
-        return NULL;
-    /* Whatever allocates may collect garbage, and that may run anything. So it comes first, and then one looks again. */
+    /* A clock of Python's runs anything, and so does whatever allocates, as it may collect garbage. So these come first,
+     * and then one looks again. */
     Py_INCREF(topic);
     Py_INCREF(batch);
-    PyObject *no_headers = PyTuple_New(0);
-    PyObject *record = PyTuple_Pack(4, key, value, self->now, no_headers);
+    PyObject *record = NULL, *no_headers = NULL;
+    Delivery *delivery = NULL;
+    if (set_now(self) < 0)
+        goto failed;
+    no_headers = PyTuple_New(0);
+    record = PyTuple_Pack(4, key, value, self->now, no_headers);
     Py_XDECREF(no_headers);
     if (record != NULL)
         PyObject_GC_UnTrack(record); /* as the collector would: it holds nothing that could lead back to it */
-    Delivery *delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
+    delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
     if (delivery == NULL)
         goto failed;
     if (!batch->is_open || batch->size + size > self->batch_bytes) {
@@ -505,6 +556,7 @@ static PyMethodDef Appender_methods[] = {
     {"append", (PyCFunction)(void (*)(void))Appender_append, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
     {"topic", (PyCFunction)(void (*)(void))Appender_topic, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
     {"clear", (PyCFunction)Appender_clear, METH_NOARGS, NULL},
+    {"count", (PyCFunction)Appender_count, METH_O, NULL},
     {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
     {NULL},
 };

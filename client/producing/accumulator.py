@@ -17,7 +17,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .appending import BATCH_OVERHEAD, RECORD_OVERHEAD, PendingRecord, RecordBuffer
+from .appending import RecordBuffer
+from .pending import BATCH_OVERHEAD, PendingRecord
 
 ResultT = TypeVar("ResultT")
 SEQUENCES = 1 << 31
@@ -29,15 +30,6 @@ class ProducerIdentity:
 
     id: int
     epoch: int
-
-
-def estimated_bytes(record: PendingRecord) -> int:
-    """At least what the record will take in a batch before compression."""
-    key, value, _, headers = record
-    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    for name, content in headers:
-        size += len(name) + len(content or b"") + 10
-    return size
 
 
 class Batch(RecordBuffer[ResultT]):
@@ -131,21 +123,21 @@ class PartitionQueue(Generic[ResultT]):
         """Whether no batch with a smaller order number waits or is under way."""
         return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
 
-    def append(self, record: PendingRecord, size: int, now_s: float) -> tuple[Batch[ResultT], bool]:
-        """Add a record of `size` estimated bytes to the youngest batch. That batch, and whether an older one was
-        full.
+    def append(self, record: PendingRecord, size: int, now_s: float) -> tuple[Batch[ResultT], int, bool]:
+        """Add a record of `size` estimated bytes to the youngest batch. That batch, the record's place there, and
+        whether an older one was full.
         """
         batch = self._waiting[-1] if self._waiting else None
+        if batch is not None:
+            batch.is_open = False  # for other threads, while this decides
         filled = batch is not None and not batch.attempts and batch.size + size > self._batch_bytes
         if batch is None or filled or batch.attempts:
-            if batch is not None:
-                batch.is_open = False
             batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition))
             self._next_order += 1
             self._waiting.append(batch)
-        batch.records.append(record)
-        batch.size += size
-        return batch, filled
+        place = batch.add(record, size)
+        batch.is_open = True
+        return batch, place, filled
 
     def due_s(self, linger_s: float) -> float | None:
         """When the oldest waiting batch may leave, not counting retries; None when none waits."""
@@ -166,6 +158,7 @@ class PartitionQueue(Generic[ResultT]):
         if identity is None or head.numbered:
             if self._under_way:
                 return None
+            head.is_open = False
         else:
             if len(self._under_way) >= limit or any(one.attempts > 1 for one in self._under_way):
                 return None
@@ -173,10 +166,10 @@ class PartitionQueue(Generic[ResultT]):
                 return None
             if self.identity != identity:
                 self.identity, self._next_sequence = identity, 0
+            head.is_open = False  # before its records are counted
             head.number(identity, self._next_sequence)
             self._next_sequence = (self._next_sequence + len(head.records)) % SEQUENCES
         self._waiting.popleft()
-        head.is_open = False
         head.attempts += 1
         head.alone = not self._under_way
         self._leader = leader

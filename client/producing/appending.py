@@ -5,38 +5,38 @@ that is open, that is, waits to be sent and is not full. Whatever else a record 
 buffer, serializers, headers to check, an error to be told of) is the long way's business, in `record_writer`, to which
 `append` leaves it by returning None: then it has done nothing.
 
-It is written twice, in Python and in C, with the same results; the latter is used where it could be built, unless the
-environment variable OTTLA_PURE_PYTHON=1 turns that down.
+It is written twice, in Python and in C, with the same results; the latter is used where it could be built.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from .appending_in_python import (
-    BATCH_OVERHEAD,
-    RECORD_OVERHEAD,
-    TURN_RECORDS,
-    Appender,
-    DeliveryFields,
-    PendingRecord,
-    RecordBuffer,
-    TopicBatches,
-)
+from .appending_in_python import TURN_RECORDS
 
-if not TYPE_CHECKING and os.environ.get("OTTLA_PURE_PYTHON") != "1":
-    with suppress(ImportError):
-        from ._appending import Appender, DeliveryFields, RecordBuffer, TopicBatches
+if TYPE_CHECKING:
+    from . import appending_in_python as _chosen
+else:
+    try:
+        if os.environ.get("OTTLA_PURE_PYTHON") == "1":
+            raise ImportError("what is written in C is turned down")
+        from . import _appending as _chosen
+    except ImportError:  # or not built, or built for another Python
+        from . import appending_in_python as _chosen
+
+FOR_ALL_THREADS: Final = not _chosen.__name__.endswith(".appending_in_python")
+"""Whether other threads than the loop's may `append`: what C does is done before another thread has its turn."""
+Appender = _chosen.Appender
+DeliveryFields = _chosen.DeliveryFields
+RecordBuffer = _chosen.RecordBuffer
+TopicBatches = _chosen.TopicBatches
 
 __all__ = [
-    "BATCH_OVERHEAD",
-    "RECORD_OVERHEAD",
+    "FOR_ALL_THREADS",
     "TURN_RECORDS",
     "Appender",
     "DeliveryFields",
-    "PendingRecord",
     "RecordBuffer",
     "TopicBatches",
 ]

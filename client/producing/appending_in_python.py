@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import contextvars
-import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from ...protocol.record import Headers
 from .partitioner import murmur2_partition
+from .pending import BATCH_OVERHEAD, RECORD_OVERHEAD, PendingRecord
 
-PendingRecord = tuple[bytes | None, bytes | None, int, Headers]
-"""Key, value, timestamp in ms since 1970, headers: as `protocol.record` takes it."""
-BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 21
-"""An upper bound of what a record's own fields take beside key, value and headers in small batches."""
 TURN_RECORDS = 1_000
 """After so many the loop gets its turn: it is not to stand still for long, however large batches are."""
 
@@ -34,6 +28,12 @@ class RecordBuffer(Generic[ResultT]):
         self.is_open = True
         """Whether more may come. Never again once it was sent, or another batch stands behind it."""
         self.result = result
+
+    def add(self, record: PendingRecord, size: int) -> int:
+        """A record of `size` estimated bytes, behind the others; its place."""
+        self.records.append(record)
+        self.size += size
+        return len(self.records) - 1
 
 
 class DeliveryFields(Generic[ResultT]):
@@ -70,6 +70,7 @@ class Appender(Generic[DeliveryT]):
 
     __slots__ = (
         "_batch_bytes",
+        "_clock",
         "_hashes_keys",
         "_make",
         "_topics",
@@ -79,16 +80,24 @@ class Appender(Generic[DeliveryT]):
     )
 
     def __init__(
-        self, make: type[DeliveryT], batch_bytes: int, buffer_bytes_max: int, hashes_keys: bool
+        self,
+        make: type[DeliveryT],
+        batch_bytes: int,
+        buffer_bytes_max: int,
+        hashes_keys: bool,
+        clock: Callable[[], float],
     ) -> None:
-        """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash."""
+        """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash. `clock`
+        is time.time, or that of a simulation.
+        """
         self._make = make
         self._batch_bytes = batch_bytes
         self._hashes_keys = hashes_keys
+        self._clock = clock
         self._topics: dict[str, TopicBatches] = {}
         self.buffer_bytes_max = buffer_bytes_max
         self.buffered_bytes = 0
-        """Estimated bytes of records not yet acknowledged or failed."""
+        """Estimated bytes of records not yet acknowledged or failed. See `count`."""
         self.turn_left = TURN_RECORDS
         """Records until the loop is to get its turn; whoever gives it that sets this anew."""
 
@@ -98,6 +107,10 @@ class Appender(Generic[DeliveryT]):
         if found is None or len(found.by_partition) != partitions:
             found = self._topics[name] = TopicBatches(partitions)
         return found
+
+    def count(self, change: int) -> None:
+        """So many more bytes are in the buffer, or fewer."""
+        self.buffered_bytes += change
 
     def clear(self) -> None:
         """Send everything the long way until it has filled this again."""
@@ -156,6 +169,6 @@ class Appender(Generic[DeliveryT]):
         batch.size += size
         records = batch.records
         index = len(records)
-        now_ms = int(time.time() * 1000)
+        now_ms = int(self._clock() * 1000)
         records.append((key, value, now_ms, ()))
         return self._make(batch.result, index, now_ms)

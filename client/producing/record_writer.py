@@ -18,11 +18,11 @@ from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
 from ..large_messages.sending import SplitMessage
-from .accumulator import estimated_bytes
-from .appending import TURN_RECORDS, Appender, PendingRecord
+from .appending import TURN_RECORDS, Appender
 from .batches import compression_named
 from .deliveries import BatchResult, RecordDelivery, RecordMetadata
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
+from .pending import PendingRecord, estimated_bytes
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
@@ -120,7 +120,9 @@ class RecordWriter:
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         self._transaction = transaction
-        self._appender = Appender(RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition)
+        self._appender = Appender(
+            RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition, time.time
+        )
         self._append = self._appender.append
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
@@ -286,6 +288,16 @@ class RecordWriter:
             )
         return record, size
 
+    def _is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
+        """Whether a record needs nothing but a place, which `_append` may find."""
+        return (
+            self._takes_bytes
+            and headers == ()
+            and timestamp_ms is None
+            and (value is None or type(value) is bytes)
+            and (key is None or (type(key) is bytes and self._partitioner is murmur2_partition))
+        )
+
     def _ready(self, topic: str, size: int) -> bool:
         """Whether a record can be added at once: its topic is known, and there is room."""
         info = self._cluster.metadata.topics.get(topic)
@@ -314,10 +326,10 @@ class RecordWriter:
             partition = self._choose(topic, record[0], size)
         elif partition not in partitions:
             raise self._no_such_partition(topic, partition)
-        batch, filled = self._sender.add(topic, partition, record, size)
+        batch, place, filled = self._sender.add(topic, partition, record, size)
         if self._takes_bytes and partition < len(partitions):
             batches.by_partition[partition] = batch
-        return RecordDelivery(batch.result, len(batch.records) - 1, record[2]), filled
+        return RecordDelivery(batch.result, place, record[2]), filled
 
     def _splits(self, record: PendingRecord) -> bool:
         return self._splitter is not None and self._splitter.splits(record)

@@ -35,11 +35,12 @@ from ..failures import (
     VersionUnsupported,
 )
 from .accumulator import Batch, PartitionQueue, ProducerIdentity
-from .appending import Appender, PendingRecord
+from .appending import Appender
 from .batches import encode_records
 from .deliveries import BatchResult, RecordDelivery
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
+from .pending import PendingRecord
 from .transaction_state import TransactionState
 
 BY_NAME = 12
@@ -138,22 +139,22 @@ class Sender:
 
     # for the producer
 
-    def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, bool]:
-        """Queue a record. Its batch, of which it is the last, and whether that made an older one full."""
+    def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, int, bool]:
+        """Queue a record. Its batch, its place there, and whether an older batch was full."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queues[topic, partition] = PartitionQueue(
                 topic, partition, self._options.batch_bytes, partial(BatchResult, loop)
             )
-        batch, filled = queue.append(record, size, loop.time())
-        self._appender.buffered_bytes += size
+        batch, place, filled = queue.append(record, size, loop.time())
+        self._appender.count(size)
         if queue not in self._active:
             self._active[queue] = None
             self.wake()
         elif filled:
             self.wake()
-        return batch, filled
+        return batch, place, filled
 
     async def room(self) -> None:
         """Wait until some batch is acknowledged or failed."""
@@ -449,7 +450,7 @@ class Sender:
         batch.result.failed(error)
 
     def _settled(self, batch: _Batch) -> None:
-        self._appender.buffered_bytes -= batch.record_bytes
+        self._appender.count(-batch.record_bytes)
         batch.records, batch.encoded = [], None  # deliveries and the appender may keep the batch for longer
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol.record import Header
 from ..failures import SerializationFailed
-from .appending import PendingRecord
+from .pending import PendingRecord
 
 Serializer = Callable[[Any], bytes | None]
 """A key or a value as bytes. It is never given None: that stays None, a record without key or a tombstone."""

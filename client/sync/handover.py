@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from threading import Condition, Lock
 from typing import NamedTuple
 
 from ..failures import RequestTimedOut
-from ..producing.appending import PendingRecord
 from ..producing.deliveries import RecordDelivery, RecordMetadata
+from ..producing.pending import PendingRecord
 from .loop_thread import LoopThread
 
 HANDOVER_BYTES = 32 * 1024
@@ -38,20 +39,20 @@ class Delivery(Future[RecordMetadata]):
         super().add_done_callback(contained)
 
     def follow(self, record: RecordDelivery) -> None:
-        """Say what becomes of this one, which was handed over."""
+        """Say what becomes of this one, which was just handed over."""
         self._record = record
-        if record.batch.is_settled:
+        record.batch.waiting.append(self)
+        if record.batch.is_settled:  # meanwhile, on the loop's thread, which may have seen this there or not
             self.settled()
-        else:
-            record.batch.waiting.append(self)
 
     def settled(self) -> None:
-        """The record's batch was acknowledged or failed."""
+        """The record's batch was acknowledged or failed. Once is enough."""
         error = self._record.exception()
-        if error is None:
-            self.set_result(self._record.result())
-        else:
-            self.set_exception(error)
+        with suppress(InvalidStateError):
+            if error is None:
+                self.set_result(self._record.result())
+            else:
+                self.set_exception(error)
 
     def cancel(self) -> bool:
         """False: a record that was handed over is not taken back."""
@@ -88,13 +89,22 @@ class Handover:
         self._working = False
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether whatever was left here has been taken."""
+        return not self._working and not self._waiting
+
+    def wait_until_empty(self, timeout_ms: float | None) -> None:
+        """Wait until it is. Raises RequestTimedOut."""
+        if not self.is_empty:
+            with self._lock:
+                self._wait(lambda: self.is_empty, timeout_ms)
+
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
         """Leave a record here; waits while there are too many. Raises RequestTimedOut."""
         with self._lock:
-            if self._bytes > HANDOVER_BYTES and not self._emptied.wait_for(
-                lambda: self._bytes <= HANDOVER_BYTES, None if timeout_ms is None else timeout_ms / 1000
-            ):
-                raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
+            if self._bytes > HANDOVER_BYTES:
+                self._wait(lambda: self._bytes <= HANDOVER_BYTES, timeout_ms)
             self._waiting.append(sent)
             self._bytes += sent.size
             if (
@@ -112,6 +122,10 @@ class Handover:
             self._waiting.append(mark)
         self._begin()
         await mark
+
+    def _wait(self, condition: Callable[[], bool], timeout_ms: float | None) -> None:
+        if not self._emptied.wait_for(condition, None if timeout_ms is None else timeout_ms / 1000):
+            raise RequestTimedOut(f"the buffer was full for {timeout_ms:g} ms of timeout_ms")
 
     def _begin(self) -> None:
         if self._task is None or self._task.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -14,6 +15,7 @@ from ..consuming.fetched import TopicPartition
 from ..consuming.offsets import ConsumerGroupMetadata, Place
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember, who_and_where
+from ..producing.appending import FOR_ALL_THREADS
 from ..producing.deliveries import RecordMetadata
 from ..producing.record_writer import RecordWriter, WriterOptions
 from ..transactions import transaction, writer
@@ -52,6 +54,13 @@ class Writer(Facade[WriterT_co]):
         `ottla.Producer.send` raises.
         """
         self._loop.check()
+        if FOR_ALL_THREADS and self._client._is_plain(value, key, timestamp_ms, headers):
+            self._handover.wait_until_empty(timeout_ms)  # nothing of this thread's may be overtaken
+            placed = self._client._append(topic, value, key, partition, timestamp_ms, headers)
+            if placed is not None:
+                delivery = Delivery()
+                delivery.follow(placed)
+                return delivery
         self._client._check_open()
         record, size = self._client._pending(topic, value, key, timestamp_ms, headers)
         sent = Sent(topic, partition, record, size, Delivery())
@@ -117,8 +126,9 @@ class Writer(Facade[WriterT_co]):
             return
         if not client._ready(topic, size):
             await client._become_ready(topic, size)
-        record_delivery, filled = client._add(topic, partition, record, size)
-        delivery.follow(record_delivery)
+        placed, filled = client._add(topic, partition, record, size)
+        delivery.follow(placed)
+        client._appender.turn_left = sys.maxsize  # threads that send do not keep the loop from its turn
         if filled:
             await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -26,11 +27,11 @@ both = pytest.mark.parametrize("kind", [IN_PYTHON, pytest.param(IN_C, marks=need
 BATCH_BYTES, BUFFER_BYTES = 2_000, 20_000
 
 
-def appender_of(kind: Any, *, hashes_keys: bool = True) -> Any:
+def appender_of(kind: Any, *, hashes_keys: bool = True, clock: Callable[[], float] = time.time) -> Any:
     class Delivery(kind.DeliveryFields):  # type: ignore[misc]
         __slots__ = ()
 
-    return kind.Appender(Delivery, BATCH_BYTES, BUFFER_BYTES, hashes_keys)
+    return kind.Appender(Delivery, BATCH_BYTES, BUFFER_BYTES, hashes_keys, clock)
 
 
 def opened(kind: Any, appender: Any, *, partitions: int = 3) -> Any:
@@ -138,6 +139,13 @@ def test_a_key_goes_where_its_hash_says_unless_the_partitioner_is_another(kind: 
     opened(kind, appender)
     assert append(appender, key=b"k") is None
     assert append(appender, key=b"k", partition=2).batch == "result of 2"
+
+
+@both
+def test_a_simulation_has_its_own_clock(kind: Any) -> None:
+    appender = appender_of(kind, clock=lambda: 1.5)
+    topic = opened(kind, appender)
+    assert append(appender).timestamp_ms == topic.by_partition[1].records[0][2] == 1_500
 
 
 @both

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -161,6 +162,34 @@ def test_many_threads_share_a_producer_and_a_consumer(cluster: RunningCluster, t
     for thread in range(8):
         values = [one.value for one in found if one.key == b"%d" % thread]
         assert values == [b"%d" % number for number in range(500)]
+
+
+def test_both_ways_into_a_batch_mix_from_many_threads(cluster: RunningCluster, topic: str) -> None:
+    """Threads add to open batches themselves, while the loop sends and settles these, and adds what takes longer."""
+    before_s = sys.getswitchinterval()
+    options: Any = {"bootstrap_servers": cluster.bootstrap, "batch_size": 2_000, "buffer_memory": 50_000}
+    sys.setswitchinterval(1e-5)
+    try:
+        with Producer(**options) as producer, ThreadPoolExecutor(4) as threads:
+
+            def send(thread: int) -> list[Future[RecordMetadata]]:
+                futures = []
+                for number in range(2_000):
+                    headers = [("long", b"way")] if number % 50 == 0 else ()
+                    value = b"%d-%d" % (thread, number)
+                    futures.append(producer.send(topic, value, partition=0, headers=headers))
+                return futures
+
+            sent = [done.result() for done in [threads.submit(send, thread) for thread in range(4)]]
+            offsets = [[future.result(30).offset for future in futures] for futures in sent]
+            producer.flush()
+            assert producer._client._appender.buffered_bytes == 0
+    finally:
+        sys.setswitchinterval(before_s)
+    values = {one.offset: one.value for one in read(cluster, topic, 8_000)}
+    for thread, places in enumerate(offsets):
+        assert places == sorted(places)
+        assert [values[place] for place in places] == [b"%d-%d" % (thread, n) for n in range(2_000)]
 
 
 def test_only_records_that_were_seen_are_committed(cluster: RunningCluster, topic: str) -> None:
