@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ..protocol.nearest import nearest
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 
@@ -58,9 +59,9 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
 
 
 def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
+    meant = nearest(name.replace(".", "_"), known)
     return f"{owner} has no option {name!r}; " + (
-        f"the nearest is {near[0]!r}" if near else f"there are {', '.join(sorted(known))}"
+        f"the nearest is {meant!r}" if meant else f"there are {', '.join(sorted(known))}"
     )
 
 

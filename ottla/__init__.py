@@ -186,10 +186,10 @@ else:
         )  # to `from ottla import` Python adds a suggestion itself, from 3.12 on
 
     def _unknown(name: str) -> str:
-        from difflib import get_close_matches
+        from ottla.protocol.nearest import nearest
 
-        near = get_close_matches(name, __all__, 1)
-        return f"ottla has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        meant = nearest(name, __all__)
+        return f"ottla has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
