@@ -63,6 +63,10 @@ class Handover:
         """Have these no more; `lost`: somebody else may have them already."""
         await self._whole(self._give_up(partitions, lost))
 
+    def hold(self) -> None:
+        """Give no more records of what is assigned: it is about to be lost."""
+        self._inbox.hold(self.owned)
+
     async def settled(self) -> None:
         """Return once nothing is changing hands."""
         if self._under_way is not None:

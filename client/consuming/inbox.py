@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...protocol.errors import KafkaError
+from ..failures import SerializationFailed
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
 from .unread import Unread
@@ -14,8 +15,12 @@ from .unread import Unread
 class Inbox:
     """The buffers of a fetcher's partitions, and records that were taken together but are given one by one."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(
+        self, fetcher: Fetcher, deserialize: Callable[[ConsumerRecord], ConsumerRecord] | None = None
+    ) -> None:
+        """`deserialize` raises SerializationFailed."""
         self._fetcher = fetcher
+        self._deserialize = deserialize
         self._turns: deque[TopicPartition] = deque()
         self.unread = Unread()
 
@@ -37,15 +42,11 @@ class Inbox:
         """Their positions have changed."""
         self.unread.drop(partitions)
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record to give, of all partitions of which it is known."""
-        known = {
-            one: state.position for one, state in self._fetcher.assigned.items() if state.position is not None
-        }
-        return known | self.unread.positions()
-
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
+        """Up to `limit` buffered records, of these partitions or of all; another one is first each time.
+
+        Raises KafkaError where nothing can be taken before a record that is damaged or cannot be deserialised; the
+        position stays there."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for _ in range(len(self._turns)):
             partition = self._turns[0]
@@ -56,10 +57,12 @@ class Inbox:
                 continue
             try:
                 records = self._take_from(state, limit)
+                if self._deserialize is not None:
+                    records = self._deserialized(state, records, self._deserialize)
             except KafkaError:
                 if not taken:
                     raise
-                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
+                break  # What others had comes first: that place is fetched again, and told of if it still fails.
             if records:
                 taken[partition] = records
                 limit -= len(records)
@@ -87,3 +90,22 @@ class Inbox:
                 state.buffer.pop(0)
                 self._fetcher.changed()
         return records
+
+    def _deserialized(
+        self,
+        state: PartitionState,
+        records: list[ConsumerRecord],
+        deserialize: Callable[[ConsumerRecord], ConsumerRecord],
+    ) -> list[ConsumerRecord]:
+        """Those before the first that fails, or its failure if that is the first."""
+        done: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                done.append(deserialize(record))
+            except SerializationFailed:
+                state.seek(record.offset)  # Not passed over: what to do about it is the program's to say.
+                self._fetcher.changed()
+                if done:
+                    break
+                raise
+        return done
