@@ -5,18 +5,16 @@ of batches stands in `accumulator`, sending and retrying in `sender`.
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ..connections.cluster import Backoff, Cluster
-from ..failures import ClientClosed
-from .accumulator import PendingRecord, estimated_bytes
+from ...protocol.errors import KafkaError
+from ..connections.cluster import Cluster
+from ..lifecycle import Lifecycle
 from .batches import compression_named
-from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .sender import Delivery, RecordMetadata, Sender, SenderOptions
+from .partitioner import Partitioner, murmur2_partition
+from .send_steps import SendLimits, SendSteps
+from .sender import RecordMetadata, Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
 
@@ -101,14 +99,20 @@ class RecordWriter:
         )
         self._transaction = transaction
         self._sender = Sender(self._cluster, options, transaction)
-        self._max_request_size = max_request_size
-        self._buffer_memory = buffer_memory
         self._max_block_s = max_block_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
-        self._partitioner = partitioner
-        self._intake = Intake(key_serializer, value_serializer)
-        self._sticky = StickyChoice(batch_size, random.randrange)
-        self._closed = False
+        limits = SendLimits(
+            batch_bytes=batch_size,
+            request_bytes=max_request_size,
+            buffer_bytes=buffer_memory,
+            max_block_s=self._max_block_s,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        intake = Intake(key_serializer, value_serializer)
+        self._life = Lifecycle("producer")
+        self.steps = SendSteps(  # for facades, as those of client.sync
+            self._cluster, self._sender, limits, intake, partitioner, self._check_open
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -119,22 +123,24 @@ class RecordWriter:
 
     async def start(self) -> None:
         """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions."""
+        self._life.start()
         try:
             await self._cluster.start()
             await self._on_start()
         except BaseException:
+            self._life.stopped()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
         """Send what is buffered, then close; idempotent. A transaction that is open is aborted."""
-        if self._closed:
+        if not self._life.stop():
             return
-        self._closed = True
         try:
             await self._on_stop()
             await self._sender.flush()
         finally:
+            self._life.stopped()
             self._sender.close()
             await self._cluster.close()
 
@@ -156,12 +162,14 @@ class RecordWriter:
         after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
-        self._check_open()
-        record, size = self._pending(topic, value, key, timestamp_ms, headers)
+        steps = self.steps
+        self._life.check_loop()
+        steps.check_open()
+        record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
         delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        if not self._ready(topic, size):
-            await self._become_ready(topic, size)
-        if self._add(topic, partition, record, size, delivery):
+        if not steps.ready(topic, size):
+            await steps.become_ready(topic, size)
+        if steps.add(topic, partition, record, size, delivery):
             await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
         return delivery
 
@@ -190,110 +198,18 @@ class RecordWriter:
 
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""
+        self._life.check_here()
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_block_s
-        backoff = Backoff(min(self._retry_backoff_max_ms, 100))
-        while True:
-            info = self._cluster.metadata.topics.get(topic)
-            if info is not None and info.partitions:
-                return list(info.partitions)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-            if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
-            if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self._max_block_s:g} s")
-            if info is not None:
-                await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh([topic])
-
-    # The steps of `send`, which `client.sync` takes one by one: the first on the thread that sends
-
-    def _pending(
-        self,
-        topic: str,
-        value: object,
-        key: object,
-        timestamp_ms: int | None,
-        headers: Iterable[tuple[str, bytes | None]],
-    ) -> tuple[PendingRecord, int]:
-        """A record and its estimated size. Raises MESSAGE_TOO_LARGE, and what the intake raises."""
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        record = self._intake.record(topic, key, value, stamp, headers)
-        size = estimated_bytes(record)
-        if size > self._max_request_size:
-            limit = self._max_request_size
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
-            )
-        return record, size
-
-    def _ready(self, topic: str, size: int) -> bool:
-        """Whether a record can be added at once: its topic is known, and there is room."""
-        info = self._cluster.metadata.topics.get(topic)
-        buffered = self._sender.buffered_bytes
-        return (
-            info is not None
-            and bool(info.partitions)
-            and (buffered + size <= self._buffer_memory or not buffered)
-        )
-
-    async def _become_ready(self, topic: str, size: int) -> None:
-        """Wait until it can. Raises KafkaError for a topic that does not exist, and what `send` raises besides."""
-        while not self._ready(topic, size):
-            await self.partitions_for(topic)
-            if not self._ready(topic, size):
-                await self._sender.room()
-        self._check_open()
-
-    def _add(
-        self, topic: str, partition: int | None, record: PendingRecord, size: int, delivery: Delivery
-    ) -> bool:
-        """Give the record its place among those to be sent; whether it made a batch full."""
-        if partition is None:
-            partition = self._choose(topic, record[0], size)
-        elif partition not in self._cluster.metadata.topics[topic].partitions:
-            raise self._no_such_partition(topic, partition)
-        return self._sender.add(topic, partition, record, size, delivery)
-
-    def _lost(self, error: KafkaError) -> None:
-        """A record that was taken will not be sent: what it was part of cannot be committed."""
-        self._sender.fail_transaction(error)
-
-    @property
-    def _in_transactions(self) -> bool:
-        return self._transaction is not None
+        self._life.check_here()
+        return await self.steps.partitions_for(topic)
 
     # inside
 
-    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
-        info = self._cluster.metadata.topics[topic]
-        if key is None:
-            return self._sticky.choose(topic, info.available or list(info.partitions), size)
-        chosen = self._partitioner(key, len(info.partitions))
-        if chosen not in info.partitions:
-            raise ValueError(
-                f"the partitioner chose {chosen!r}, topic {topic!r} has {len(info.partitions)} partitions"
-            )
-        return chosen
-
-    def _no_such_partition(self, topic: str, partition: object) -> Exception:
-        if not isinstance(partition, int):
-            return TypeError(f"partition is a whole number or None, not {partition!r}")
-        count = len(self._cluster.metadata.topics[topic].partitions)
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic!r} has {count} partitions, there is none numbered {partition}",
-        )
-
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed("the producer was closed")
+        self._life.check()
         self._sender.check_open()
         if self._transaction is not None:
             self._transaction.require(Phase.OPEN)

@@ -132,6 +132,11 @@ class Sender:
 
     # for the producer
 
+    @property
+    def in_transactions(self) -> bool:
+        """Whether what is sent has to be part of a transaction."""
+        return self._transaction is not None
+
     def add(self, topic: str, partition: int, record: PendingRecord, size: int, delivery: Delivery) -> bool:
         """Queue a record; returns whether it made a batch full."""
         loop = asyncio.get_running_loop()

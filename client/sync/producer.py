@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from ...protocol.errors import KafkaError
 from .. import producer
+from ..arguments import timeout
 from ..consuming.fetched import TopicPartition
 from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
@@ -52,8 +53,9 @@ class Writer(Facade[WriterT_co]):
         `ottla.Producer.send` raises.
         """
         self._loop.check()
-        self._client._check_open()
-        record, size = self._client._pending(topic, value, key, timestamp_ms, headers)
+        timeout(timeout_ms)
+        self._client.steps.check_open()
+        record, size = self._client.steps.record(topic, value, key, partition, timestamp_ms, headers)
         sent = Sent(topic, partition, record, size, Delivery())
         known = self._partitions.get(topic)
         if known is not None and (partition is None or partition in known):
@@ -98,7 +100,7 @@ class Writer(Facade[WriterT_co]):
     partitions_for = blocking(RecordWriter.partitions_for)
 
     async def _stop(self) -> None:
-        if not self._client._in_transactions:
+        if not self._client.steps.in_transactions:
             await self._handover.settled()
         await self._client.stop()
         await self._handover.settled()
@@ -110,11 +112,11 @@ class Writer(Facade[WriterT_co]):
 
     async def _enqueue(self, sent: Sent) -> None:
         """The rest of `ottla.Producer.send`."""
-        client, (topic, partition, record, size, delivery) = self._client, sent
-        client._check_open()
-        if not client._ready(topic, size):
-            await client._become_ready(topic, size)
-        if client._add(topic, partition, record, size, delivery):
+        steps, (topic, partition, record, size, delivery) = self._client.steps, sent
+        steps.check_open()
+        if not steps.ready(topic, size):
+            await steps.become_ready(topic, size)
+        if steps.add(topic, partition, record, size, delivery):
             await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
 
     async def _take(self, sent: Sent) -> None:
@@ -126,12 +128,12 @@ class Writer(Facade[WriterT_co]):
             )
             sent.delivery.set_exception(failure)
         except KafkaError as error:
-            self._client._lost(error)
+            self._client.steps.lost(error)
             sent.delivery.set_exception(error)
         except (Exception, SystemExit) as error:  # a partitioner is the program's own
             failure = ClientError(f"the record cannot be sent: {error!r}")
             failure.__cause__ = error
-            self._client._lost(failure)
+            self._client.steps.lost(failure)
             sent.delivery.set_exception(failure)
 
 
