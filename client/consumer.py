@@ -21,7 +21,6 @@ from .arguments import (
     whole_number,
 )
 from .connections.cluster import Backoff, Cluster
-from .consuming.assignors import ASSIGNORS
 from .consuming.auto_commit import AutoCommit
 from .consuming.deserialization import Deserializer, deserialization
 from .consuming.fetched import ConsumerRecord, TopicPartition
@@ -31,6 +30,7 @@ from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
 from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
+from .consuming.options import RESETS, check_choices, check_topics
 from .consuming.reading import Reading
 from .consuming.subscriber import Selection, Subscriber
 from .consuming.subscription import NO_GENERATION
@@ -39,8 +39,6 @@ from .lifecycle import Lifecycle
 from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
-
-RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 @checks_options()
@@ -102,21 +100,14 @@ class Consumer:
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
     ) -> None:
-        if auto_offset_reset not in RESETS:
-            raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
-        if isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(
-                f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}"
-            )
-        if heartbeat_interval_ms >= session_timeout_ms:
-            raise ValueError(
-                f"heartbeat_interval_ms ({heartbeat_interval_ms}) is less than session_timeout_ms "
-                f"({session_timeout_ms}): a third of it, or less"
-            )
-        if unknown := [name for name in partition_assignment_strategy if name not in ASSIGNORS]:
-            raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
-        if not partition_assignment_strategy:
-            raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
+        check_topics(topics)
+        check_choices(
+            auto_offset_reset=auto_offset_reset,
+            isolation_level=isolation_level,
+            assignors=partition_assignment_strategy,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+        )
         self._life = Lifecycle("consumer")
         self._cluster = Cluster(
             bootstrap_servers,
@@ -187,11 +178,6 @@ class Consumer:
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
-        for one in topics:
-            if isinstance(one, list | tuple | set | frozenset):
-                right = ", ".join(map(repr, one))
-                raise TypeError(f"topics are given one by one: Consumer({right}), not Consumer({one!r})")
-            topic_name(one)
         if topics:
             self.subscribe(topics)
         self._readers: list[TransactionReader] = []
@@ -265,6 +251,8 @@ class Consumer:
         where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
         """
         self._life.check_loop()
+        if not isinstance(topics, Iterable):
+            raise TypeError(f"subscribe takes topics, as in subscribe(['orders']), not {topics!r}")
         names = tuple(dict.fromkeys(map(topic_name, (topics,) if isinstance(topics, str) else topics)))
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe takes topics or a pattern; unsubscribe is for none")
