@@ -312,9 +312,10 @@ class Consumer:
         self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Stop fetching these partitions; what is buffered stays for later."""
+        """Hand out and fetch nothing more of these partitions until `resume`."""
         for state in [self._state(one) for one in partitions]:
             state.paused = True
+            self._inbox.give_back([state.partition])
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""

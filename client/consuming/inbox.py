@@ -38,6 +38,12 @@ class Inbox:
         for one, offset in first_unread.items():
             self._fetcher.assigned[one].position = offset
 
+    def give_back(self, partitions: Collection[TopicPartition]) -> None:
+        """What was taken of these to be given one by one, and was not, is to be taken again."""
+        for one, offset in self.unread.drop(partitions).items():
+            self._fetcher.assigned[one].seek(offset)
+            self._fetcher.changed()
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Their positions have changed."""
         self.unread.drop(partitions)

@@ -52,6 +52,7 @@ class Reading:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` records; those before are finished. Raises KafkaError."""
         self._inbox.unread.hand_out({})
+        self._inbox.give_back(self._fetcher.assigned)  # in their order, where `one` was used before
         taken = await self._taken(partitions, timeout_ms, self._max_poll_records if limit is None else limit)
         self._inbox.unread.hand_out(taken)
         return taken

@@ -186,6 +186,27 @@ def test_blocking_reads_do_the_same(cluster: RunningCluster, topic: str) -> None
         assert next(consumer).value == 4
 
 
+# records one by one and in batches
+
+
+async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluster, topic: str) -> None:
+    await write(cluster, topic, *[b"x"] * 6)
+    here = TopicPartition(topic, 0)
+    async with asyncio.timeout(20), reader(cluster, topic) as consumer:
+        assert (await consumer.getone()).offset == 0
+        assert [one.offset for one in (await consumer.getmany(timeout_ms=None, max_records=2))[here]] == [
+            1,
+            2,
+        ]
+        assert (await consumer.getone()).offset == 3
+        consumer.pause(here)
+        assert await consumer.position(here) == 4
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.getone(), 0.1)
+        consumer.resume(here)
+        assert [(await consumer.getone()).offset for _ in range(2)] == [4, 5]
+
+
 # what is finished
 
 
