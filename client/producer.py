@@ -65,7 +65,9 @@ class Producer(RecordWriter):
                 patience_s=self._max_block_s,
                 retry_backoff_max_ms=self._retry_backoff_max_ms,
             )
-            self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
+            self._transactions = Transactions(
+                self._cluster, transaction_options, state, self._sender, self._life
+            )
 
     # transactions
 
@@ -83,14 +85,12 @@ class Producer(RecordWriter):
 
         Raises what `begin_transaction` raises, and VersionUnsupported from other clusters.
         """
-        self._life.check_here()
         return await Transaction(self._need_transactions(), app_version, shared=True).begin()
 
     async def begin_transaction(self) -> None:
         """Whatever is sent from now on is one transaction. Raises OutOfTurn while another is open, ProducerFenced once
         the transactional id is somebody else's.
         """
-        self._life.check_here()
         self._need_transactions().begin()
 
     async def commit_transaction(self) -> None:
@@ -100,7 +100,6 @@ class Producer(RecordWriter):
         ProducerFenced, and then nothing is; RequestTimedOut after `max_block_ms` without an answer: then only the same
         call is possible, which asks again.
         """
-        self._life.check_here()
         await self._need_transactions().commit()
 
     async def abort_transaction(self) -> None:
@@ -108,7 +107,6 @@ class Producer(RecordWriter):
 
         Raises ProducerFenced, or RequestTimedOut as `commit_transaction` does.
         """
-        self._life.check_here()
         await self._need_transactions().abort()
 
     async def send_offsets_to_transaction(
@@ -121,7 +119,6 @@ class Producer(RecordWriter):
         Given a Consumer, or its `group_metadata()`, the offsets count only if it is still a member of the group; given
         a group's name alone, that is not checked. Raises TransactionFailed if they are refused.
         """
-        self._life.check_here()
         offsets = offsets_by_partition(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)

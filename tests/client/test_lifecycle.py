@@ -18,6 +18,7 @@ from ottla.client.failures import ClientClosed, NoBrokerReachable
 from ottla.client.producer import Producer
 from tests.client.fake_cluster import FakeCluster, fake_cluster
 from tests.client.fake_coordinator import PLACE
+from tests.client.fake_transactions import transactional_cluster
 
 Client = Producer | Consumer | Admin
 NAMES = {Producer: "producer", Consumer: "consumer", Admin: "admin client"}
@@ -82,7 +83,7 @@ async def test_started_and_stopped_twice(cluster: FakeCluster, kind: Any) -> Non
         with pytest.raises(RuntimeError, match=exactly(message)):
             await client.start()
         if kind is not Consumer:
-            await uses(client)[-1]()  # it goes on as before
+            await uses(client)[0]()  # it goes on as before
         await client.stop()
         await client.stop()
     for use in uses(client):
@@ -147,6 +148,28 @@ async def test_when_its_event_loop_is_closed(cluster: FakeCluster, kind: Any) ->
             RuntimeError, match="on another event loop, which is closed by now with all that was under"
         ):
             await use()
+
+
+async def test_transactions_live_on_the_loop_of_their_producer() -> None:
+    async with transactional_cluster(2) as cluster:
+        producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="me")
+        with pytest.raises(RuntimeError, match="the producer was not started"):
+            await producer.begin_transaction()
+        async with producer:
+            transaction = await producer.transaction().begin()
+            for use in (transaction.commit, transaction.abort, producer.begin_transaction):
+
+                async def elsewhere(use: Callable[[], Awaitable[Any]] = use) -> None:
+                    await use()
+
+                with pytest.raises(
+                    RuntimeError, match="the producer was started on another event loop: a cli"
+                ):
+                    await asyncio.to_thread(asyncio.run, elsewhere())
+            await producer.send("t", b"1")
+            await transaction.commit()
+        with pytest.raises(ClientClosed, match="the producer was stopped"):
+            await producer.begin_transaction()
 
 
 async def test_blocking_clients_say_the_same() -> None:
