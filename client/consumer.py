@@ -422,7 +422,8 @@ class Consumer:
         return (await self._need_group().committed([one])).get(one)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`."""
+        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`; as the member that it was
+        last, if it is none now: that one's offsets are refused."""
         self._need_group()
         group = self._subscriber.group
         return ConsumerGroupMetadata(self._group_id or "") if group is None else group.metadata()

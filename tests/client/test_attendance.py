@@ -20,8 +20,15 @@ from tests.client.fake_coordinator import PLACE, Coordinator, assigned, member
 
 
 class Told(RebalanceListener):
-    def __init__(self, coordinator: Coordinator) -> None:
+    """Notes what it is told between what the coordinator is asked, and pauses all that it gets: nothing could be read,
+    but who does not ask is away all the same."""
+
+    def __init__(self, coordinator: Coordinator, consumer: Consumer) -> None:
         self._asked = coordinator.asked
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
+        self._consumer.pause(*partitions)
 
     def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
         self._asked.append("revoked")
@@ -32,7 +39,7 @@ class Told(RebalanceListener):
 
 def impatient(coordinator: Coordinator, **options: Any) -> Consumer:
     consumer = member(max_poll_interval_ms=30, **options)
-    consumer.subscribe(["t"], listener=Told(coordinator))
+    consumer.subscribe(["t"], listener=Told(coordinator, consumer))
     return consumer
 
 
@@ -51,20 +58,17 @@ async def test_the_partitions_are_lost_and_the_group_is_joined_again_by_the_next
     coordinator: Coordinator,
 ) -> None:
     async with impatient(coordinator) as consumer:
-        await assigned(consumer)
-        consumer.pause(PLACE)  # Nothing could be read, but who does not ask is away all the same.
         await until(lambda: "lost" in coordinator.asked)
         assert story(coordinator) == ["JoinGroup", "LeaveGroup", "lost"]
         beats = len(coordinator.asked)
         await asyncio.sleep(0.05)
         assert len(coordinator.asked) == beats, "nobody joins, or heartbeats, for who is not there"
         assert not consumer.assignment()
-        await consumer.getmany()
+        reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
         await assigned(consumer)
-        assert story(coordinator)[3:] == ["JoinGroup"]
-        while (await consumer.getmany(timeout_ms=1)) or len(coordinator.asked) < beats + 50:
-            pass  # Who reads often is there.
-        assert story(coordinator)[4:] == []
+        await until(lambda: len(coordinator.asked) > beats + 100)
+        assert story(coordinator)[3:] == ["JoinGroup"], "who waits in a read is there"
+        reading.cancel()
 
 
 async def test_what_it_would_commit_is_refused_and_what_it_is_taken_for_is_fenced(
@@ -72,7 +76,6 @@ async def test_what_it_would_commit_is_refused_and_what_it_is_taken_for_is_fence
 ) -> None:
     """As nobody, the offsets that it gives to a transaction would count."""
     async with impatient(coordinator) as consumer:
-        await assigned(consumer)
         await until(lambda: "lost" in coordinator.asked)
         with pytest.raises(
             KafkaError, match=r"max_poll_interval_ms \(30 ms\), so this consumer has left"
@@ -84,16 +87,14 @@ async def test_what_it_would_commit_is_refused_and_what_it_is_taken_for_is_fence
 
 
 async def test_a_static_member_keeps_its_place_until_the_session_ends(coordinator: Coordinator) -> None:
-    async with impatient(coordinator, group_instance_id="a") as consumer:
-        await assigned(consumer)
+    async with impatient(coordinator, group_instance_id="a"):
         await until(lambda: "lost" in coordinator.asked)
         assert story(coordinator) == ["JoinGroup", "lost"]
 
 
 async def test_who_stops_without_coming_back_waits_for_nothing(coordinator: Coordinator) -> None:
     async with asyncio.timeout(5):
-        async with impatient(coordinator, enable_auto_commit=True, auto_commit_interval_ms=1) as consumer:
-            await assigned(consumer)
+        async with impatient(coordinator, enable_auto_commit=True, auto_commit_interval_ms=1):
             await until(lambda: "lost" in coordinator.asked)
     assert story(coordinator) == ["JoinGroup", "LeaveGroup", "lost"]
 
@@ -110,7 +111,6 @@ async def test_a_program_that_comes_back_while_the_group_is_being_left_joins_aga
 
     coordinator.answers[LeaveGroupRequest] = leave_slowly
     async with asyncio.timeout(10), impatient(coordinator) as consumer:
-        await assigned(consumer)
         await leaving.wait()
         reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
         await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.consuming.listener import RebalanceListener
-from ottla.client.failures import RequestTimedOut, SerializationFailed
+from ottla.client.failures import RequestTimedOut, SerializationFailed, TransactionFailed
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
@@ -348,13 +348,13 @@ async def test_who_does_not_come_back_leaves_the_group_and_joins_again_with_the_
 ) -> None:
     await write(cluster, topic, b"0", b"1")
     here, told = TopicPartition(topic, 0), Told()
-    away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=400)
+    away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
     away.subscribe([topic], listener=told)
     async with asyncio.timeout(20), away:
         with caplog.at_level(logging.WARNING, "ottla"):
             assert (await away.getone()).offset == 0
             await until(lambda: told.lost == {here})
-        assert "nothing was read for longer than max_poll_interval_ms (400 ms)" in caplog.text
+        assert "nothing was read for longer than max_poll_interval_ms (1000 ms)" in caplog.text
         async with reader(cluster, topic, group_id=topic) as other:
             assert (await other.getone()).offset == 0, "it was not finished, and has another reader at once"
             for offsets in (None, {here: 1}):
@@ -363,6 +363,29 @@ async def test_who_does_not_come_back_leaves_the_group_and_joins_again_with_the_
                 assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         assert (await away.getone()).offset == 0
         await away.commit()
+        assert await away.committed(here) == 1
+
+
+async def test_offsets_of_who_left_do_not_count_in_its_transaction(
+    cluster: RunningCluster, topic: str
+) -> None:
+    await write(cluster, topic, b"0", b"1")
+    here, told = TopicPartition(topic, 0), Told()
+    away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
+    away.subscribe([topic], listener=told)
+    async with (
+        asyncio.timeout(20),
+        away,
+        Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
+    ):
+        await away.getone()
+        await until(lambda: told.lost == {here})
+        with pytest.raises(TransactionFailed):
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({here: 1}, away)
+        await away.getone()
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({here: 1}, away)
         assert await away.committed(here) == 1
 
 
@@ -389,7 +412,7 @@ def test_blocking_readers_are_away_or_not_just_the_same(cluster: RunningCluster,
         auto_offset_reset="earliest",
         group_id=topic,
         heartbeat_interval_ms=20,
-        max_poll_interval_ms=300,
+        max_poll_interval_ms=1_000,
     ) as consumer:
         assert consumer.getone(timeout_ms=20_000).offset == 0
         asyncio.run(until(lambda: not consumer.assignment()))
