@@ -1,5 +1,6 @@
-"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, membership in `consuming/group.py`, what
-happens to partitions that change hands in `consuming/handover.py`.
+"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, the steps of a read in
+`consuming/reading.py`, membership in `consuming/group.py`, what happens to partitions that change hands in
+`consuming/handover.py`.
 """
 
 from __future__ import annotations
