@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from ..protocol.nearest import nearest
 from .failures import CommandFailed, UsageError
 
 OVERVIEW = """\
@@ -128,10 +129,8 @@ def _forget_output() -> None:
 def _unknown(name: str) -> str:
     if not name:
         return f"a command is missing; there are {', '.join(COMMANDS)}. 'ottla --help' shows examples"
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, COMMANDS, n=1)
-    guess = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+    meant = nearest(name, COMMANDS)
+    guess = f"did you mean {meant!r}?" if meant else f"there are {', '.join(COMMANDS)}"
     return f"there is no command {name!r}; {guess}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
+from ..protocol.nearest import nearest
 from .failures import UsageError
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -40,8 +40,8 @@ class CommandParser(argparse.ArgumentParser):
         if extra:
             parser = self._chosen(found)
             known = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-            close = get_close_matches(extra[0].partition("=")[0], known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            meant = nearest(extra[0].partition("=")[0], known)
+            hint = f"; did you mean {meant}?" if meant else ""
             parser.error(f"{extra[0]!r} is not understood{hint}")
         return found
 
@@ -56,8 +56,8 @@ class CommandParser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         names = [str(choice) for choice in action.choices]
-        close = get_close_matches(str(value), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+        meant = nearest(str(value), names)
+        hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(names)}"
         raise argparse.ArgumentError(
             None if isinstance(action, argparse._SubParsersAction) else action, f"no {value!r}; {hint}"
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 
+from ..protocol.nearest import nearest
 from .failures import CommandFailed, UsageError
 
 _PARTITIONS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?::(?P<list>[0-9,-]+))?")
@@ -50,8 +50,8 @@ def pattern(text: str) -> re.Pattern[str]:
 
 def missing(name: str, existing: Iterable[str], what: str) -> str:
     """That there is no such thing, and what is nearest."""
-    close = get_close_matches(name, list(existing), n=1)
-    return f"there is no {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    meant = nearest(name, existing)
+    return f"there is no {what} {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:

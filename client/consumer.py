@@ -1,43 +1,52 @@
-"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, membership in `consuming/group.py`, what
-happens to partitions that change hands in `consuming/handover.py`.
+"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, the steps of a read in
+`consuming/reading.py`, membership in `consuming/group.py`, what happens to partitions that change hands in
+`consuming/handover.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from contextlib import aclosing
+from types import TracebackType
 from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
+from .arguments import (
+    offsets_by_partition,
+    timeout,
+    topic_name,
+    topic_partition,
+    topic_partitions,
+    whole_number,
+)
 from .auditing.auditor import Auditor
 from .auditing.reading import auditor_of_reading
 from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .connections.cluster import Backoff, Cluster
-from .consuming.assignors import ASSIGNORS
+from .consuming.auto_commit import AutoCommit
+from .consuming.deserialization import Deserializer, deserialization
 from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
 from .consuming.group import GroupOptions
 from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
-from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata, OffsetAndMetadata, Place
+from .consuming.offset_and_metadata import OffsetAndMetadata, Place
+from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
+from .consuming.options import RESETS, check_choices, check_topics
+from .consuming.reading import Reading
 from .consuming.subscriber import Selection, Subscriber
 from .consuming.subscription import NO_GENERATION
 from .failures import ClientClosed
-from .large_messages.assembly import Assembly, AssemblyOptions, GivenUp, LargeMessageStats
+from .large_messages.assemblies import Assemblies
+from .large_messages.assembly import LargeMessageStats
+from .large_messages.places import given_before
+from .lifecycle import Lifecycle
 from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
-
-_log = logging.getLogger(__name__)
-RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-RECORDS_AT_A_TIME = 5000
-RECORDS_IN_A_ROW = 1000
-"""After so many others on the event loop have their turn."""
 
 
 @checks_options()
@@ -51,8 +60,19 @@ class Consumer:
                 await consumer.commit()
 
     `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a
-    committed offset: "earliest", "latest" or "none" (an error). Nothing is committed unless `commit` is
-    called or `enable_auto_commit` is on.
+    committed offset: "earliest", "latest" or "none" (an error). `key_deserializer` and `value_deserializer` are given
+    the bytes of keys and values, and what they return is in the record; None stays None. What one raises is the cause
+    of SerializationFailed, which tells the place: reads raise it until `consumer.seek(tp, offset + 1)` passes it over.
+
+    Nothing is committed unless `commit` is called or `enable_auto_commit` is on. That commits what is finished, every
+    `auto_commit_interval_ms`, before partitions are given up and at the end. A record is finished when the program asks
+    for the next one, a batch of `getmany` at the next `getmany`; and all is at the end of an `async with` block that
+    raises nothing. So what a program fails with, or does not get done before `stop`, is read again. That holds for one
+    reader: where several tasks or threads read from one consumer, commit what is done.
+
+    A member of a group that does not read for `max_poll_interval_ms` leaves it, with a warning in the log, and others
+    get its partitions. Its commits raise KafkaError UNKNOWN_MEMBER_ID then; the next read joins again. Who waits in a
+    read is there, however long that takes.
 
     `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
@@ -89,6 +109,8 @@ class Consumer:
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
         partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky"),
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
@@ -100,20 +122,15 @@ class Consumer:
         audit_bucket_ms: int = BUCKET_MS,
         audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
-        if auto_offset_reset not in RESETS:
-            raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
-        if isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(
-                f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}"
-            )
-        if unknown := [name for name in partition_assignment_strategy if name not in ASSIGNORS]:
-            raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
-        if not partition_assignment_strategy:
-            raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
-        if min(large_message_buffer_bytes, large_message_expiry_offsets) < 1:
-            raise ValueError("large_message_buffer_bytes and large_message_expiry_offsets are 1 or more")
-        self._max_poll_records = max_poll_records
-        self._auto_commit_s = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id else None
+        check_topics(topics)
+        check_choices(
+            auto_offset_reset=auto_offset_reset,
+            isolation_level=isolation_level,
+            assignors=partition_assignment_strategy,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+        )
+        self._life = Lifecycle("consumer")
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -133,10 +150,17 @@ class Consumer:
             rack=client_rack,
         )
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
-        self._large_message_stats = LargeMessageStats()
-        self._assembly_options = AssemblyOptions(large_message_buffer_bytes, large_message_expiry_offsets)
-        self._assembles = large_messages
-        self._inbox = Inbox(self._fetcher, self._new_assembly())
+        self._deserialization = deserialization(key_deserializer, value_deserializer)
+        self._assemblies = Assemblies(
+            enabled=large_messages,
+            buffer_bytes=large_message_buffer_bytes,
+            expiry_offsets=large_message_expiry_offsets,
+        )
+        self._inbox = Inbox(
+            self._fetcher,
+            self._assemblies.new(),
+            None if self._deserialization is None else self._deserialization.record,
+        )
         self._auditor: Auditor | None = None
         if audit_topic is not None:
             tier = tier_of_readers(audit_tier, group_id)
@@ -148,6 +172,16 @@ class Consumer:
                 request_timeout_ms=request_timeout_ms,
                 retry_backoff_max_ms=retry_backoff_max_ms,
             )
+        self.reading = Reading(  # for facades, as those of client.sync
+            self._fetcher,
+            self._inbox,
+            max_poll_records=max_poll_records,
+            max_poll_interval_ms=max_poll_interval_ms,
+            check_open=self._life.check_here,
+            raise_failures=self._raise_failures,
+        )
+        self._next_unread = self._inbox.unread.take_on_loop
+        self._progress = self.reading.progress
         self._group_id = group_id
         self._offsets = group_id and CommittedOffsets(
             self._cluster,
@@ -155,13 +189,16 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             read_committed=isolation_level == "read_committed",
         )
+        self._auto_commit: AutoCommit | None = None
+        if enable_auto_commit and group_id:
+            self._auto_commit = AutoCommit(auto_commit_interval_ms, self._commit_what_is_finished)
         self._handover = Handover(
             self._fetcher,
             self._inbox,
             self._offsets or None,
             reset_timestamp=RESETS[auto_offset_reset],
             retry_backoff_max_ms=retry_backoff_max_ms,
-            commit=None if self._auto_commit_s is None else self._commit_if_possible,
+            commit=None if self._auto_commit is None else self._auto_commit.now,
         )
         membership = group_id and GroupOptions(
             group_id=group_id,
@@ -178,22 +215,23 @@ class Consumer:
             self._cluster,
             self._handover,
             membership or None,
+            self.reading.attendance,
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         if topics:
             self.subscribe(topics)
-        self._take_unread = self._inbox.unread.take_on_loop
-        self._taken_in_a_row = 0
-        self._committing: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
-        self._closed = False
 
     async def __aenter__(self) -> Consumer:
         await self.start()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.reading.finish()
         await self.stop()
 
     def __aiter__(self) -> Consumer:
@@ -201,7 +239,7 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         try:
-            return self._take_unread()
+            return self._next_unread()
         except IndexError:
             pass
         try:
@@ -211,41 +249,42 @@ class Consumer:
 
     async def start(self) -> None:
         """Reach the cluster; join the group, or take all partitions of the topics. Raises KafkaError."""
+        self._life.start()
         try:
             self._fetcher.start()  # First: a listener may ask for a position that has to be looked up.
             await self._subscriber.start()
-            if self._auto_commit_s is not None:
-                self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
+            if self._auto_commit is not None:
+                self._auto_commit.start()
             if self._auditor is not None:
                 self._auditor.start()
         except BaseException:
+            self._life.stopped()
             await self._fetcher.stop()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
-        """Commit if that is automatic, leave the group, close; idempotent. Raises what a listener raised and no
-        read has told."""
-        if self._closed:
+        """Commit what is finished if that is automatic, leave the group, close; idempotent. Raises what a listener
+        raised and no read has told."""
+        if not self._life.stop():
             return
-        self._closed = True
         self._fetcher.wake_waiter()
-        if self._committing is not None:
-            self._committing.cancel()
         try:
-            if self._auto_commit_s is not None:
-                await self._commit_if_possible()
+            if self._auto_commit is not None:
+                await self._auto_commit.stop()
             await self._subscriber.drop()
             if self._auditor is not None:
                 await self._auditor.finish()
         finally:
+            self._life.stopped()
+            self._inbox.unread.keep(())
             for reader in self._readers:
                 await reader.stop()
             await self._handover.stop()
             await self._fetcher.stop()
+            await self._cluster.close()
             if self._auditor is not None:
                 await self._auditor.close()
-            await self._cluster.close()
         self._handover.raise_failure()
 
     # what to read
@@ -262,7 +301,10 @@ class Consumer:
         `listener` is told of partitions that come and go. Raises ValueError for both topics and pattern or neither,
         where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
         """
-        names = tuple(dict.fromkeys((topics,) if isinstance(topics, str) else topics))
+        self._life.check_loop()
+        if not isinstance(topics, Iterable):
+            raise TypeError(f"subscribe takes topics, as in subscribe(['orders']), not {topics!r}")
+        names = tuple(dict.fromkeys(map(topic_name, (topics,) if isinstance(topics, str) else topics)))
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe takes topics or a pattern; unsubscribe is for none")
         if self._fetcher.assigned and not self._subscriber.active:
@@ -274,6 +316,7 @@ class Consumer:
     def unsubscribe(self) -> asyncio.Future[None]:
         """Read nothing more: leave the group, or drop what was assigned by hand. It begins at once; await it to know
         that the partitions are given up."""
+        self._life.check_loop()
         if not self._subscriber.active and not self._subscriber.dropping:
             self._handover.assign(())
         return asyncio.shield(self._subscriber.drop())
@@ -286,13 +329,15 @@ class Consumer:
         """Read exactly these partitions; those new begin at the committed offset or where `auto_offset_reset`
         says.
         """
+        self._life.check_loop()
+        wanted = topic_partitions("assign", partitions)
         if self._subscriber.active:
             raise ValueError(
                 "the partitions are those of the subscription; leave the topics out to assign them yourself"
             )
         if self._subscriber.dropping:
             raise ValueError("partitions are being given up; await unsubscribe() first")
-        self._handover.assign(partitions)
+        self._handover.assign(wanted)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions read now."""
@@ -301,11 +346,14 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: Place) -> None:
         """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
         of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
-        over.
+        over. Raises ValueError if the partition is not this consumer's.
         """
         state = self._state(partition)
+        if not isinstance(offset, OffsetAndMetadata):
+            topic, number = state.partition
+            offset = whole_number(f"the offset to go on at in {topic}-{number}", offset)
         self._inbox.resume(state, self._place(state.partition, offset))
-        self._moved(partition)
+        self._moved(state.partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the log start of these partitions, or of all."""
@@ -317,37 +365,37 @@ class Consumer:
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Go on at the first record not older than `timestamp_ms`, at the end where there is none."""
-        self._look_up(partitions, timestamp_ms)
+        self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Stop fetching these partitions; what is buffered stays for later."""
-        for partition in partitions:
-            self._state(partition).paused = True
+        """Hand out and fetch nothing more of these partitions until `resume`."""
+        for state in [self._state(one) for one in partitions]:
+            state.paused = True
+            self._inbox.give_back([state.partition])
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""
-        for partition in partitions:
-            self._state(partition).paused = False
+        for state in [self._state(one) for one in partitions]:
+            state.paused = False
         self._fetcher.changed()
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
         consumer's, or not any more. To go on there with another consumer, keep what is `committable`."""
+        self._life.check_here(or_stopping=True)
         backoff = Backoff(100)
         while (state := self._state(partition)).position is None:
             self._raise_failures()
             await asyncio.sleep(backoff.next_s())
-        return self._inbox.positions()[state.partition]
+        return self._progress.handed_out()[state.partition]
 
     # reading
 
     async def getone(self) -> ConsumerRecord:
         """The next record, waiting for it. Raises KafkaError, ClientClosed once stopped."""
-        while True:
-            try:
-                return self._take_unread()
-            except IndexError:
-                await self._refill()
+        while (record := self.reading.one()) is None:
+            await self.reading.refill()
+        return record
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
@@ -355,28 +403,13 @@ class Consumer:
         """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes)
         for some.
 
-        At most `max_records`, `max_poll_records` if not given, and never more than 5,000 at a time: decoding them keeps
+        At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time: decoding them keeps
         the event loop. Raises KafkaError, ClientClosed once stopped.
         """
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        limit = min(self._max_poll_records if max_records is None else max_records, RECORDS_AT_A_TIME)
-        while True:
-            if self._taken_in_a_row >= RECORDS_IN_A_ROW:
-                # As long as there is something to take, nothing else here lets others run.
-                self._taken_in_a_row = 0
-                await asyncio.sleep(0)
-            if self._closed:
-                raise ClientClosed("the consumer was stopped")
-            taken = self._inbox.take(set(partitions), limit)
-            if taken:
-                self._taken_in_a_row += sum(map(len, taken.values()))
-                return taken
-            self._raise_failures()
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
-                return {}
-            await self._fetcher.wait(left)
+        timeout(timeout_ms)
+        if max_records is not None and whole_number("max_records", max_records) == 0:
+            raise ValueError("max_records is 1 or more, not 0")
+        return await self.reading.many(set(map(topic_partition, partitions)), timeout_ms, max_records)
 
     async def transactions(
         self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
@@ -391,21 +424,21 @@ class Consumer:
         What open transactions have written is kept in memory, as it is stored. Raises KafkaError
         RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, OFFSET_OUT_OF_RANGE where records are deleted faster than read,
         VersionUnsupported from other clusters; ValueError where a group assigns the partitions, as it could take them
-        away in the middle of a transaction. Other reads wait meanwhile; `contextlib.aclosing` is for leaving early.
+        away in the middle of a transaction; SerializationFailed, with the `commit_index` of the transaction, which
+        `after` can leave out then. Other reads wait meanwhile; `contextlib.aclosing` is for leaving early.
         """
+        self._life.check_here()
         if self._group_id is not None and self._subscriber.active:
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
-        if self._closed:
-            raise ClientClosed("the consumer was stopped")
         reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
             self._cluster,
             self._fetch_options,
             reading,
             ReaderOptions(after, buffer_bytes_max),
-            self._new_assembly,
+            self._assemblies.new,
         )
         self._readers.append(reader)
         self.pause(*reading)
@@ -414,7 +447,7 @@ class Consumer:
                 async for transaction in found:
                     if self._auditor is not None:
                         self._auditor.handed_out(transaction.records)
-                    yield transaction
+                    yield self._readable(transaction)
         except ClientClosed:
             return
         finally:
@@ -424,24 +457,29 @@ class Consumer:
     # offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Place] | None = None) -> None:
-        """Keep `offsets` (next to read) for the group; without them the position of every assigned
-        partition. What is kept is what `committable` says, or an OffsetAndMetadata as it is given. Raises KafkaError,
-        REBALANCE_IN_PROGRESS among others.
+        """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
+        partition, which counts as finished from now on. What is kept is what `committable` says, or an
+        OffsetAndMetadata as it is given. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
 
         A member commits in the generation in which it was given its partitions, and none that has been thrown out:
         the partitions are others' by then.
         """
-        kept, member = self._need_group(), self.group_metadata()
-        if offsets is None:
-            offsets = self._inbox.positions()
-        if offsets and self._subscriber.active and member.generation == NO_GENERATION:
+        self._life.check_here(or_stopping=True)
+        self._need_group()
+        given = None if offsets is None else offsets_by_partition(offsets)
+        to_keep = self._progress.handed_out() if given is None else given
+        self.reading.finish(
+            None if given is None else {one: given_before(where) for one, where in given.items()}
+        )
+        attendance = self.reading.attendance
+        if attendance.away and self._subscriber.active:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self._group_id!r}, commit: this consumer is not a member of it now",
+                f"group {self._group_id!r}, commit: nothing was read for longer than max_poll_interval_ms "
+                f"({attendance.max_away_ms} ms), so this consumer has left the group, and others have its partitions; "
+                "the next read joins again",
             )
-        await kept.commit(
-            member, {TopicPartition(*one): self._place(one, where) for one, where in offsets.items()}
-        )
+        await self._commit(to_keep)
 
     def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
         """What to keep for a partition so that who goes on there reads everything from `offset` on, and nothing before:
@@ -452,7 +490,7 @@ class Consumer:
         yet, and of each partition the last 1,000 that are. Without `offset` it raises ValueError if the partition is
         not this consumer's, or it is not known yet where it begins.
         """
-        one = TopicPartition(*partition)
+        one = topic_partition(partition)
         if offset is None:
             self._state(one)
             offset = self._inbox.positions().get(one)
@@ -464,28 +502,29 @@ class Consumer:
 
     def large_message_stats(self) -> LargeMessageStats:
         """What became of large messages so far."""
-        return replace(self._large_message_stats)
+        return self._assemblies.stats()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset the group keeps for a partition, None if it has none."""
-        found = (await self._need_group().committed([partition])).get(partition)
+        self._life.check_here(or_stopping=True)
+        one = topic_partition(partition)
+        found = (await self._need_group().committed([one])).get(one)
         return None if found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`."""
+        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`; as the member that it was
+        last, if it is none now: that one's offsets are refused."""
         self._need_group()
         group = self._subscriber.group
         return ConsumerGroupMetadata(self._group_id or "") if group is None else group.metadata()
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition."""
-        found = await self._fetcher.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        return {one: offset for one, (offset, _) in found.items()}
+        return await self._ends("beginning_offsets", partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The high watermark of each partition, the last stable offset with read_committed."""
-        found = await self._fetcher.list_offsets(dict.fromkeys(partitions, LATEST))
-        return {one: offset for one, (offset, _) in found.items()}
+        return await self._ends("end_offsets", partitions, LATEST)
 
     async def lag(self, partition: TopicPartition) -> int:
         """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
@@ -498,49 +537,63 @@ class Consumer:
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """The offset of the first record not older than each timestamp (ms); None where there is none."""
-        found = await self._fetcher.list_offsets(timestamps)
+        self._life.check_here(or_stopping=True)
+        wanted = {topic_partition(one): whole_number("a timestamp", at) for one, at in timestamps.items()}
+        found = await self._fetcher.list_offsets(wanted)
         return {one: None if offset < 0 else offset for one, (offset, _) in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic, empty if there is no such topic."""
-        await self._cluster.refresh([topic])
+        self._life.check_here(or_stopping=True)
+        await self._cluster.refresh([topic_name(topic)])
         info = self._cluster.metadata.topics.get(topic)
         return [] if info is None else list(info.partitions)
 
     # inside
 
-    def _new_assembly(self) -> Assembly | None:
-        if not self._assembles:
-            return None
-        return Assembly(self._assembly_options, self._large_message_stats, _warn)
+    async def _ends(
+        self, call: str, partitions: Iterable[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        self._life.check_here(or_stopping=True)
+        found = await self._fetcher.list_offsets(dict.fromkeys(topic_partitions(call, partitions), which))
+        return {one: offset for one, (offset, _) in found.items()}
+
+    async def _commit_what_is_finished(self) -> None:
+        await self._commit(self._progress.finished())
 
     def _place(self, partition: TopicPartition, where: Place) -> OffsetAndMetadata:
         return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
-    async def _refill(self, timeout_ms: float | None = None) -> None:
-        """Wait until there is something unread, at most so long."""
-        for records in (await self.getmany(timeout_ms=timeout_ms)).values():
-            self._inbox.unread.add(records)
+    async def _commit(self, offsets: Mapping[TopicPartition, Place]) -> None:
+        group = self._subscriber.group
+        joined = group is not None and group.generation != NO_GENERATION
+        if offsets and self._subscriber.active and not joined:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self._group_id!r}, commit: this consumer is not a member of it now",
+            )
+        places = {one: self._place(one, where) for one, where in offsets.items()}
+        await self._need_group().commit(self.group_metadata(), places)
 
-    async def _commit_every(self, interval_s: float) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
-            await self._commit_if_possible()
-
-    async def _commit_if_possible(self) -> None:
-        with suppress(KafkaError):  # The next round commits what this one could not.
-            await self.commit()
+    def _readable(self, stored: CommittedTransaction) -> CommittedTransaction:
+        if (made := self._deserialization) is None:
+            return stored
+        index = stored.commit_index
+        records = {one: [made.record(each, index) for each in some] for one, some in stored.records.items()}
+        return CommittedTransaction(index, records)
 
     def _state(self, partition: TopicPartition) -> PartitionState:
-        state = self._fetcher.assigned.get(TopicPartition(*partition))
+        self._life.check_loop()
+        one = topic_partition(partition)
+        state = self._fetcher.assigned.get(one)
         if state is None:
-            raise ValueError(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
+            raise ValueError(f"{one.topic}-{one.partition} is not assigned to this consumer")
         return state
 
     def _look_up(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        for partition in partitions or list(self._fetcher.assigned):
-            self._state(partition).look_up(timestamp)
-            self._moved(partition)
+        for state in [self._state(one) for one in partitions or list(self._fetcher.assigned)]:
+            state.look_up(timestamp)
+            self._moved(state.partition)
 
     def _moved(self, partition: TopicPartition) -> None:
         self._inbox.forget([partition])
@@ -557,13 +610,3 @@ class Consumer:
             raise group.failure
         self._handover.raise_failure()
         self._fetcher.raise_failure()
-
-
-def _warn(lost: GivenUp) -> None:
-    _log.warning(
-        "a large message is given up: topic=%s partition=%d first_offset=%d last_offset=%d reason=%s",
-        *lost.partition,
-        lost.first_offset,
-        lost.last_offset,
-        lost.reason,
-    )

@@ -4,7 +4,12 @@ all.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from .consuming.fetched import TopicPartition
 
 
 class ClientError(KafkaError):
@@ -47,9 +52,27 @@ class ClientClosed(ClientError):
 
 
 class SerializationFailed(ClientError):
-    """A serializer raised, which is the cause, or a deserializer: the record was not sent, or could not be read."""
+    """A serializer raised, which is the cause, or a deserializer: the record was not sent, or could not be read.
+
+    Of a record that could not be read `partition` and `offset` tell where it is. It was not passed over: the next read
+    raises again, until `consumer.seek(error.partition, error.offset + 1)`. Where whole transactions are read
+    `commit_index` tells of which it is: `after=error.commit_index` leaves that one out.
+    """
 
     error_code = ErrorCode.INVALID_RECORD
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partition: TopicPartition | None = None,
+        offset: int | None = None,
+        commit_index: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.commit_index = commit_index
 
 
 class MadeBeforeFork(ClientError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ..protocol.nearest import nearest
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 
@@ -19,12 +20,18 @@ _KINDS: Mapping[Any, str] = {
     NoneType: "None",
 }
 """What is checked, and how it is called; options of other kinds are checked where they are used."""
+_MAY_BE_ZERO = frozenset(
+    {"linger_ms", "max_block_ms", "retry_backoff_max_ms", "fetch_max_wait_ms", "fetch_min_bytes"}
+)
+_MS_MAX = (1 << 31) - 1
+"""More milliseconds do not fit into requests."""
 
 
 def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
     """For a class whose keyword arguments are its users' options. `also`: TypedDicts that it takes by `Unpack`.
 
-    Making one then raises TypeError naming an unknown option, with the nearest that there is, or one of the wrong kind.
+    Making one then raises TypeError naming an unknown option, with the nearest that there is, or one of the wrong kind,
+    and ValueError naming a number that is too small, or milliseconds that are too many.
     """
 
     def decorate(cls: ClassT) -> ClassT:
@@ -49,6 +56,8 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
                     raise TypeError(_unknown(cls.__name__, name, known))
                 if kinds := _misfit(value, known[name]):
                     raise TypeError(f"{name} is {kinds}, not {value!r}")
+                if known[name] in (int, float) and (bounds := _beyond(name, value)):
+                    raise ValueError(f"{name} is {bounds}, not {value!r}")
             init(self, *arguments, **options)
 
         cls.__init__ = checked
@@ -58,10 +67,18 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
 
 
 def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
+    meant = nearest(name.replace(".", "_"), known)
     return f"{owner} has no option {name!r}; " + (
-        f"the nearest is {near[0]!r}" if near else f"there are {', '.join(sorted(known))}"
+        f"the nearest is {meant!r}" if meant else f"there are {', '.join(sorted(known))}"
     )
+
+
+def _beyond(name: str, value: Any) -> str | None:
+    """What a number should be, if it is not."""
+    least = 0 if name in _MAY_BE_ZERO else 1
+    if name.endswith("_ms"):
+        return None if least <= value <= _MS_MAX else f"{least} to {_MS_MAX}"
+    return None if least <= value else f"{least} or more"
 
 
 def _misfit(value: object, hint: object) -> str | None:

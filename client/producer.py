@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Unpack
 
+from .arguments import offsets_by_partition
 from .consuming.fetched import TopicPartition
-from .consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata, Place
+from .consuming.offset_and_metadata import OffsetAndMetadata, Place
+from .consuming.offsets import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions
@@ -74,7 +76,9 @@ class Producer(RecordWriter):
                 patience_s=self._max_block_s,
                 retry_backoff_max_ms=self._retry_backoff_max_ms,
             )
-            self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
+            self._transactions = Transactions(
+                self._cluster, transaction_options, state, self._sender, self._life
+            )
             if self._auditor is not None:
                 self._transactions.on_ended = self._auditor.transaction_ended
 
@@ -130,7 +134,7 @@ class Producer(RecordWriter):
         and there may be large messages, give what its `committable` says instead of bare offsets. Raises
         TransactionFailed if they are refused.
         """
-        member, places = who_and_where(group, offsets)
+        member, places = who_and_where(group, offsets_by_partition(offsets))
         await self._need_transactions().send_offsets(places, member)
 
     @property

@@ -101,7 +101,8 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
     from ottla.client.consuming.listener import RebalanceListener
-    from ottla.client.consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+    from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
+    from ottla.client.consuming.offsets import ConsumerGroupMetadata
     from ottla.client.failures import (
         ClientClosed,
         ClientError,
@@ -152,7 +153,8 @@ else:
         "client.consumer": ["Consumer"],
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
         "client.consuming.listener": ["RebalanceListener"],
-        "client.consuming.offsets": ["ConsumerGroupMetadata", "OffsetAndMetadata"],
+        "client.consuming.offset_and_metadata": ["OffsetAndMetadata"],
+        "client.consuming.offsets": ["ConsumerGroupMetadata"],
         "client.failures": [
             "ClientClosed",
             "ClientError",
@@ -191,10 +193,10 @@ else:
         )  # to `from ottla import` Python adds a suggestion itself, from 3.12 on
 
     def _unknown(name: str) -> str:
-        from difflib import get_close_matches
+        from ottla.protocol.nearest import nearest
 
-        near = get_close_matches(name, __all__, 1)
-        return f"ottla has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        meant = nearest(name, __all__)
+        return f"ottla has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

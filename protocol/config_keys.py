@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
 from .config_table import CLUSTER_WIDE_KEYS, IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS
+from .nearest import nearest
 
 __all__ = [
     "CLUSTER_WIDE_KEYS",
@@ -30,15 +30,14 @@ __all__ = [
 
 def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
     """What to say about a key that is none, with the nearest one."""
-    nearest = _nearest(name, tuple(known))
-    hint = f": did you mean {nearest}?" if nearest else ""
+    meant = _nearest(name, tuple(known))
+    hint = f": did you mean {meant}?" if meant else ""
     return ConfigError(f"Unknown {what}: {name}{hint}")
 
 
 @lru_cache(maxsize=64)  # Who is wrong about one topic is so about thousands.
-def _nearest(name: str, known: tuple[str, ...]) -> str:
-    found = get_close_matches(name, known, n=1)
-    return found[0] if found else ""
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    return nearest(name, known)
 
 
 def check_topic_config(name: str, value: str) -> str:

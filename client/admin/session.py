@@ -10,6 +10,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest
 from ..connections.cluster import Backoff, Cluster
 from ..connections.metadata import ClusterMetadata
+from ..lifecycle import Lifecycle
 
 ResultT = TypeVar("ResultT")
 
@@ -24,7 +25,8 @@ class AdminSession:
         client_id: str = "ottla-admin",
         request_timeout_ms: int = 30_000,
     ) -> None:
-        self._cluster = Cluster(bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._life = Lifecycle("admin client")
+        self._reached = Cluster(bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms)
         self._timeout_ms = request_timeout_ms
 
     async def __aenter__(self) -> Self:
@@ -36,15 +38,26 @@ class AdminSession:
 
     async def start(self) -> None:
         """Reach the cluster. Raises NoBrokerReachable."""
+        self._life.start()
         try:
-            await self._cluster.start()
+            await self._reached.start()
         except BaseException:
-            await self._cluster.close()
+            self._life.stopped()
+            await self._reached.close()
             raise
 
     async def stop(self) -> None:
         """Close the connections; idempotent."""
-        await self._cluster.close()
+        if self._life.stop():
+            self._life.stopped()
+            await self._reached.close()
+
+    @property
+    def _cluster(self) -> Cluster:
+        """For whoever asks it something. Raises ClientClosed after `stop`, RuntimeError before `start` or on another
+        loop."""
+        self._life.check_here()
+        return self._reached
 
     async def _metadata(self) -> ClusterMetadata:
         """All topics of the cluster, fetched now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import unpack_from
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.record import Headers, RecordCursor, decode_records, expanded_body
@@ -26,16 +26,16 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as a consumer sees it; timestamp in ms since 1970, None bytes where there was no key or
-    value.
+    """One record as a consumer sees it; timestamp in ms since 1970. Key and value are bytes, or what the consumer's
+    deserializers made of them; None where there was none.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Headers = ()
     leader_epoch: int = -1
 

@@ -6,11 +6,16 @@ an unknown member to joining afresh, a rebalance to joining again under the same
 
 With assignors that all are cooperative (KIP-429) a member keeps its partitions while it joins, gives up afterwards what
 the new assignment lacks, and then joins once more, so that these find new owners. Else it gives up everything first.
+
+No rebalance waits for the program, which may be in the middle of what it does, or wait for a commit. But a program that
+does not come back for records at all is no member for long: the partitions are lost and the group is left, until the
+next read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +36,7 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import OF_GROUP, Coordinator
 from .assignors import ASSIGNORS
+from .attendance import Attendance
 from .fetched import TopicPartition
 from .handover import Handover
 from .offsets import ConsumerGroupMetadata, coordinator_moved
@@ -47,6 +53,7 @@ from .subscription import (
 
 LANE = "group"
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_log = logging.getLogger(__name__)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -69,17 +76,24 @@ class Group:
     """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
 
     def __init__(
-        self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], handover: Handover
+        self,
+        cluster: Cluster,
+        options: GroupOptions,
+        topics: Iterable[str],
+        handover: Handover,
+        attendance: Attendance,
     ) -> None:
         self.member_id = ""
         self.generation = NO_GENERATION
         """In which it was given the partitions that it has; NO_GENERATION while it has none to commit for."""
+        self._known_as = ConsumerGroupMetadata(options.group_id)
         self.failure: BaseException | None = None
         """What ended the membership for good."""
         self._cluster = cluster
         self._options = options
         self._topics = tuple(topics)
         self._handover = handover
+        self._attendance = attendance
         self._cooperative = all(ASSIGNORS[name].cooperative for name in options.assignors)
         self._last: Claim = NOTHING
         self._counts: dict[str, int] | None = None
@@ -90,6 +104,7 @@ class Group:
 
     def start(self) -> None:
         """Become a member."""
+        self._attendance.begin()
         self._task = asyncio.ensure_future(self._run())
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -113,6 +128,15 @@ class Group:
         await self._handover.settled()
         lost = self.generation == NO_GENERATION
         await self._meanwhile_beating(self._handover.give_up(self._handover.owned, lost=lost))
+        await self._say_goodbye()
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who it is now; who it was, once it is no member any more: that one is fenced, nobody would not be."""
+        return self._known_as
+
+    # membership
+
+    async def _say_goodbye(self) -> None:
         if (
             self.member_id
             and self._options.group_instance_id is None
@@ -133,18 +157,12 @@ class Group:
                 await connection.request(request, version=version, timeout_ms=2_000)
         self.member_id, self.generation = "", NO_GENERATION
 
-    def metadata(self) -> ConsumerGroupMetadata:
-        """Who it is now."""
-        instance = self._options.group_instance_id if self.member_id else None
-        return ConsumerGroupMetadata(self._options.group_id, self.generation, self.member_id, instance)
-
-    # membership
-
     async def _run(self) -> None:
         backoff = Backoff(self._options.retry_backoff_max_ms)
         try:
             while True:
                 try:
+                    await self._attendance.present()
                     await self._prepare()
                     assignment = await self._join_and_sync()
                     backoff.reset()
@@ -175,6 +193,19 @@ class Group:
     async def _lose(self) -> None:
         self.generation = NO_GENERATION
         await self._handover.give_up(self._handover.owned, lost=True)
+
+    async def _stay_away(self) -> None:
+        """As the program does: others get the partitions."""
+        _log.warning(
+            "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
+            "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
+            "(max_poll_records), or raise max_poll_interval_ms",
+            self._options.group_id,
+            self._attendance.max_away_ms,
+        )
+        self._handover.hold()
+        await self._say_goodbye()
+        await self._lose()
 
     async def _prepare(self) -> None:
         """Give up what it may not keep while it joins."""
@@ -239,6 +270,9 @@ class Group:
         partitions = decode_assignment(synced.assignment)
         # Not before: until now it has the partitions of the generation before.
         self.generation = joined.generation_id
+        self._known_as = ConsumerGroupMetadata(
+            options.group_id, self.generation, self.member_id, options.group_instance_id
+        )
         return [TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes]
 
     def _subscription(self, assignor: str) -> bytes:
@@ -275,10 +309,14 @@ class Group:
     # heartbeats
 
     async def _heartbeats(self) -> None:
-        """Heartbeat until there is reason to join again, which is raised if the coordinator named it."""
+        """Heartbeat until there is reason to join again, which is raised if the coordinator named it, or until the
+        program has been away for too long."""
         interval_s = wait_s = self._options.heartbeat_interval_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)
         while not await self._told_to_join_again(wait_s):
+            if self._attendance.missing():
+                await self._stay_away()
+                return
             try:
                 await self._beat()
                 wait_s = interval_s

@@ -18,7 +18,8 @@ from .fetched import TopicPartition
 from .fetcher import Fetcher, PartitionState
 from .inbox import Inbox
 from .listener import RebalanceListener
-from .offsets import CommittedOffsets, OffsetAndMetadata
+from .offset_and_metadata import OffsetAndMetadata
+from .offsets import CommittedOffsets
 
 
 class Handover:
@@ -62,6 +63,10 @@ class Handover:
     async def give_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
         """Have these no more; `lost`: somebody else may have them already."""
         await self._whole(self._give_up(partitions, lost))
+
+    def hold(self) -> None:
+        """Give no more records of what is assigned: it is about to be lost."""
+        self._inbox.hold(self.owned)
 
     async def settled(self) -> None:
         """Return once nothing is changing hands."""

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...protocol.errors import KafkaError
 from ..auditing.handed_out import HandedOut
+from ..failures import SerializationFailed
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
-from .offsets import OffsetAndMetadata
+from .offset_and_metadata import OffsetAndMetadata
 from .unread import Unread
 
 
 class Inbox:
     """The buffers of a fetcher's partitions, and records that were taken together but are given one by one."""
 
-    def __init__(self, fetcher: Fetcher, assembly: Assembly | None) -> None:
-        """Without an `assembly` the segments of large messages are given as they are."""
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        assembly: Assembly | None,
+        deserialize: Callable[[ConsumerRecord], ConsumerRecord] | None = None,
+    ) -> None:
+        """Without an `assembly` the segments of large messages are given as they are. `deserialize` raises
+        SerializationFailed."""
         self._fetcher = fetcher
         self._assembly = assembly
+        self._deserialize = deserialize
         self._turns: deque[TopicPartition] = deque()
         self.unread = Unread()
         self.handed_out: HandedOut | None = None
@@ -45,6 +53,12 @@ class Inbox:
         first_unread = self._drop(partitions)
         for one, offset in first_unread.items():
             self._fetcher.assigned[one].position = offset
+
+    def give_back(self, partitions: Collection[TopicPartition]) -> None:
+        """What was taken of these to be given one by one, and was not, is to be taken again."""
+        if len(self.unread):
+            for one, offset in self._drop(partitions).items():
+                self._go_back(self._fetcher.assigned[one], offset)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Their positions have changed."""
@@ -82,7 +96,10 @@ class Inbox:
             state.seek(found.offset, given_before(found))
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
+        """Up to `limit` buffered records, of these partitions or of all; another one is first each time.
+
+        Raises KafkaError where nothing can be taken before a record that is damaged or cannot be deserialised; the
+        position stays there."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         self.settle()
         for _ in range(len(self._turns)):
@@ -93,11 +110,17 @@ class Inbox:
             if idle or (partitions and partition not in partitions):
                 continue
             try:
-                records = self._take_from(state, limit)
+                start = state.position
+                read, records = self._take_from(state, limit)
+                if self._deserialize is not None:
+                    records = self._deserialized(state, records, self._deserialize)
+                if self.handed_out is not None and start is not None and (end := state.position) is not None:
+                    # What stands in the log is counted, not what it is put together to.
+                    self.handed_out.taken(partition, start, end, [one for one in read if one.offset < end])
             except KafkaError:
                 if not taken:
                     raise
-                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
+                break  # What others had comes first: that place is fetched again, and told of if it still fails.
             if records:
                 taken[partition] = records
                 limit -= len(records)
@@ -111,14 +134,17 @@ class Inbox:
             self.handed_out.drop(partitions)
         return self.unread.drop(partitions)
 
-    def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
+    def _take_from(
+        self, state: PartitionState, limit: int
+    ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
+        """What was read, and what there is to give of it."""
         records: list[ConsumerRecord] = []
         assembly = self._assembly
         if assembly is not None:
             self._notice_move(assembly, state)
             if assembly.crowded(state.partition):
                 assembly.forget(state.partition, self.positions()[state.partition])
-        start, read = state.position, list[ConsumerRecord]()
+        read: list[ConsumerRecord] = []
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
@@ -145,10 +171,7 @@ class Inbox:
             if len(some) < wanted and chunk.damage is None:
                 state.buffer.pop(0)
                 self._fetcher.changed()
-        if self.handed_out is not None and start is not None and (end := state.position) is not None:
-            # What stands in the log is counted, not what it is put together to.
-            self.handed_out.taken(state.partition, start, end, [one for one in read if one.offset < end])
-        return records
+        return read, records
 
     def _go_back(self, state: PartitionState, offset: int) -> None:
         """Read again what was read from `offset` on, and before that what is needed for it."""
@@ -160,3 +183,21 @@ class Inbox:
         if state.moved:
             assembly.interrupted(state.partition)
             state.moved = False
+
+    def _deserialized(
+        self,
+        state: PartitionState,
+        records: list[ConsumerRecord],
+        deserialize: Callable[[ConsumerRecord], ConsumerRecord],
+    ) -> list[ConsumerRecord]:
+        """Those before the first that fails, or its failure if that is the first."""
+        done: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                done.append(deserialize(record))
+            except SerializationFailed:
+                self._go_back(state, record.offset)  # Not passed over: the program has to say what to do.
+                if done:
+                    break
+                raise
+        return done

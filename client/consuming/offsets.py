@@ -19,6 +19,7 @@ from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..failures import ConnectionLost, RequestTimedOut
 from .fetched import TopicPartition
+from .offset_and_metadata import OffsetAndMetadata
 from .subscription import NO_GENERATION
 
 LANE = "offsets"
@@ -37,17 +38,6 @@ class ConsumerGroupMetadata(NamedTuple):
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-
-
-class OffsetAndMetadata(NamedTuple):
-    """An offset as a group keeps it, the next to read, and a text that the one who commits it adds."""
-
-    offset: int
-    metadata: str = ""
-
-
-Place = int | OffsetAndMetadata
-"""Where a group is to go on."""
 
 
 class CommittedOffsets:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest
 from ..connections.cluster import Backoff, Cluster
+from .attendance import Attendance
 from .fetched import TopicPartition
 from .group import Group, GroupOptions
 from .handover import Handover
@@ -37,6 +38,7 @@ class Subscriber:
         cluster: Cluster,
         handover: Handover,
         options: GroupOptions | None,
+        attendance: Attendance,
         *,
         metadata_max_age_ms: int,
         retry_backoff_max_ms: int,
@@ -45,6 +47,7 @@ class Subscriber:
         self._cluster = cluster
         self._handover = handover
         self._options = options
+        self._attendance = attendance
         self._max_age_s = metadata_max_age_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._selection: Selection | None = None
@@ -153,7 +156,7 @@ class Subscriber:
             await self._appeared(one for one in selection.names if one not in self._reading)
             await self._read_all(topics)
         elif self.group is None:
-            self.group = Group(self._cluster, self._options, topics, self._handover)
+            self.group = Group(self._cluster, self._options, topics, self._handover, self._attendance)
             self.group.start()
         else:
             self.group.subscribe(topics)

@@ -4,7 +4,7 @@ what was given before, so that it is not given twice. The note travels as the me
 
 from __future__ import annotations
 
-from ..consuming.offsets import OffsetAndMetadata
+from ..consuming.offset_and_metadata import OffsetAndMetadata, Place
 
 _NOTE = "ottla-given-before:"
 
@@ -14,8 +14,10 @@ def place(start: int, offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(start, f"{_NOTE}{offset}" if start < offset else "")
 
 
-def given_before(found: OffsetAndMetadata) -> int:
+def given_before(found: Place) -> int:
     """The offset before which everything was given: the committed one itself, but for such a note."""
+    if isinstance(found, int):
+        return found
     number = found.metadata.removeprefix(_NOTE)
     noted = found.metadata.startswith(_NOTE) and number.isascii() and number.isdecimal() and len(number) < 20
     return max(found.offset, int(number)) if noted else found.offset

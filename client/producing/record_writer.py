@@ -4,25 +4,21 @@ of batches stands in `accumulator`, sending and retrying in `sender`.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import random
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypedDict
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import KafkaError
 from ..auditing.auditor import Auditor
 from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
-from ..connections.cluster import Backoff, Cluster
-from ..failures import ClientClosed
-from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
-from ..large_messages.sending import SplitMessage
+from ..connections.cluster import Cluster
+from ..large_messages.segments import Splitter
+from ..lifecycle import Lifecycle
 from .appending import TURN_RECORDS, Appender
 from .batches import compression_named
-from .deliveries import BatchResult, RecordDelivery, RecordMetadata
-from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .pending import PendingRecord, estimated_bytes
+from .deliveries import RecordDelivery, RecordMetadata
+from .partitioner import Partitioner, murmur2_partition
+from .send_steps import SendLimits, SendSteps
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
@@ -123,27 +119,38 @@ class RecordWriter:
         self._appender = Appender(
             RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition, time.time
         )
-        self._append = self._appender.append
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
         self._sender = Sender(self._cluster, options, self._appender, transaction)
-        self._max_request_size = max_request_size
-        self._buffer_memory = buffer_memory
-        self._max_block_s = max_block_ms / 1000
-        self._retry_backoff_max_ms = retry_backoff_max_ms
-        self._partitioner = partitioner
-        self._intake = Intake(key_serializer, value_serializer)
-        self._splitter: Splitter | None = None
-        if large_message_segment_size is not None:
-            self._splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
-        self._takes_bytes = key_serializer is None and value_serializer is None and self._splitter is None
-        self._sticky = StickyChoice(batch_size, random.randrange)
         self._auditor: Auditor | None = None
         if audit_topic is not None:
             settings = AuditSettings(audit_topic, audit_tier, audit_bucket_ms, audit_interval_ms)
             self._auditor = Auditor(self._cluster, settings, client_id, transactional=transaction is not None)
             self._sender.on_acknowledged = self._auditor.acknowledged
-        self._closed = False
+        self._max_block_s = max_block_ms / 1000
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        limits = SendLimits(
+            batch_bytes=batch_size,
+            request_bytes=max_request_size,
+            buffer_bytes=buffer_memory,
+            max_block_s=self._max_block_s,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        splitter: Splitter | None = None
+        if large_message_segment_size is not None:
+            splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
+        self._life = Lifecycle("producer")
+        self.steps = SendSteps(  # for facades, as those of client.sync
+            self._cluster,
+            self._sender,
+            self._appender,
+            limits,
+            Intake(key_serializer, value_serializer),
+            splitter,
+            partitioner,
+            self._check_open,
+        )
+        self._append = self.steps.append
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -154,6 +161,7 @@ class RecordWriter:
 
     async def start(self) -> None:
         """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions."""
+        self._life.start()
         # A large piece, never touched, that is freed: from now on glibc keeps what is freed for the next batch, instead
         # of giving it back to the kernel and having every page of it made anew.
         bytes(KEPT_BYTES)
@@ -163,14 +171,14 @@ class RecordWriter:
             if self._auditor is not None:
                 self._auditor.start()
         except BaseException:
+            self._life.stopped()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
         """Send what is buffered, then close; idempotent. A transaction that is open is aborted."""
-        if self._closed:
+        if not self._life.stop():
             return
-        self._closed = True
         self._appender.clear()
         try:
             await self._on_stop()
@@ -178,6 +186,7 @@ class RecordWriter:
             if self._auditor is not None:
                 await self._auditor.finish()
         finally:
+            self._life.stopped()
             if self._auditor is not None:
                 await self._auditor.close()
             self._sender.close()
@@ -205,16 +214,17 @@ class RecordWriter:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
             return delivery
-        self._check_open()
-        record, size = self._pending(topic, value, key, timestamp_ms, headers)
-        if self._splits(record):
-            return await self._send_split(topic, partition, record)
-        if not self._ready(topic, size):
-            await self._become_ready(topic, size)
-        delivery, filled = self._add(topic, partition, record, size)
+        steps = self.steps
+        self._life.check_loop()
+        steps.check_open()
+        record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
+        if steps.splits(record):
+            return await steps.send_split(topic, partition, record)
+        if not steps.ready(topic, size):
+            await steps.become_ready(topic, size)
+        delivery, filled = steps.add(topic, partition, record, size)
         if filled or not self._appender.turn_left:
-            await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
-            self._appender.turn_left = TURN_RECORDS
+            await steps.pause(TURN_RECORDS)
         return delivery
 
     async def send_and_wait(
@@ -243,158 +253,18 @@ class RecordWriter:
 
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""
+        self._life.check_here()
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_block_s
-        backoff = Backoff(min(self._retry_backoff_max_ms, 100))
-        while True:
-            info = self._cluster.metadata.topics.get(topic)
-            if info is not None and info.partitions:
-                return list(info.partitions)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-            if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
-            if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self._max_block_s:g} s")
-            if info is not None:
-                await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh([topic])
-
-    # The steps of `send`, which `client.sync` takes one by one: the first on the thread that sends
-
-    def _pending(
-        self,
-        topic: str,
-        value: object,
-        key: object,
-        timestamp_ms: int | None,
-        headers: Iterable[tuple[str, bytes | None]],
-    ) -> tuple[PendingRecord, int]:
-        """A record and its estimated size. Raises MESSAGE_TOO_LARGE, and what the intake raises."""
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        record = self._intake.record(topic, key, value, stamp, headers)
-        size = estimated_bytes(record)
-        if self._splitter is not None and self._splitter.splits(record):
-            self._splitter.check(record)
-        elif size > self._max_request_size:
-            limit = self._max_request_size
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
-            )
-        return record, size
-
-    def _is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
-        """Whether a record needs nothing but a place, which `_append` may find."""
-        return (
-            self._takes_bytes
-            and headers == ()
-            and timestamp_ms is None
-            and (value is None or type(value) is bytes)
-            and (key is None or (type(key) is bytes and self._partitioner is murmur2_partition))
-        )
-
-    def _ready(self, topic: str, size: int) -> bool:
-        """Whether a record can be added at once: its topic is known, and there is room."""
-        info = self._cluster.metadata.topics.get(topic)
-        buffered = self._appender.buffered_bytes
-        return (
-            info is not None
-            and bool(info.partitions)
-            and (buffered + size <= self._buffer_memory or not buffered)
-        )
-
-    async def _become_ready(self, topic: str, size: int) -> None:
-        """Wait until it can. Raises KafkaError for a topic that does not exist, and what `send` raises besides."""
-        while not self._ready(topic, size):
-            await self.partitions_for(topic)
-            if not self._ready(topic, size):
-                await self._sender.room()
-        self._check_open()
-
-    def _add(
-        self, topic: str, partition: int | None, record: PendingRecord, size: int
-    ) -> tuple[RecordDelivery, bool]:
-        """Give the record its place among those to be sent; its delivery, and whether it made a batch full."""
-        partitions = self._cluster.metadata.topics[topic].partitions
-        batches = self._appender.topic(topic, len(partitions))
-        if partition is None:
-            partition = self._choose(topic, record[0], size)
-        elif partition not in partitions:
-            raise self._no_such_partition(topic, partition)
-        batch, place, filled = self._sender.add(topic, partition, record, size)
-        if self._takes_bytes and partition < len(partitions):
-            batches.by_partition[partition] = batch
-        return RecordDelivery(batch.result, place, record[2]), filled
-
-    def _splits(self, record: PendingRecord) -> bool:
-        return self._splitter is not None and self._splitter.splits(record)
-
-    async def _send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
-        """The rest of `send` for a large message: its segments, each once there is room for it."""
-        assert self._splitter is not None
-        message: SplitMessage | None = None
-        try:
-            for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
-                size = estimated_bytes(segment)
-                self._check_open()
-                if not self._ready(topic, size):
-                    await self._become_ready(topic, size)
-                if partition is None:
-                    partition = self._choose(topic, record[0], estimated_bytes(record))
-                if message is None:
-                    result = BatchResult(asyncio.get_running_loop(), topic, partition)
-                    message = SplitMessage(result, self._splitter.count(record))
-                if message.result.is_settled:
-                    break  # A segment has failed: nobody needs the others.
-                one, filled = self._add(topic, partition, segment, size)
-                message.follow(one)
-                if filled:
-                    await asyncio.sleep(0)
-        except KafkaError:
-            if message is None or not message.result.is_settled:
-                raise  # else it is told why: this follows from that
-        assert message is not None
-        return RecordDelivery(message.result, 0, record[2])
-
-    def _lost(self, error: KafkaError) -> None:
-        """A record that was taken will not be sent: what it was part of cannot be committed."""
-        self._sender.fail_transaction(error)
-
-    @property
-    def _in_transactions(self) -> bool:
-        return self._transaction is not None
+        self._life.check_here()
+        return await self.steps.partitions_for(topic)
 
     # inside
 
-    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
-        info = self._cluster.metadata.topics[topic]
-        if key is None:
-            sticky = self._appender.topic(topic, len(info.partitions))
-            return self._sticky.choose(sticky, info.available or list(info.partitions), size)
-        chosen = self._partitioner(key, len(info.partitions))
-        if chosen not in info.partitions:
-            raise ValueError(
-                f"the partitioner chose {chosen!r}, topic {topic!r} has {len(info.partitions)} partitions"
-            )
-        return chosen
-
-    def _no_such_partition(self, topic: str, partition: object) -> Exception:
-        if not isinstance(partition, int):
-            return TypeError(f"partition is a whole number or None, not {partition!r}")
-        count = len(self._cluster.metadata.topics[topic].partitions)
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic!r} has {count} partitions, there is none numbered {partition}",
-        )
-
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed("the producer was closed")
+        self._life.check()
         self._sender.check_open()
         if self._transaction is not None:
             self._transaction.require(Phase.OPEN)

@@ -139,6 +139,11 @@ class Sender:
 
     # for the producer
 
+    @property
+    def in_transactions(self) -> bool:
+        """Whether what is sent has to be part of a transaction."""
+        return self._transaction is not None
+
     def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, int, bool]:
         """Queue a record. Its batch, its place there, and whether an older batch was full."""
         loop = asyncio.get_running_loop()

@@ -24,6 +24,11 @@ class Intake:
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
 
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether keys and values are what travels."""
+        return self._key_serializer is None and self._value_serializer is None
+
     def record(
         self,
         topic: str,

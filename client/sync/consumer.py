@@ -6,12 +6,15 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Literal, Self, TypedDict, Unpack
 
 from .. import consumer
+from ..arguments import timeout
+from ..consuming.deserialization import Deserializer
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.listener import RebalanceListener
-from ..consuming.offsets import Place
+from ..consuming.offset_and_metadata import Place
 from ..failures import ClientClosed, RequestTimedOut
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
@@ -39,6 +42,8 @@ class ConsumerOptions(TypedDict, total=False):
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
     partition_assignment_strategy: Sequence[str]
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
     metadata_max_age_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
@@ -55,11 +60,19 @@ class Consumer(Facade[consumer.Consumer]):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
     The options are those of `ottla.Consumer`.
 
-    The group's heartbeats go on by themselves, whatever the program does between two reads.
+    The group's heartbeats go on by themselves, whatever the program does between two reads, for as long as
+    `max_poll_interval_ms` allows. Deserializers run on the thread of the clients' loop: they may call no client.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         super().__init__(consumer.Consumer(*topics, **options))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._loop.left_behind:
+            self._client.reading.finish()
+        self.stop()
 
     def __iter__(self) -> Self:
         return self
@@ -121,11 +134,11 @@ class Consumer(Facade[consumer.Consumer]):
         ClientClosed once stopped.
         """
         self._loop.check()
+        timeout(timeout_ms)
         deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while (record := self._client._inbox.unread.take()) is None:
+        while (record := self._client.reading.one()) is None:
             left_ms = None if deadline_s is None else (deadline_s - time.monotonic()) * 1000
-            self._loop.run(self._client._refill(left_ms))
-            if left_ms is not None and left_ms <= 0 and not self._client._inbox.unread:
+            if not self._loop.run(self._client.reading.refill(left_ms)):
                 raise RequestTimedOut(f"no record came within {timeout_ms:g} ms of timeout_ms")
         return record
 
@@ -169,7 +182,8 @@ class Consumer(Facade[consumer.Consumer]):
     def commit(
         self, offsets: Mapping[TopicPartition, Place] | None = None, *, timeout_ms: float | None = None
     ) -> None:
-        """Keep `offsets` (next to read) for the group; without them the position of every assigned partition."""
+        """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
+        partition. See `ottla.Consumer.commit`."""
         self._loop.run(self._client.commit(offsets), timeout_ms=timeout_ms)
 
     committable = on_loop(consumer.Consumer.committable)

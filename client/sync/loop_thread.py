@@ -16,6 +16,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread, get_ident
 from typing import Any, Generic, TypeVar
 
+from ..arguments import timeout
 from ..failures import ClientClosed, MadeBeforeFork, RequestTimedOut
 
 EXIT_GRACE_S = 5.0
@@ -100,10 +101,11 @@ class LoopThread:
 
         After `timeout_ms`, or when the wait is interrupted (KeyboardInterrupt), it is cancelled and its end awaited.
         If it was done all the same, a timeout does not matter any more, and after an interrupt `unseen` is told on the
-        loop what nobody has seen. Raises RequestTimedOut, and what `check` raises.
+        loop what nobody has seen. Raises RequestTimedOut, what `check` raises, and ValueError for less than no time.
         """
         try:
             self.check()
+            timeout(timeout_ms)
         except BaseException:
             work.close()
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -11,8 +10,10 @@ from typing import Any, Self, TypeVar, Unpack
 
 from ...protocol.errors import KafkaError
 from .. import producer
+from ..arguments import timeout
 from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata, Place
+from ..consuming.offset_and_metadata import Place
+from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
@@ -54,15 +55,17 @@ class Writer(Facade[WriterT_co]):
         `ottla.Producer.send` raises.
         """
         self._loop.check()
-        if FOR_ALL_THREADS and self._client._is_plain(value, key, timestamp_ms, headers):
+        timeout(timeout_ms)
+        steps = self._client.steps
+        if FOR_ALL_THREADS and steps.is_plain(value, key, timestamp_ms, headers):
             self._handover.wait_until_empty(timeout_ms)  # nothing of this thread's may be overtaken
-            placed = self._client._append(topic, value, key, partition, timestamp_ms, headers)
+            placed = steps.append(topic, value, key, partition, timestamp_ms, headers)
             if placed is not None:
                 delivery = Delivery()
                 delivery.follow(placed)
                 return delivery
-        self._client._check_open()
-        record, size = self._client._pending(topic, value, key, timestamp_ms, headers)
+        steps.check_open()
+        record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
         sent = Sent(topic, partition, record, size, Delivery())
         known = self._partitions.get(topic)
         if known is not None and (partition is None or partition in known):
@@ -107,7 +110,7 @@ class Writer(Facade[WriterT_co]):
     partitions_for = blocking(RecordWriter.partitions_for)
 
     async def _stop(self) -> None:
-        if not self._client._in_transactions:
+        if not self._client.steps.in_transactions:
             await self._handover.settled()
         await self._client.stop()
         await self._handover.settled()
@@ -119,16 +122,16 @@ class Writer(Facade[WriterT_co]):
 
     async def _enqueue(self, sent: Sent) -> None:
         """The rest of `ottla.Producer.send`."""
-        client, (topic, partition, record, size, delivery) = self._client, sent
-        client._check_open()
-        if client._splits(record):
-            delivery.follow(await client._send_split(topic, partition, record))
+        steps, (topic, partition, record, size, delivery) = self._client.steps, sent
+        steps.check_open()
+        if steps.splits(record):
+            delivery.follow(await steps.send_split(topic, partition, record))
             return
-        if not client._ready(topic, size):
-            await client._become_ready(topic, size)
-        placed, filled = client._add(topic, partition, record, size)
+        if not steps.ready(topic, size):
+            await steps.become_ready(topic, size)
+        placed, filled = steps.add(topic, partition, record, size)
         delivery.follow(placed)
-        client._appender.turn_left = sys.maxsize  # threads that send do not keep the loop from its turn
+        steps.never_pause()
         if filled:
             await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
 
@@ -141,12 +144,12 @@ class Writer(Facade[WriterT_co]):
             )
             sent.delivery.set_exception(failure)
         except KafkaError as error:
-            self._client._lost(error)
+            self._client.steps.lost(error)
             sent.delivery.set_exception(error)
         except (Exception, SystemExit) as error:  # a partitioner is the program's own
             failure = ClientError(f"the record cannot be sent: {error!r}")
             failure.__cause__ = error
-            self._client._lost(failure)
+            self._client.steps.lost(failure)
             sent.delivery.set_exception(failure)
 
 

@@ -37,8 +37,10 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ..consuming.offset_and_metadata import OffsetAndMetadata
+from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
 from ..producing.transaction_state import Phase, Place, TransactionState
@@ -100,7 +102,12 @@ class Transactions:
     """
 
     def __init__(
-        self, cluster: Cluster, options: TransactionOptions, state: TransactionState, sender: Sender
+        self,
+        cluster: Cluster,
+        options: TransactionOptions,
+        state: TransactionState,
+        sender: Sender,
+        life: Lifecycle,
     ) -> None:
         self.last_app_version: int | None = None
         """Of the last commit under the transactional id that named one."""
@@ -112,6 +119,7 @@ class Transactions:
         self._options = options
         self._state = state
         self._sender = sender
+        self._life = life
         self._coordinator = Coordinator(cluster, state.transactional_id, OF_TRANSACTION, LANE)
         self._identity = ProducerIdentity(-1, -1)
         self._groups: dict[str, Coordinator] = {}
@@ -141,12 +149,14 @@ class Transactions:
 
     def begin(self) -> None:
         """Whatever is sent from now on is part of one transaction."""
+        self._life.check_here()
         self._state.begin(adds_by_writing=self._coordinator.features.get(VERSION_FEATURE, 0) >= 2)
         self.shared = None
         self._end_answered = False
 
     async def begin_shared(self, app_version: int | None) -> Shared:
         """`begin`, so that others can join. Raises VersionUnsupported where the cluster has no such transactions."""
+        self._life.check_here()
         self._state.require(Phase.READY)
         if app_version is not None and app_version < 0:
             raise ValueError(f"an application version is 0 or more, not {app_version}")
@@ -169,6 +179,7 @@ class Transactions:
         """Send what is there, then let all of it count, and what the `writers` (producer id, epoch) have written. When
         this returns, readers of committed records see it.
         """
+        self._life.check_loop()
         self._state.require(Phase.OPEN, Phase.COMMITTING)
         chosen = list(writers)
         if self._asking:
@@ -186,6 +197,7 @@ class Transactions:
 
     async def abort(self) -> None:
         """Let nothing of it count. Records that are not acknowledged fail with TransactionAborted."""
+        self._life.check_loop()
         self._state.require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
         with self._one_end():
             if self._state.phase is not Phase.ABORTING:
@@ -198,6 +210,7 @@ class Transactions:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         """Let the group's `offsets` (next to read) count with the transaction."""
+        self._life.check_loop()
         self._state.require(Phase.OPEN)
         if not offsets:
             return

@@ -50,6 +50,7 @@ class TransactionWriter(RecordWriter):
 
         Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
         """
+        self._life.check_loop()
         if self._state.phase is Phase.OPEN:
             self._state.committing()
         await self._sender.flush()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, TopicPartition
 from ottla.client.consuming.fetcher import Fetcher, PartitionState
 from ottla.client.consuming.inbox import Inbox
-from ottla.client.consuming.offsets import OffsetAndMetadata
+from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
 from ottla.client.large_messages.assembly import (
     MESSAGE_OVERHEAD,
     REMEMBERED,

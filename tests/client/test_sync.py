@@ -376,7 +376,7 @@ def test_an_interrupt_leaves_a_client_as_it_was(cluster: RunningCluster, topic: 
         Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
         reader(cluster, topic) as consumer,
     ):
-        with interrupt_once(under_way("_refill")):
+        with interrupt_once(under_way("refill")):
             for _ in consumer:
                 pytest.fail("there is nothing to read")
         with interrupt_once(under_way("getmany")):
@@ -508,7 +508,7 @@ def test_nothing_works_after_the_end(cluster: RunningCluster, topic: str) -> Non
 def test_stopping_ends_the_iteration_of_another_thread(cluster: RunningCluster, topic: str) -> None:
     with reader(cluster, topic) as consumer, ThreadPoolExecutor(1) as threads:
         reading = threads.submit(list, consumer)
-        wait_until(under_way("_refill"), "a thread that reads")
+        wait_until(under_way("refill"), "a thread that reads")
         consumer.stop()
         assert reading.result(30) == []
 

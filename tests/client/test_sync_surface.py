@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 import ottla
+import ottla.client.sync
 import ottla.sync
 from ottla.client.sync.consumer import ConsumerOptions
 
@@ -86,6 +89,13 @@ def test_clients_take_the_same_options(waiting: type, blocking: type) -> None:
         }
     else:
         assert str(inspect.signature(blocking)) == str(inspect.signature(waiting))
+
+
+def test_facades_use_no_private_names_of_the_clients_behind_them() -> None:
+    for module in Path(inspect.getfile(ottla.client.sync)).parent.glob("*.py"):
+        assert not re.search(r"client\._\w|_inner\._[a-z]|steps\._|reading\._", module.read_text()), (
+            module.name
+        )
 
 
 def test_no_call_is_a_coroutine() -> None:

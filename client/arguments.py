@@ -1,0 +1,70 @@
+"""What callers hand over is checked where it comes in: the refusal names what was given, and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .consuming.fetched import TopicPartition
+from .consuming.offset_and_metadata import OffsetAndMetadata, Place
+
+
+def topic_name(given: object) -> str:
+    """Raises TypeError and ValueError, as all of these do."""
+    if not isinstance(given, str):
+        raise TypeError(f"a topic is named by a str, not {given!r}")
+    if not given:
+        raise ValueError("the name of a topic is not empty")
+    return given
+
+
+def whole_number(what: str, given: object) -> int:
+    """Offsets, partitions, times: from 0 on. True is none."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise TypeError(f"{what} is a whole number, not {given!r}")
+    if given < 0:
+        raise ValueError(f"{what} is 0 or more, not {given}")
+    return given
+
+
+def topic_partition(given: object) -> TopicPartition:
+    """A TopicPartition, or a plain tuple that could be one."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"a partition is named by TopicPartition(topic, number), not {given!r}")
+    topic, number = given
+    return TopicPartition(topic_name(topic), whole_number(f"the number of a partition of {topic!r}", number))
+
+
+def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Several; `call`: what they were given to."""
+    if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
+        raise TypeError(
+            f"{call} takes several partitions, as in {call}([TopicPartition('orders', 0)]), not {given!r}"
+        )
+    return [topic_partition(one) for one in given]
+
+
+def offsets_by_partition(given: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Place]:
+    """What is to be committed."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"offsets are given by partition, as in {{TopicPartition('orders', 0): 5}}, not {given!r}"
+        )
+    checked: dict[TopicPartition, Place] = {}
+    for key, place in given.items():
+        one = topic_partition(key)
+        what = f"the offset to commit for {one.topic}-{one.partition}"
+        if isinstance(place, OffsetAndMetadata):
+            checked[one] = place._replace(offset=whole_number(what, place.offset))
+        else:
+            checked[one] = whole_number(what, place)
+    return checked
+
+
+def timeout(given: object, name: str = "timeout_ms") -> None:
+    """Milliseconds, or None for as long as it takes."""
+    if given is None:
+        return
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        raise TypeError(f"{name} is a number of milliseconds or None, not {given!r}")
+    if not given >= 0:
+        raise ValueError(f"{name} is 0 or more, not {given}")

@@ -1,0 +1,55 @@
+"""Whether the program comes back for records in time (`max_poll_interval_ms`): a member of a group that does not keeps
+its partitions from those who would read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .unread import Unread
+
+
+class Attendance:
+    """Of one consumer. Who waits in a read is there, however long that takes."""
+
+    def __init__(self, unread: Unread, max_away_ms: int) -> None:
+        self.max_away_ms = max_away_ms
+        self.away = False
+        """It was found missing, and has not come back since."""
+        self._unread = unread
+        self._reads = 0
+        self._seen_s = 0.0
+        self._back = asyncio.Event()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around what waits for records."""
+        self._reads += 1
+        self.away = False
+        self._back.set()
+        try:
+            yield
+        finally:
+            self._reads -= 1
+            self.begin()
+
+    def begin(self) -> None:
+        """It is there now."""
+        self._seen_s = asyncio.get_running_loop().time()
+
+    def missing(self) -> bool:
+        """Whether it has been away for too long. To be asked from time to time: a read that had its record at hand is
+        noticed only then."""
+        if self._reads or self._unread.came_back():
+            self.begin()
+        self.away = asyncio.get_running_loop().time() - self._seen_s > self.max_away_ms / 1000
+        if self.away:
+            self._back.clear()
+        return self.away
+
+    async def present(self) -> None:
+        """Return once it is there."""
+        while self.away:
+            await self._back.wait()

@@ -1,0 +1,49 @@
+"""Committing without being asked: from time to time, before partitions are given up, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ...protocol.errors import KafkaError
+
+_log = logging.getLogger(__name__)
+
+
+class AutoCommit:
+    """`commit`: what to do each time."""
+
+    def __init__(self, interval_ms: int, commit: Callable[[], Awaitable[None]]) -> None:
+        self._interval_s = interval_ms / 1000
+        self._commit = commit
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.ensure_future(self._every_interval())
+
+    async def stop(self) -> None:
+        """Commit once more, then never again."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            await self._commit()
+        except KafkaError as error:
+            _log.warning(
+                "the last automatic commit failed; who reads on may begin with records read here: %s", error
+            )
+
+    async def now(self) -> None:
+        """Commit; raises nothing, as the next time commits what this one could not."""
+        try:
+            await self._commit()
+        except KafkaError as error:
+            _log.info("an automatic commit failed: %s", error)
+
+    async def _every_interval(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.now()

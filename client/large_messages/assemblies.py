@@ -1,0 +1,40 @@
+"""The assemblies of one consumer: one for its own reading, and one for each reader of its transactions."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from .assembly import Assembly, AssemblyOptions, GivenUp, LargeMessageStats
+
+_log = logging.getLogger("ottla.client.consumer")
+
+
+class Assemblies:
+    """They count together."""
+
+    def __init__(self, *, enabled: bool, buffer_bytes: int, expiry_offsets: int) -> None:
+        """Raises ValueError. See Consumer for the meaning of each."""
+        if min(buffer_bytes, expiry_offsets) < 1:
+            raise ValueError("large_message_buffer_bytes and large_message_expiry_offsets are 1 or more")
+        self._enabled = enabled
+        self._options = AssemblyOptions(buffer_bytes, expiry_offsets)
+        self._stats = LargeMessageStats()
+
+    def new(self) -> Assembly | None:
+        """One that is empty; None where segments are read as they are."""
+        return Assembly(self._options, self._stats, _warn) if self._enabled else None
+
+    def stats(self) -> LargeMessageStats:
+        """What became of large messages so far."""
+        return replace(self._stats)
+
+
+def _warn(lost: GivenUp) -> None:
+    _log.warning(
+        "a large message is given up: topic=%s partition=%d first_offset=%d last_offset=%d reason=%s",
+        *lost.partition,
+        lost.first_offset,
+        lost.last_offset,
+        lost.reason,
+    )

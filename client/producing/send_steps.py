@@ -1,0 +1,219 @@
+"""The steps of `send`. `RecordWriter` takes them, and so do facades: `check_open`, `is_plain` and `record` are for all
+threads, `append` too where `appending` says so, the rest for the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..arguments import topic_name
+from ..connections.cluster import Backoff, Cluster
+from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
+from ..large_messages.sending import SplitMessage
+from .appending import Appender
+from .deliveries import BatchResult, RecordDelivery
+from .partitioner import Partitioner, StickyChoice, murmur2_partition
+from .pending import PendingRecord, estimated_bytes
+from .sender import Sender
+from .serialization import Intake
+
+
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """See Producer for the meaning of each."""
+
+    batch_bytes: int
+    request_bytes: int
+    buffer_bytes: int
+    max_block_s: float
+    retry_backoff_max_ms: int
+
+
+class SendSteps:
+    """Of one producer. They are taken in the order in which they stand here."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sender: Sender,
+        appender: Appender[RecordDelivery],
+        limits: SendLimits,
+        intake: Intake,
+        splitter: Splitter | None,
+        partitioner: Partitioner,
+        check_open: Callable[[], None],
+    ) -> None:
+        """Without a `splitter` no value is split."""
+        self.check_open = check_open
+        """Raises what keeps from sending: ClientClosed, and what the state of a transaction does."""
+        self.append = appender.append
+        """Instead of all other steps, where that does: the delivery of a record, or None."""
+        self._cluster = cluster
+        self._sender = sender
+        self._appender = appender
+        self._limits = limits
+        self._intake = intake
+        self._splitter = splitter
+        self._partitioner = partitioner
+        self._takes_bytes = intake.takes_bytes and splitter is None
+        self._sticky = StickyChoice(limits.batch_bytes, random.randrange)
+
+    @property
+    def in_transactions(self) -> bool:
+        """Whether all that is sent is part of some transaction."""
+        return self._sender.in_transactions
+
+    def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
+        """Whether a record needs nothing but a place, which `append` may find."""
+        return (
+            self._takes_bytes
+            and headers == ()
+            and timestamp_ms is None
+            and (value is None or type(value) is bytes)
+            and (key is None or (type(key) is bytes and self._partitioner is murmur2_partition))
+        )
+
+    def record(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Iterable[tuple[str, bytes | None]],
+    ) -> tuple[PendingRecord, int]:
+        """A record and its estimated size. Raises MESSAGE_TOO_LARGE, and TypeError and ValueError for what is none."""
+        if type(topic) is not str or not topic:
+            topic_name(topic)
+        if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
+            raise TypeError(f"partition is a whole number or None, not {partition!r}")
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        record = self._intake.record(topic, key, value, stamp, headers)
+        size = estimated_bytes(record)
+        if self._splitter is not None and self._splitter.splits(record):
+            self._splitter.check(record)
+        elif size > self._limits.request_bytes:
+            limit = self._limits.request_bytes
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
+            )
+        return record, size
+
+    def splits(self, record: PendingRecord) -> bool:
+        """Whether it is a large message, for `send_split`."""
+        return self._splitter is not None and self._splitter.splits(record)
+
+    def ready(self, topic: str, size: int) -> bool:
+        """Whether a record can be added at once: its topic is known, and there is room."""
+        info = self._cluster.metadata.topics.get(topic)
+        buffered = self._appender.buffered_bytes
+        return (
+            info is not None
+            and bool(info.partitions)
+            and (buffered + size <= self._limits.buffer_bytes or not buffered)
+        )
+
+    async def become_ready(self, topic: str, size: int) -> None:
+        """Wait until it can. Raises KafkaError for a topic that does not exist, and what `check_open` raises."""
+        while not self.ready(topic, size):
+            await self.partitions_for(topic)
+            if not self.ready(topic, size):
+                await self._sender.room()
+        self.check_open()
+
+    def add(
+        self, topic: str, partition: int | None, record: PendingRecord, size: int
+    ) -> tuple[RecordDelivery, bool]:
+        """Give the record its place among those to be sent; its delivery, and whether it made a batch full."""
+        partitions = self._cluster.metadata.topics[topic].partitions
+        batches = self._appender.topic(topic, len(partitions))
+        if partition is None:
+            partition = self._choose(topic, record[0], size)
+        elif partition not in partitions:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has {len(partitions)} partitions, there is none numbered {partition}",
+            )
+        batch, place, filled = self._sender.add(topic, partition, record, size)
+        if self._takes_bytes and partition < len(partitions):
+            batches.by_partition[partition] = batch
+        return RecordDelivery(batch.result, place, record[2]), filled
+
+    async def pause(self, records: int) -> None:
+        """Let the loop have its turn: a caller that never waits would keep the answers from being read. It has the next
+        one after so many records."""
+        await asyncio.sleep(0)
+        self._appender.turn_left = records
+
+    def never_pause(self) -> None:
+        """Threads that send do not keep the loop from its turn."""
+        self._appender.turn_left = sys.maxsize
+
+    async def send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
+        """Instead of the steps that follow, for a large message: its segments, each once there is room for it."""
+        assert self._splitter is not None
+        message: SplitMessage | None = None
+        try:
+            for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
+                size = estimated_bytes(segment)
+                self.check_open()
+                if not self.ready(topic, size):
+                    await self.become_ready(topic, size)
+                if partition is None:
+                    partition = self._choose(topic, record[0], estimated_bytes(record))
+                if message is None:
+                    result = BatchResult(asyncio.get_running_loop(), topic, partition)
+                    message = SplitMessage(result, self._splitter.count(record))
+                if message.result.is_settled:
+                    break  # A segment has failed: nobody needs the others.
+                one, filled = self.add(topic, partition, segment, size)
+                message.follow(one)
+                if filled:
+                    await asyncio.sleep(0)
+        except KafkaError:
+            if message is None or not message.result.is_settled:
+                raise  # else it is told why: this follows from that
+        assert message is not None
+        return RecordDelivery(message.result, 0, record[2])
+
+    def lost(self, error: KafkaError) -> None:
+        """Instead of `add`: a record that was taken will not be sent, and what it is part of cannot be committed."""
+        self._sender.fail_transaction(error)
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
+        topic_name(topic)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.max_block_s
+        backoff = Backoff(min(self._limits.retry_backoff_max_ms, 100))
+        while True:
+            info = self._cluster.metadata.topics.get(topic)
+            if info is not None and info.partitions:
+                return list(info.partitions)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+            if info is not None and not error.retriable and error != ErrorCode.NONE:
+                raise KafkaError(error, f"topic {topic!r}: {error.message}")
+            if loop.time() > deadline:
+                raise KafkaError(error, f"topic {topic!r} did not appear in {self._limits.max_block_s:g} s")
+            if info is not None:
+                await asyncio.sleep(backoff.next_s())
+            await self._cluster.refresh([topic])
+
+    def _choose(self, topic: str, key: bytes | None, size: int) -> int:
+        info = self._cluster.metadata.topics[topic]
+        if key is None:
+            sticky = self._appender.topic(topic, len(info.partitions))
+            return self._sticky.choose(sticky, info.available or list(info.partitions), size)
+        chosen = self._partitioner(key, len(info.partitions))
+        if chosen not in info.partitions:
+            raise ValueError(
+                f"the partitioner chose {chosen!r}, topic {topic!r} has {len(info.partitions)} partitions"
+            )
+        return chosen
