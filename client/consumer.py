@@ -28,7 +28,7 @@ from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-RECORDS_AT_A_TIME = 5000
+RECORDS_AT_A_TIME = 2000
 RECORDS_IN_A_ROW = 1000
 """After so many others on the event loop have their turn."""
 
@@ -308,7 +308,7 @@ class Consumer:
         """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes)
         for some.
 
-        At most `max_records`, `max_poll_records` if not given, and never more than 5,000 at a time: decoding them keeps
+        At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time: decoding them keeps
         the event loop. Raises KafkaError, ClientClosed once stopped.
         """
         loop = asyncio.get_running_loop()

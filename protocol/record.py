@@ -183,7 +183,9 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
     """
     header = parse_header(batch)
     cursor = RecordCursor(
-        bytes(expanded_body(batch, header, bytes_max)),  # the batch may change before the last record is asked for
+        bytes(
+            expanded_body(batch, header, bytes_max)
+        ),  # the batch may change before the last record is asked for
         header.record_count,
         header.base_offset,
         header.base_timestamp,
