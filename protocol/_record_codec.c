@@ -163,11 +163,14 @@ static int encode_headers(PyObject *given, Out *out)
     Py_ssize_t count = PySequence_Fast_GET_SIZE(headers);
     grown(out, put_varlong(to, count));
     for (Py_ssize_t index = 0; index < count; index++) {
-        if (PySequence_Fast_GET_SIZE(headers) != count) { /* a value's buffer may run code of its own */
+        if (PySequence_Fast_GET_SIZE(headers) != count) { /* what is given may run code of its own */
             PyErr_SetString(PyExc_RuntimeError, "headers changed while they were encoded");
             goto done;
         }
-        if (encode_header(PySequence_Fast_GET_ITEM(headers, index), out) < 0)
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(headers, index));
+        int failed = encode_header(item, out);
+        Py_DECREF(item);
+        if (failed < 0)
             goto done;
     }
     result = 0;
@@ -271,7 +274,7 @@ static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
     into.body.bytes = PyBytes_FromStringAndSize(NULL, likely_size(records));
     if (into.body.bytes == NULL)
         goto done;
-    /* A value's buffer may run code that shortens the list: its size is looked at each time. */
+    /* What is given may run code that changes the list: items are held, and its size is looked at each time. */
     for (Py_ssize_t index = 0; index < PySequence_Fast_GET_SIZE(records); index++) {
         PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(records, index));
         PyObject *record = PySequence_Tuple(item);

@@ -183,7 +183,9 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
     """
     header = parse_header(batch)
     cursor = RecordCursor(
-        expanded_body(batch, header, bytes_max),
+        bytes(
+            expanded_body(batch, header, bytes_max)
+        ),  # the batch may change before the last record is asked for
         header.record_count,
         header.base_offset,
         header.base_timestamp,
@@ -192,8 +194,9 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
     return _one_by_one(cursor)
 
 
-def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records of the batch that `batch` begins with, as a RecordCursor takes them.
+def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The records of the batch that `batch` begins with, as a RecordCursor takes them; where nothing is compressed,
+    they are not copied.
 
     Raises:
         KafkaError: as `decode_records`.
@@ -203,7 +206,8 @@ def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRES
             ErrorCode.CORRUPT_MESSAGE,
             f"a batch of magic {header.magic} claims {header.size} bytes, {len(batch)} are there",
         )
-    return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], bytes_max)
+    body = memoryview(batch)[HEADER_SIZE : header.size]
+    return decompress(header.compression, body, bytes_max) if header.compression else body
 
 
 def _one_by_one(cursor: RecordCursor[Row]) -> Iterator[Row]:

@@ -147,7 +147,7 @@ class Consumer(Facade[consumer.Consumer]):
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes) for some.
 
-        At most `max_records`, `max_poll_records` if not given, and never more than 5,000 at a time. Raises KafkaError,
+        At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time. Raises KafkaError,
         ClientClosed once stopped.
         """
         work = self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
