@@ -22,7 +22,7 @@ help:
 venv: $(READY)
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 
-$(READY): pyproject.toml setup.py protocol/_record_codec.c
+$(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "Ottla needs Python 3.11 or newer, and none was found. Name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.client.producing import appending, appending_in_python
+from ottla.client.producing.pending import RECORD_OVERHEAD
 from ottla.client.producing.partitioner import murmur2_partition
 
 IN_PYTHON = appending_in_python
@@ -69,8 +70,8 @@ def test_a_record_takes_its_place_behind_those_that_are_there(kind: Any) -> None
     ]
     for delivery, record in zip(deliveries, batch.records, strict=True):
         assert before_ms <= delivery.timestamp_ms == record[2] <= int(time.time() * 1000)
-    taken = 3 * appending.RECORD_OVERHEAD + 3
-    assert (batch.size, appender.buffered_bytes) == (appending.BATCH_OVERHEAD + taken, taken)
+    taken = 3 * RECORD_OVERHEAD + 3
+    assert (batch.size, appender.buffered_bytes) == (BATCH_OVERHEAD + taken, taken)
     assert (topic.sticky_left, appender.turn_left) == (1_000 - taken, appending.TURN_RECORDS - 3)
 
 
@@ -116,9 +117,9 @@ def test_so_is_what_has_no_place(kind: Any, hindrance: str) -> None:
     elif hindrance == "none":
         topic.by_partition[1] = None
     elif hindrance == "full":
-        batch.size = BATCH_BYTES - appending.RECORD_OVERHEAD
+        batch.size = BATCH_BYTES - RECORD_OVERHEAD
     elif hindrance == "buffer":
-        appender.buffered_bytes = BUFFER_BYTES - appending.RECORD_OVERHEAD
+        appender.buffered_bytes = BUFFER_BYTES - RECORD_OVERHEAD
     elif hindrance == "turn":
         appender.turn_left = 0
     else:
@@ -224,6 +225,7 @@ sys.modules["ottla.client.producing._appending"] = None
 import asyncio
 from ottla.client.producer import Producer
 from ottla.client.producing import appending, appending_in_python
+from ottla.client.producing.pending import RECORD_OVERHEAD
 from tests.client.fake_cluster import fake_cluster
 
 async def main():
