@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test faults lint format clean soak mutants
+.PHONY: help venv demo test compat faults lint format clean soak mutants
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
 	@echo "make test    lint, types, layering and the whole test suite"
+	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulation takes to find each historical fault"
@@ -39,6 +40,9 @@ demo: venv
 
 test: venv lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+compat: venv
+	$(BIN)/python -m pytest tests/compat --compat
 
 faults: venv
 	$(BIN)/python -m pytest tests/faults --all-faults -n 2 --dist loadgroup
