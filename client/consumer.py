@@ -144,6 +144,7 @@ class Consumer:
         if topics:
             self.subscribe(topics)
         self._committing: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
         self._closed = False
 
@@ -171,16 +172,24 @@ class Consumer:
             if self._auto_commit_s is not None:
                 self._committing = asyncio.ensure_future(self._commit_every(self._auto_commit_s))
         except BaseException:
+            self._closed = True
+            await self._handover.stop()
             await self._fetcher.stop()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
-        """Commit if that is automatic, leave the group, close; idempotent. Raises what a listener raised and no
+        """Commit if that is automatic, leave the group, close; idempotent. Goes on to its end if the caller is
+        cancelled: the others of the group need not wait for the session to end. Raises what a listener raised and no
         read has told."""
-        if self._closed:
-            return
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            self._stopping = asyncio.ensure_future(self._stop())
+            await asyncio.shield(self._stopping)
+        elif self._stopping is not None:
+            await asyncio.wait([self._stopping])
+
+    async def _stop(self) -> None:
         self._fetcher.wake_waiter()
         if self._committing is not None:
             self._committing.cancel()
@@ -267,6 +276,7 @@ class Consumer:
         """Stop fetching these partitions; what is buffered stays for later."""
         for partition in partitions:
             self._state(partition).paused = True
+        self._inbox.set_aside(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""
@@ -303,8 +313,7 @@ class Consumer:
         deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
         limit = self._max_poll_records if max_records is None else max_records
         while True:
-            if self._closed:
-                raise ClientClosed("the consumer was stopped")
+            self._check_open()
             taken = self._inbox.take(set(partitions), limit)
             if taken:
                 return taken
@@ -333,8 +342,7 @@ class Consumer:
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
-        if self._closed:
-            raise ClientClosed("the consumer was stopped")
+        self._check_open()
         reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
             self._cluster, self._fetch_options, reading, ReaderOptions(after, buffer_bytes_max)
@@ -440,6 +448,12 @@ class Consumer:
     def _moved(self, partition: TopicPartition) -> None:
         self._inbox.forget([partition])
         self._fetcher.changed()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the consumer was stopped")
+        if not self._fetcher.started:
+            raise ClientClosed("the consumer was not started: await start(), or use `async with`")
 
     def _need_group(self) -> CommittedOffsets:
         if not self._offsets:

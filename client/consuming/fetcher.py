@@ -99,6 +99,11 @@ class Fetcher:
         self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
 
+    @property
+    def started(self) -> bool:
+        """Whether it has begun to fetch."""
+        return self._driver is not None
+
     def start(self) -> None:
         """Begin to fetch."""
         self._driver = asyncio.ensure_future(self._drive())

@@ -33,6 +33,11 @@ class Inbox:
         for one, offset in first_unread.items():
             self._fetcher.assigned[one].position = offset
 
+    def set_aside(self, partitions: Collection[TopicPartition]) -> None:
+        """Give no more of these for now: what was taken of them together is fetched again later."""
+        for one, offset in self.unread.drop(partitions).items():
+            self._fetcher.assigned[one].seek(offset)
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Their positions have changed."""
         self.unread.drop(partitions)
@@ -45,14 +50,16 @@ class Inbox:
         return known | self.unread.positions()
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
+        """Up to `limit` records, of these partitions or of all; another one is first each time."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for _ in range(len(self._turns)):
+        if self.unread:  # of the same partitions these come before what is buffered
+            taken = self.unread.take_some(lambda one: self._wanted(one, partitions), limit)
+            limit -= sum(map(len, taken.values()))
+        for _ in range(len(self._turns) if limit > 0 else 0):
             partition = self._turns[0]
             self._turns.rotate(-1)
             state = self._fetcher.assigned[partition]
-            idle = state.paused or state.held or not state.buffer
-            if idle or (partitions and partition not in partitions):
+            if not state.buffer or not self._wanted(partition, partitions):
                 continue
             try:
                 records = self._take_from(state, limit)
@@ -61,11 +68,15 @@ class Inbox:
                     raise
                 break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
             if records:
-                taken[partition] = records
+                taken.setdefault(partition, []).extend(records)
                 limit -= len(records)
                 if limit <= 0:
                     break
         return taken
+
+    def _wanted(self, partition: TopicPartition, partitions: set[TopicPartition]) -> bool:
+        state = self._fetcher.assigned[partition]
+        return not (state.paused or state.held) and (not partitions or partition in partitions)
 
     def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []

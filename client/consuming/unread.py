@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from threading import Lock
 
 from .fetched import ConsumerRecord, TopicPartition
@@ -28,6 +28,23 @@ class Unread:
         """The next one."""
         with self._lock:
             return self._records.popleft() if self._records else None
+
+    def take_some(
+        self, of: Callable[[TopicPartition], bool], limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Up to `limit`, of those partitions alone."""
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        with self._lock:
+            left = deque[ConsumerRecord]()
+            for one in self._records:
+                partition = TopicPartition(one.topic, one.partition)
+                if limit > 0 and of(partition):
+                    taken.setdefault(partition, []).append(one)
+                    limit -= 1
+                else:
+                    left.append(one)
+            self._records = left
+        return taken
 
     def __len__(self) -> int:
         return len(self._records)

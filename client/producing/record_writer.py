@@ -108,6 +108,7 @@ class RecordWriter:
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
         self._sticky = StickyChoice(batch_size, random.randrange)
+        self._filled = False  # whether the last record made a batch full
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -151,18 +152,22 @@ class RecordWriter:
         """Hand one record over; the future brings its offset or the KafkaError it failed with. Key and value are bytes
         or None, or what the serializers make such of.
 
-        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
+        Waits while the buffer is full and while the topic is not known; cancelled meanwhile, it has taken nothing. Raises KafkaError for a topic or
         partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
         after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
-        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        if self._filled:
+            self._filled = False
+            await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
+            self._check_open()
         if not self._ready(topic, size):
             await self._become_ready(topic, size)
-        if self._add(topic, partition, record, size, delivery):
-            await asyncio.sleep(0)  # a caller that never waits would keep the answers from being read
+        # Nothing is waited for from here on: a call that is cancelled has taken nothing.
+        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        self._filled = self._add(topic, partition, record, size, delivery)
         return delivery
 
     async def send_and_wait(
