@@ -152,10 +152,11 @@ class RecordWriter:
         """Hand one record over; the future brings its offset or the KafkaError it failed with. Key and value are bytes
         or None, or what the serializers make such of.
 
-        Waits while the buffer is full and while the topic is not known; cancelled meanwhile, it has taken nothing. Raises KafkaError for a topic or
-        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size`, ClientClosed
-        after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
-        SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
+        Waits while the buffer is full and while the topic is not known; cancelled meanwhile, it has taken nothing.
+        Raises KafkaError for a topic or partition that does not exist, MESSAGE_TOO_LARGE for a record above
+        `max_request_size`, ClientClosed after `stop`; with transactions OutOfTurn if none is open, TransactionFailed if
+        it can only be aborted. SerializationFailed from what a serializer raised; TypeError and ValueError for what is
+        no record.
         """
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)

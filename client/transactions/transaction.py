@@ -44,8 +44,8 @@ class Transaction:
             await producer.send("payments", b"...")
             await producer.send("ledger", b"...")
 
-    What the block raises goes on; if the abort fails as well, that is noted in it. Cancelled at the end of the block it is
-    aborted, too, unless the commit was asked for already: how that ends is known to who commits again, by
+    What the block raises goes on; if the abort fails as well, that is noted in it. Cancelled at the end of the block it
+    is aborted, too, unless the commit was asked for already: how that ends is known to who commits again, by
     `Producer.commit_transaction`.
     """
 

@@ -185,11 +185,12 @@ async def test_a_transaction_that_could_not_begin_is_in_nobodys_way() -> None:
 async def test_others_may_not_end_what_another_task_has_open() -> None:
     async with transactional_cluster(2) as cluster:
         async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="x") as producer:
-            async with producer.transaction():
-                await producer.send("t", b"v")
-                with pytest.raises(OutOfTurn):
-                    async with producer.transaction():
-                        raise AssertionError("one at a time")
+            await producer.begin_transaction()
+            await producer.send("t", b"v")
+            with pytest.raises(OutOfTurn):
+                async with producer.transaction():
+                    raise AssertionError("one at a time")
+            await producer.commit_transaction()
         assert cluster.committed(0) == [b"v"]
 
 
