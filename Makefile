@@ -15,7 +15,7 @@ help:
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulation takes to find each historical fault"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
-	@echo "make lint    ruff, mypy --strict and the import contracts"
+	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"
 	@echo "make format  let ruff format the code"
 	@echo "make clean   remove $(VENV) and caches"
 
@@ -57,6 +57,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	$(BIN)/basedpyright -p tests/typing --pythonpath $(BIN)/python
 	@cd .typing && ../$(BIN)/lint-imports --config ../.importlinter --cache-dir ../.import_linter_cache
 
 format: venv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ....client.admin import Admin
-from ....client.admin.placement import TopicPartition
+from ....client.consuming.fetched import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm
