@@ -49,5 +49,5 @@ async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaErr
         partitions: list[TopicPartition] | None = None
         if arguments.topic:
             existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-            partitions = named_partitions(arguments.topic, existing)
+            partitions = [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
         return await admin.elect_leaders(partitions, unclean=arguments.unclean)
