@@ -37,7 +37,7 @@ class Consumer:
 
         async with Consumer("orders", group_id="billing", auto_offset_reset="earliest") as consumer:
             async for record in consumer:
-                ...
+                print(record.key, record.value)
                 await consumer.commit()
 
     `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a

@@ -40,6 +40,8 @@ class PlacementAdmin(AdminSession):
         """Move each partition to these replicas, preferred leader first; None cancels what is under way.
 
         What became of each partition: None if it was accepted. The move itself takes its time.
+
+            refused = await admin.alter_partition_reassignments({TopicPartition("orders", 0): [1]})
         """
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), wanted in replicas.items():

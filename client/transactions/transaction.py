@@ -16,7 +16,13 @@ _RECEIPT = "w1"
 
 
 class WriterReceipt(NamedTuple):
-    """What a writer has to show its owner for its records to count. `str` gives a short text that `parse` reads."""
+    """What a writer has to show its owner for its records to count.
+
+        text = str(receipt)
+        transaction.include(WriterReceipt.parse(text))
+
+    The text is short, and of letters, digits and dots.
+    """
 
     producer_id: int
     epoch: int
