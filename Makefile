@@ -7,15 +7,16 @@ READY := $(VENV)/.installed
 EXTENSIONS := protocol/_record_codec.c client/producing/_appending.c
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test faults lint format clean soak mutants
+.PHONY: help venv demo test compat faults lint format clean soak mutants
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
 	@echo "make test    lint, types, layering and the whole test suite"
+	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulation takes to find each historical fault"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
-	@echo "make lint    ruff, mypy --strict and the import contracts"
+	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"
 	@echo "make format  let ruff format the code"
 	@echo "make clean   remove $(VENV) and caches"
 
@@ -41,6 +42,9 @@ demo: venv
 test: venv lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+compat: venv
+	$(BIN)/python -m pytest tests/compat --compat
+
 faults: venv
 	$(BIN)/python -m pytest tests/faults --all-faults -n 2 --dist loadgroup
 
@@ -54,6 +58,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	$(BIN)/basedpyright -p tests/typing --pythonpath $(BIN)/python
 	@cd .typing && ../$(BIN)/lint-imports --config ../.importlinter --cache-dir ../.import_linter_cache
 
 format: venv

@@ -221,6 +221,7 @@ class Consumer:
         )
         if topics:
             self.subscribe(topics)
+        self._stopping: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
 
     async def __aenter__(self) -> Consumer:
@@ -259,15 +260,22 @@ class Consumer:
                 self._auditor.start()
         except BaseException:
             self._life.stopped()
+            await self._handover.stop()
             await self._fetcher.stop()
             await self._cluster.close()
             raise
 
     async def stop(self) -> None:
-        """Commit what is finished if that is automatic, leave the group, close; idempotent. Raises what a listener
-        raised and no read has told."""
-        if not self._life.stop():
-            return
+        """Commit what is finished if that is automatic, leave the group, close; idempotent. Goes on to its end if the
+        caller is cancelled: the others of the group need not wait for the session to end. Raises what a listener raised
+        and no read has told."""
+        if self._life.stop():
+            self._stopping = asyncio.ensure_future(self._stop())
+            await asyncio.shield(self._stopping)
+        elif self._stopping is not None:
+            await asyncio.wait([self._stopping])
+
+    async def _stop(self) -> None:
         self._fetcher.wake_waiter()
         try:
             if self._auto_commit is not None:

@@ -74,4 +74,8 @@ class Admin(
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.
+
+        async with Admin(bootstrap_servers="localhost:9092") as admin:
+            await admin.create_topics([NewTopic("invoices", num_partitions=3)])
+            print(await admin.list_topics())
     """

@@ -49,7 +49,12 @@ class ConfigAdmin(AdminSession):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set configs of a resource; None takes a setting back to what applies without it."""
+        """Set configs of a resource; others stay as they are.
+
+            await admin.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": "3600000", "segment.ms": None})
+
+        None takes a setting back to what applies without it.
+        """
         configs = [
             AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
             for key, value in changes.items()

@@ -82,6 +82,8 @@ class GroupAdmin(AdminSession):
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit offsets for a group without members; what became of each, UNKNOWN_MEMBER_ID while it has
         some.
+
+            refused = await admin.alter_offsets("billing", {TopicPartition("orders", 0): 0})
         """
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, index), offset in offsets.items():

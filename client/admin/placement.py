@@ -15,9 +15,8 @@ from ...protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ..consuming.fetched import TopicPartition
 from .session import AdminSession, check, error_of
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,8 @@ class PlacementAdmin(AdminSession):
         """Move each partition to these replicas, preferred leader first; None cancels what is under way.
 
         What became of each partition: None if it was accepted. The move itself takes its time.
+
+            refused = await admin.alter_partition_reassignments({TopicPartition("orders", 0): [1]})
         """
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), wanted in replicas.items():
@@ -57,9 +58,9 @@ class PlacementAdmin(AdminSession):
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, "reassignment", response.error_message)
         return {
-            (topic.name, partition.partition_index): error_of(partition.error_code, partition.error_message)
+            TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
             for topic in response.responses
-            for partition in topic.partitions
+            for one in topic.partitions
         }
 
     async def list_partition_reassignments(
@@ -79,7 +80,7 @@ class PlacementAdmin(AdminSession):
         )
         check(response.error_code, "reassignments", response.error_message)
         return {
-            (topic.name, partition.partition_index): OngoingReassignment(
+            TopicPartition(topic.name, partition.partition_index): OngoingReassignment(
                 tuple(partition.replicas),
                 tuple(partition.adding_replicas),
                 tuple(partition.removing_replicas),
@@ -108,7 +109,9 @@ class PlacementAdmin(AdminSession):
         response = await connection.request(request, timeout_ms=self._timeout_ms)
         check(response.error_code, "election", None)
         return {
-            (topic.topic, result.partition_id): error_of(result.error_code, result.error_message)
+            TopicPartition(topic.topic, result.partition_id): error_of(
+                result.error_code, result.error_message
+            )
             for topic in response.replica_election_results
             for result in topic.partition_result
         }

@@ -41,7 +41,12 @@ class QuotaAdmin(AdminSession):
     async def alter_quotas(
         self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
     ) -> None:
-        """Set quotas of one entity; None removes one."""
+        """Set quotas of one entity.
+
+            await admin.alter_quotas({"client-id": "reports"}, {"consumer_byte_rate": 1_000_000})
+
+        None instead of a number removes one.
+        """
         entry = AlterClientQuotasRequestEntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
             ops=[

@@ -27,6 +27,8 @@ class RecordAdmin(LeaderSession):
     async def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Found:
         """The offset of the first record at or after each timestamp (ms, EARLIEST or LATEST), -1 where there
         is none; or why the partition could not be asked.
+
+            offsets = await admin.list_offsets({TopicPartition("orders", 0): EARLIEST})
         """
 
         async def ask(leader: int, some: list[TopicPartition]) -> Found:
@@ -49,6 +51,8 @@ class RecordAdmin(LeaderSession):
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Found:
         """Delete what lies below each offset, TO_THE_END for everything; the new log start offsets, or why
         not.
+
+            starts = await admin.delete_records({TopicPartition("orders", 0): TO_THE_END})
         """
 
         async def ask(leader: int, some: list[TopicPartition]) -> Found:

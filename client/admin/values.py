@@ -27,6 +27,8 @@ CONFIG_SOURCES = {
 class NewTopic:
     """A topic to create; -1 leaves a number to the cluster's defaults. `assignments`: replicas per
     partition.
+
+        NewTopic("invoices", num_partitions=3, configs={"retention.ms": "3600000"})
     """
 
     name: str

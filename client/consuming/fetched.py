@@ -19,7 +19,12 @@ _ABORT = 0
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name."""
+    """A partition by name.
+
+        ends = await consumer.end_offsets([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+
+    As a tuple it equals `("orders", 0)`.
+    """
 
     topic: str
     partition: int

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ConnectionLost, RequestTimedOut
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from .fetched import FetchedRecords, TopicPartition
 
 EARLIEST, LATEST = -2, -1
@@ -106,6 +106,7 @@ class Fetcher:
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._driver: asyncio.Task[None] | None = None
         self._backoff = Backoff(options.retry_backoff_max_ms)
+        self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
 
     def start(self) -> None:
@@ -161,12 +162,17 @@ class Fetcher:
         backoff = Backoff(self._options.retry_backoff_max_ms)
         self._cluster.follow({one.topic for one in timestamps})
         while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
-            failure = await self._list_offsets_once(missing, found)
+            failure: KafkaError | None
+            try:
+                failure = await self._list_offsets_once(missing, found)
+            except NoBrokerReachable as error:
+                failure = error
             if failure is not None:
                 if not failure.code.retriable or loop.time() > deadline:
                     raise failure
                 await asyncio.sleep(backoff.next_s())
-                await self._cluster.refresh()
+                with suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
+                    await self._cluster.refresh()
         return found
 
     # driving
@@ -174,10 +180,24 @@ class Fetcher:
     async def _drive(self) -> None:
         while True:
             self._news.clear()
-            wait_s = await self._step()
+            try:
+                wait_s = await self._step()
+            except NoBrokerReachable as error:
+                wait_s = self._wait_for_brokers(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._news.wait()
+
+    def _wait_for_brokers(self, error: NoBrokerReachable) -> float:
+        """They may be back soon. Reads raise `error` after each request timeout without any."""
+        now = asyncio.get_running_loop().time()
+        since_s = self._unreachable_since_s
+        if since_s is None:
+            self._unreachable_since_s = now
+        elif now - since_s >= self._options.request_timeout_ms / 1000:
+            self._unreachable_since_s = now
+            self.fail(error)
+        return self._backoff.next_s()
 
     async def _step(self) -> float | None:
         """Look up positions, start fetches; returns after how many seconds to look again, None for when
@@ -209,6 +229,7 @@ class Fetcher:
         ):
             with suppress(ConnectionLost, RequestTimedOut):
                 await self._cluster.refresh()
+                self._unreachable_since_s = None
             again = self._backoff.next_s()
         elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()
@@ -350,6 +371,7 @@ class Fetcher:
         offsets: dict[TopicPartition, int],
         broker_id: int,
     ) -> None:
+        self._unreachable_since_s = None
         if response.error_code:
             code = ErrorCode.of(response.error_code)
             raise KafkaError(code, f"fetch failed: {code.message}")

@@ -13,6 +13,12 @@ class RebalanceListener:
     While one runs, none of the partitions that it is told of is read, and the member stays in its group: there is time
     for `max_poll_interval_ms`. It may commit and seek, but not await `stop` or `unsubscribe`. What it raises is raised
     by the next read; the partitions change hands all the same.
+
+        class Committing(RebalanceListener):
+            async def on_partitions_revoked(self, partitions):
+                await consumer.commit()
+
+        consumer.subscribe(["originals"], listener=Committing())
     """
 
     def on_partitions_assigned(self, partitions: set[TopicPartition]) -> Awaitable[None] | None:

@@ -17,7 +17,7 @@ from ...protocol.messages.offsets import (
 )
 from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
-from ..failures import ConnectionLost, RequestTimedOut
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from .fetched import TopicPartition
 from .offset_and_metadata import OffsetAndMetadata
 from .subscription import NO_GENERATION
@@ -145,4 +145,6 @@ class CommittedOffsets:
 
 def coordinator_moved(error: KafkaError) -> bool:
     """Whether the coordinator has to be looked up again."""
-    return error.code in COORDINATOR_MOVED or isinstance(error, (ConnectionLost, RequestTimedOut))
+    return error.code in COORDINATOR_MOVED or isinstance(
+        error, (ConnectionLost, NoBrokerReachable, RequestTimedOut)
+    )

@@ -205,10 +205,10 @@ class RecordWriter:
         """Hand one record over; the delivery brings its offset or the KafkaError it failed with. Key and value are
         bytes or None, or what the serializers make such of.
 
-        Waits while the buffer is full and while the topic is not known. Raises KafkaError for a topic or
-        partition that does not exist, MESSAGE_TOO_LARGE for a record above `max_request_size` that is not split, or a
-        value above `large_message_max_size`, ClientClosed after `stop`; with transactions OutOfTurn if none is open,
-        TransactionFailed if it can only be aborted.
+        Waits while the buffer is full and while the topic is not known; cancelled meanwhile, it has sent nothing that
+        readers are given. Raises KafkaError for a topic or partition that does not exist, MESSAGE_TOO_LARGE for a
+        record above `max_request_size` that is not split, or a value above `large_message_max_size`, ClientClosed after
+        `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
         SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
@@ -218,13 +218,16 @@ class RecordWriter:
         self._life.check_loop()
         steps.check_open()
         record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
+        if not self._appender.turn_left:
+            await steps.pause(TURN_RECORDS)
         if steps.splits(record):
             return await steps.send_split(topic, partition, record)
         if not steps.ready(topic, size):
             await steps.become_ready(topic, size)
+        # Nothing is waited for from here on: a call that is cancelled has taken nothing.
         delivery, filled = steps.add(topic, partition, record, size)
-        if filled or not self._appender.turn_left:
-            await steps.pause(TURN_RECORDS)
+        if filled:
+            self._appender.turn_left = 0
         return delivery
 
     async def send_and_wait(

@@ -151,6 +151,7 @@ class SendSteps:
         one after so many records."""
         await asyncio.sleep(0)
         self._appender.turn_left = records
+        self.check_open()
 
     def never_pause(self) -> None:
         """Threads that send do not keep the loop from its turn."""

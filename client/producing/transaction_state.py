@@ -6,7 +6,8 @@
     OPEN         COMMITTING   commit: no more records are taken; those there are sent, then the end is asked for
     OPEN         ABORTING     abort: what was not acknowledged is given up
     OPEN         FAILED       a record or a group's offsets could not be written
-    COMMITTING   FAILED       likewise, or the cluster refuses the commit
+    COMMITTING   OPEN         who commits gave up waiting before the end was asked for
+    COMMITTING   FAILED       a record could not be written, or the cluster refuses the commit
     COMMITTING   READY        the cluster has committed
     FAILED       ABORTING     abort, which is all that can be done
     ABORTING     READY        the cluster has aborted
@@ -44,6 +45,7 @@ TRANSITIONS: Final = frozenset(
         (Phase.OPEN, Phase.COMMITTING),
         (Phase.OPEN, Phase.ABORTING),
         (Phase.OPEN, Phase.FAILED),
+        (Phase.COMMITTING, Phase.OPEN),
         (Phase.COMMITTING, Phase.FAILED),
         (Phase.COMMITTING, Phase.READY),
         (Phase.FAILED, Phase.ABORTING),
@@ -153,6 +155,11 @@ class TransactionState:
     def committing(self) -> None:
         """No more records are taken."""
         self._become(Phase.COMMITTING)
+
+    def not_committing(self) -> None:
+        """The end was not asked for: it is open as before, unless it has failed meanwhile."""
+        if self.phase is Phase.COMMITTING:
+            self._become(Phase.OPEN)
 
     def aborting(self) -> None:
         """Nor are any sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -15,7 +16,13 @@ _RECEIPT = "w1"
 
 
 class WriterReceipt(NamedTuple):
-    """What a writer has to show its owner for its records to count. `str` gives a short text that `parse` reads."""
+    """What a writer has to show its owner for its records to count.
+
+        text = str(receipt)
+        transaction.include(WriterReceipt.parse(text))
+
+    The text is short, and of letters, digits and dots.
+    """
 
     producer_id: int
     epoch: int
@@ -43,7 +50,9 @@ class Transaction:
             await producer.send("payments", b"...")
             await producer.send("ledger", b"...")
 
-    What the block raises goes on; if the abort fails as well, that is noted in it.
+    What the block raises goes on; if the abort fails as well, that is noted in it. Cancelled at the end of the block it
+    is aborted, too, unless the commit was asked for already: how that ends is known to who commits again, by
+    `Producer.commit_transaction`.
     """
 
     def __init__(self, transactions: Transactions, app_version: int | None, *, shared: bool) -> None:
@@ -96,7 +105,15 @@ class Transaction:
         await self._transactions.abort()
 
     async def __aenter__(self) -> Self:
-        return self if self._number else await self.begin()
+        if self._number:
+            return self
+        begun = self._transactions.begun
+        try:
+            return await self.begin()
+        except BaseException as error:
+            if self._transactions.begun != begun:  # not if another one is open
+                await self._abort_after(error)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -108,7 +125,7 @@ class Transaction:
             return
         try:
             await self.commit()
-        except TransactionFailed as failure:
+        except (TransactionFailed, asyncio.CancelledError) as failure:
             await self._abort_after(failure)
             raise
 

@@ -191,7 +191,11 @@ class Transactions:
         with self._one_end():
             if self._state.phase is Phase.OPEN:
                 self._state.committing()
-            await self._sender.flush()
+            try:
+                await self._sender.flush()
+            except asyncio.CancelledError:
+                self._state.not_committing()
+                raise
             self._state.require(Phase.COMMITTING)
             return await self._end(True, chosen)
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ottla.client.producing import appending, appending_in_python
-from ottla.client.producing.pending import RECORD_OVERHEAD
 from ottla.client.producing.partitioner import murmur2_partition
+from ottla.client.producing.pending import BATCH_OVERHEAD, RECORD_OVERHEAD
 
 IN_PYTHON = appending_in_python
 try:
@@ -225,7 +225,7 @@ sys.modules["ottla.client.producing._appending"] = None
 import asyncio
 from ottla.client.producer import Producer
 from ottla.client.producing import appending, appending_in_python
-from ottla.client.producing.pending import RECORD_OVERHEAD
+from ottla.client.producing.pending import BATCH_OVERHEAD, RECORD_OVERHEAD
 from tests.client.fake_cluster import fake_cluster
 
 async def main():

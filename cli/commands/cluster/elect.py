@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ....client.admin import Admin
-from ....client.admin.placement import TopicPartition
+from ....client.consuming.fetched import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm
@@ -49,5 +49,5 @@ async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaErr
         partitions: list[TopicPartition] | None = None
         if arguments.topic:
             existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-            partitions = named_partitions(arguments.topic, existing)
+            partitions = [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
         return await admin.elect_leaders(partitions, unclean=arguments.unclean)

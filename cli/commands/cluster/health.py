@@ -119,7 +119,9 @@ async def _look(arguments: argparse.Namespace) -> Health:
         }
         moving = await admin.list_partition_reassignments()
     live = [broker.id for broker in cluster.brokers]
-    adding = {partition: move.adding for partition, move in moving.items()}
+    adding: dict[tuple[str, int], tuple[int, ...]] = {
+        partition: move.adding for partition, move in moving.items()
+    }
     return assess(topics, live, cluster.fenced, min_isr, leader, adding)
 
 

@@ -1,0 +1,124 @@
+"""The examples in docstrings of what `from ottla import ...` gives, run as they stand there; classes that programs make
+have one.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+import pytest
+
+import ottla
+from ottla import Admin, Consumer, Producer, WriterReceipt
+from ottla.client.consuming.fetched import ConsumerRecord
+from ottla.testing import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+WITHOUT = {
+    # Only given to programs, or raised: there is nothing to show.
+    *("BrokerAddress", "ClusterDescription", "CommitResult", "CommittedTransaction", "ConfigEntry"),
+    *("ConsumerGroupMetadata", "ConsumerRecord", "LargeMessageStats", "OffsetAndMetadata", "RecordDelivery"),
+    *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
+    *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
+    *("TopicInfo", "TransactionDescription", "TransactionListing", "ErrorCode"),
+}
+
+
+def public_classes() -> list[type]:
+    named = (getattr(ottla, name) for name in ottla.__all__)
+    return [one for one in named if isinstance(one, type)]
+
+
+def examples(documented: object) -> list[str]:
+    """The indented parts of a docstring."""
+    text = inspect.getdoc(documented) or ""
+    parts = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text + "\n", re.MULTILINE)
+    return [textwrap.dedent(part).strip() for part in parts]
+
+
+def collected() -> Iterator[tuple[str, str]]:
+    for one in public_classes():
+        for example in examples(one):
+            yield one.__name__, example
+        for name in dir(one):
+            if not name.startswith("_") and not issubclass(one, BaseException):
+                for example in examples(getattr(one, name)):
+                    yield f"{one.__name__}.{name}", example
+
+
+COLLECTED = [pytest.param(example, id=name) for name, example in collected()]
+
+
+class Ending(Consumer):
+    """Ends where an example would wait for more."""
+
+    async def __anext__(self) -> ConsumerRecord:
+        async with asyncio.timeout(2):
+            return await super().__anext__()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as cluster:
+        for topic in ("orders", "copies", "originals", "payments", "ledger", "results"):
+            cluster.create_topic(topic, partitions=2)
+        yield cluster
+
+
+@asynccontextmanager
+async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
+    """What examples take for granted: names, records, a member of a group, a transactional producer, a transaction that
+    somebody else owns.
+    """
+    at = {"bootstrap_servers": cluster.bootstrap_servers}
+    async with (
+        Admin(**at) as admin,
+        Consumer("originals", group_id="copiers", heartbeat_interval_ms=100, **at) as consumer,
+        Producer(transactional_id="examples", **at) as producer,
+        Producer(transactional_id="owner", **at) as owner,
+        Producer(**at) as filler,
+    ):
+        for number in range(3):
+            for partition in (0, 1):
+                await filler.send_and_wait("orders", b"%d" % number, partition=partition)
+        async with asyncio.timeout(20):
+            while not consumer.assignment():
+                await asyncio.sleep(0.01)
+        transaction = await owner.begin()
+        yield {name: getattr(ottla, name) for name in ottla.__all__} | {
+            "Consumer": partial(Ending, **at),
+            "Producer": partial(Producer, **at),
+            "admin": admin,
+            "consumer": consumer,
+            "producer": producer,
+            "transaction": transaction,
+            "token": transaction.token,
+            "receipt": WriterReceipt(4711, 0),
+        }
+
+
+@pytest.mark.parametrize("one", public_classes(), ids=lambda one: one.__name__)
+def test_a_class_that_programs_make_has_an_example(one: type) -> None:
+    if one.__name__ in WITHOUT or issubclass(one, BaseException):
+        assert not examples(one), "it has one: take it off the list"
+    else:
+        assert examples(one)
+
+
+@pytest.mark.parametrize("example", COLLECTED)
+async def test_examples_run(example: str, cluster: LocalCluster) -> None:
+    source = example.replace("localhost:9092", cluster.bootstrap_servers)
+    code = compile(source, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with given(cluster) as namespace, asyncio.timeout(30):
+        with suppress(TimeoutError):  # of Ending
+            result = eval(code, namespace)
+            if inspect.iscoroutine(result):
+                await result

@@ -1,0 +1,105 @@
+"""Ottla's client against Apache Kafka itself, and beside it against Ottla: what holds of one holds of the other.
+
+`make compat` runs these tests. Anywhere else they are skipped, as they start Kafka, which takes Java, and `mvn` to
+fetch its jars once from Maven Central. One broker and one quorum node of each are shared by all tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from benchmarks.clusters import Cluster, ottla_cluster
+from benchmarks.kafka import JAR_CACHE, kafka_cluster
+from ottla import Admin, NewTopic
+
+HERE = Path(__file__).parent
+SMALL = {"offsets.topic.num.partitions": "4"}
+ALONE = {
+    "broker.session.timeout.ms": "3000",  # for so long a broker that was killed cannot come back
+    "broker.heartbeat.interval.ms": "500",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+}
+
+
+class Topics(Protocol):
+    """Creates a topic for the test alone; returns its name."""
+
+    async def __call__(self, partitions: int = 1, **configs: str) -> str: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--compat", action="store_true", help="run the client against Apache Kafka")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--compat") and (missing := _missing()):
+        pytest.exit(f"make compat runs Apache Kafka, and there is no {' and no '.join(missing)} here", 1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+            item.add_marker(pytest.mark.xdist_group("compat"))
+            if not config.getoption("--compat", default=False):
+                item.add_marker(pytest.mark.skip(reason="against Apache Kafka: make compat"))
+
+
+def _missing() -> list[str]:
+    wanted = ["java"] if (JAR_CACHE / "complete").exists() else ["java", "mvn"]
+    return [one for one in wanted if shutil.which(one) is None]
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache Kafka."""
+    with kafka_cluster(
+        tmp_path_factory.mktemp("kafka"), brokers=1, quorum=1, settings=SMALL | ALONE
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Ottla."""
+    with ottla_cluster(tmp_path_factory.mktemp("ottla"), brokers=1, quorum=1, settings=SMALL) as running:
+        yield running
+
+
+@pytest.fixture(params=["kafka", "ours"])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Addresses of Kafka, then of Ottla."""
+    cluster: Cluster = request.getfixturevalue(request.param)
+    return cluster.bootstrap
+
+
+@pytest.fixture
+async def admin(bootstrap: str) -> AsyncIterator[Admin]:
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topics(admin: Admin) -> Topics:
+    async def create(partitions: int = 1, **configs: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        changed = {key.replace("_", "."): value for key, value in configs.items()}
+        await admin.create_topics([NewTopic(name, partitions, configs=changed)])
+        return name
+
+    return create
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that nobody else uses."""
+    return f"g-{uuid.uuid4().hex[:12]}"
