@@ -33,10 +33,12 @@ __all__ = [
     "CommittedTransaction",
     "ConfigEntry",
     "ConnectionLost",
+    "ConsumedBatch",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ErrorCode",
+    "ExactlyOnce",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -44,6 +46,7 @@ __all__ = [
     "KafkaError",
     "LogDirDescription",
     "MadeBeforeFork",
+    "NewRecord",
     "NewTopic",
     "NoBrokerReachable",
     "OngoingReassignment",
@@ -99,6 +102,8 @@ if TYPE_CHECKING:
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
     from ottla.client.consuming.listener import RebalanceListener
     from ottla.client.consuming.offsets import ConsumerGroupMetadata
+    from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
+    from ottla.client.exactly_once.processor import ExactlyOnce
     from ottla.client.failures import (
         ClientClosed,
         ClientError,
@@ -149,6 +154,8 @@ else:
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
         "client.consuming.listener": ["RebalanceListener"],
         "client.consuming.offsets": ["ConsumerGroupMetadata"],
+        "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],
+        "client.exactly_once.processor": ["ExactlyOnce"],
         "client.failures": [
             "ClientClosed",
             "ClientError",

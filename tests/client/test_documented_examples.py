@@ -8,12 +8,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import ottla.client.sync
-from ottla.sync import Producer
+from ottla.sync import Consumer, Producer
 from tests.cluster import RunningCluster, running_cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CLIENT.md"
@@ -43,7 +44,7 @@ def run(example: str, namespace: dict[str, object], cluster: RunningCluster) -> 
 def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {}
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 9
     for example in examples:
         run(example, namespace, cluster)
     printed = capsys.readouterr().out
@@ -51,7 +52,15 @@ def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.C
     assert "b'the last one'" in printed
     assert "mine now: [TopicPartition(topic='orders', partition=0)" in printed
     assert re.search(r"\d+ read, \d+ to come", printed)
-    assert "['copies', 'orders']" in printed.replace("'__consumer_offsets', ", "")
+    assert "['copies', 'counts', 'orders']" in printed.replace("'__consumer_offsets', ", "")
+    with Consumer(
+        "counts",
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as counts:
+        counted = sum(int(one.value or b"") for one in islice(counts, 3))
+    assert counted == 1_002  # all orders up to then, once
 
 
 def test_the_examples_of_the_docstring_work(

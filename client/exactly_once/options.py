@@ -1,0 +1,39 @@
+"""The options of a consumer and a producer that work together: which of them go to whom."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ..consumer import Consumer
+from ..producing.record_writer import WriterOptions
+
+
+class ExactlyOnceOptions(WriterOptions, total=False):
+    """Options of `ottla.Consumer` besides those of `ottla.Producer`; what both have goes to both."""
+
+    client_rack: str
+    group_instance_id: str | None
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    partition_assignment_strategy: Sequence[str]
+    metadata_max_age_ms: int
+
+
+def of_consumer(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that a consumer takes."""
+    known = inspect.signature(Consumer.__init__).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+def of_producer(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that a producer takes."""
+    return {name: value for name, value in options.items() if name in WriterOptions.__annotations__}
