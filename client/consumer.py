@@ -12,10 +12,10 @@ from typing import Literal
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .connections.cluster import Backoff, Cluster
-from .consuming.assignors import ASSIGNORS
+from .consuming.consumer_group import ConsumerGroup, ConsumerGroupOptions
 from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
-from .consuming.group import GroupOptions
+from .consuming.group_protocols import membership_options
 from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
@@ -46,6 +46,9 @@ class Consumer:
 
     `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
+    `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848), by its assignor
+    `group_remote_assignor` if one is named. Session and heartbeats are set in the broker then; in the classic protocol
+    `session_timeout_ms` is 45,000, `heartbeat_interval_ms` 3,000, the strategy ("range", "cooperative-sticky").
     `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
     replica in this rack, where brokers select replicas by rack (KIP-392).
     """
@@ -68,10 +71,12 @@ class Consumer:
         max_partition_fetch_bytes: int = 1024 * 1024,
         max_poll_records: int = 500,
         check_crcs: bool = True,
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3_000,
+        group_protocol: Literal["classic", "consumer"] = "classic",
+        group_remote_assignor: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
-        partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky"),
+        partition_assignment_strategy: Sequence[str] | None = None,
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_max_ms: int = 1_000,
@@ -82,10 +87,6 @@ class Consumer:
             raise ValueError(
                 f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}"
             )
-        if unknown := [name for name in partition_assignment_strategy if name not in ASSIGNORS]:
-            raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
-        if not partition_assignment_strategy:
-            raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
         self._max_poll_records = max_poll_records
         self._auto_commit_s = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id else None
         self._cluster = Cluster(
@@ -114,6 +115,7 @@ class Consumer:
             group_id,
             retry_backoff_max_ms=retry_backoff_max_ms,
             read_committed=isolation_level == "read_committed",
+            by_epochs=group_protocol == "consumer",
         )
         self._handover = Handover(
             self._fetcher,
@@ -123,10 +125,12 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             commit=None if self._auto_commit_s is None else self._commit_if_possible,
         )
-        membership = group_id and GroupOptions(
+        membership = membership_options(
+            group_protocol,
             group_id=group_id,
             group_instance_id=group_instance_id,
-            assignors=tuple(partition_assignment_strategy),
+            remote_assignor=group_remote_assignor,
+            assignors=partition_assignment_strategy,
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             rebalance_timeout_ms=max_poll_interval_ms,
@@ -134,10 +138,11 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             rack=client_rack or None,
         )
+        self._brokers_match = isinstance(membership, ConsumerGroupOptions)
         self._subscriber = Subscriber(
             self._cluster,
             self._handover,
-            membership or None,
+            membership,
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
@@ -206,6 +211,7 @@ class Consumer:
     ) -> None:
         """Read these topics from now on instead of those before: as a member of the group, or all their partitions
         without one. Or, with `pattern`, all topics whose whole name matches it, now or later, but no internal ones.
+        With group_protocol="consumer" a pattern that is a text is matched by the broker, as RE2, against those too.
 
         `listener` is told of partitions that come and go. Raises ValueError for both topics and pattern or neither,
         where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
@@ -217,7 +223,12 @@ class Consumer:
             raise ValueError(
                 "partitions were assigned by hand, or are being given up; await unsubscribe() first"
             )
-        self._subscriber.select(Selection(names, None if pattern is None else re.compile(pattern)), listener)
+        selection = Selection(names)
+        if isinstance(pattern, str) and self._brokers_match:
+            selection = Selection(brokers_pattern=pattern)
+        elif pattern is not None:
+            selection = Selection(pattern=re.compile(pattern))
+        self._subscriber.select(selection, listener)
 
     def unsubscribe(self) -> asyncio.Future[None]:
         """Read nothing more: leave the group, or drop what was assigned by hand. It begins at once; await it to know
@@ -360,9 +371,22 @@ class Consumer:
         A member commits in the generation in which it was given its partitions, and none that has been thrown out:
         the partitions are others' by then.
         """
-        kept, member = self._need_group(), self.group_metadata()
+        kept = self._need_group()
         if offsets is None:
             offsets = self._inbox.positions()
+        while True:
+            member = self.group_metadata()
+            try:
+                return await self._commit_as(member, offsets, kept)
+            except KafkaError as error:
+                group = self._subscriber.group
+                if error.code is not ErrorCode.STALE_MEMBER_EPOCH or not isinstance(group, ConsumerGroup):
+                    raise
+                await group.outgrow(member.generation)
+
+    async def _commit_as(
+        self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, int], kept: CommittedOffsets
+    ) -> None:
         if offsets and self._subscriber.active and member.generation == NO_GENERATION:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
