@@ -118,7 +118,9 @@ class ConsumerGroup:
         finally:
             beats.cancel()
             await asyncio.gather(beats, return_exceptions=True)
-        if self._state.epoch > 0:
+        if (
+            self._coordinator.broker_id is not None
+        ):  # It may know this member, even if that was not told to it yet.
             static = self._options.group_instance_id is not None
             request = ConsumerGroupHeartbeatRequest(
                 group_id=self._options.group_id,

@@ -238,6 +238,8 @@ class ExactlyOnce:
     async def _gather(self) -> bool:
         """Read until there is a batch; False if nothing came for long enough."""
         source, loop = self._source, asyncio.get_running_loop()
+        if source.ahead:  # The last batch has left them: they have waited.
+            return True
         while not source.ahead:
             could_read = source.assigned
             if not await source.read(self._max_batch_records, self._idle_timeout_ms) and could_read:

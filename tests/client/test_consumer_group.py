@@ -190,6 +190,45 @@ async def test_a_member_that_was_silent_has_lost_everything_and_joins_anew(
         assert one.group_metadata().member_id == before.member_id
 
 
+async def test_members_of_both_protocols_share(cluster: LocalCluster, topic: str) -> None:
+    classic = Consumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic, heartbeat_interval_ms=50
+    )
+    async with member(cluster, topic, group=topic) as newer:
+        await until(lambda: len(newer.assignment()) == 6)
+        async with classic as older:
+            await until(lambda: shared([newer, older], 6))
+        await until(lambda: len(newer.assignment()) == 6)
+
+
+async def test_members_outlive_their_coordinator() -> None:
+    with LocalCluster(brokers=3, settings=SETTINGS | {"group.consumer.session.timeout.ms": "10000"}) as own:
+        own.create_topic("t", 6, 3)
+        told = Told()
+        members = [member(own, group="g") for _ in range(2)]
+        for one in members:
+            one.subscribe(["t"], listener=told)
+        async with members[0], members[1]:
+            await until(lambda: shared(members, 6))
+            for one in members:
+                group = one._subscriber.group
+                assert isinstance(group, ConsumerGroup)
+                coordinator = group._coordinator.broker_id
+            assert coordinator is not None
+            before = [one.assignment() for one in members]
+            await asyncio.to_thread(own.kill, coordinator)
+            async with asyncio.timeout(30):
+                for one in members:
+                    while True:
+                        with suppress(KafkaError):
+                            await one.commit(dict.fromkeys(one.assignment(), 1))
+                            break
+            assert [one.assignment() for one in members] == before
+            async with member(own, "t", group="g") as third:
+                await until(lambda: shared([*members, third], 6))
+        assert "lost" not in [event for event, _ in told.events]
+
+
 async def test_static_members_come_back_to_their_partitions(cluster: LocalCluster, topic: str) -> None:
     names = ("one", "two")
     members = [member(cluster, topic, group=topic, group_instance_id=name) for name in names]

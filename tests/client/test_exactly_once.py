@@ -256,6 +256,58 @@ async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topic
     assert await found(cluster, topics[1]) == wanted(2_000)
 
 
+async def copied(one: ExactlyOnce, topics: tuple[str, str], meanwhile: Awaitable[None]) -> bool:
+    """Copy one batch, of which `meanwhile` happens in the middle; whether it counts."""
+    batch = await anext(one)
+    async with batch:
+        for record in batch.records:
+            await batch.send(topics[1], record.value, partition=record.partition)
+        await meanwhile
+    return batch.committed
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_the_group_waits_for_the_end_of_a_batch(
+    cluster: LocalCluster, topics: tuple[str, str], strategy: str
+) -> None:
+    await fill(cluster, topics[0], range(200))
+    options = {"partition_assignment_strategy": (strategy,), "idle_timeout_ms": 1_000}
+    one = copier(cluster, topics, max_batch_records=200, max_batch_ms=2_000, **options)
+    other = copier(cluster, topics, **options)
+
+    async def other_joins() -> None:
+        await other.start()
+        async with asyncio.timeout(20):
+            while not one._source.releasing:
+                await asyncio.sleep(0.01)
+        assert not other._consumer.assignment()
+
+    async with one:
+        try:
+            assert await copied(one, topics, other_joins())
+            assert await found(cluster, topics[1]) == wanted(200)
+            await fill(cluster, topics[0], range(200, 400))
+            await asyncio.gather(one.run(copying(topics)), other.run(copying(topics)))
+        finally:
+            await other.stop()
+    assert await found(cluster, topics[1]) == wanted(400)
+
+
+async def test_a_batch_of_a_member_that_was_thrown_out_does_not_count(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(200))
+    silent = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 500_000}
+    async with copier(cluster, topics, **silent) as one:
+
+        async def others_do_its_work() -> None:
+            async with copier(cluster, topics, idle_timeout_ms=1_500) as other:
+                await other.run(copying(topics))
+
+        assert not await copied(one, topics, others_do_its_work())
+    assert await found(cluster, topics[1]) == wanted(200)
+
+
 async def test_a_program_that_is_killed_is_taken_over_from(
     cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
