@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import RequestTimedOut, TransactionFailed
 from ..producer import Producer
 from ..producing.transaction_state import Phase
+from ..transactions.transactions import CLOSE_S
 
 _log = logging.getLogger(__name__)
 
@@ -91,17 +93,31 @@ class Output:
     async def settle(self) -> None:
         """Have nothing open: what was being committed is, all else is aborted, a producer that is dead is replaced,
         once between two commits. Raises KafkaError: RequestTimedOut if it is not known yet."""
-        if self.phase is Phase.COMMITTING:
-            with suppress(TransactionFailed):
-                await self.producer.commit_transaction()
-        if self.phase in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
-            try:
-                await self.producer.abort_transaction()
-            except KafkaError:
-                if not self.dead:
-                    raise
+        await self._end()
         if self.dead:
             await self._replace()
+
+    async def stop(self) -> None:
+        """End what is open, if that can be done soon, and close."""
+        try:
+            with suppress(
+                KafkaError, TimeoutError
+            ):  # The cluster ends sooner or later what is not ended here.
+                async with asyncio.timeout(CLOSE_S):
+                    await self._end()
+        finally:
+            await self.producer.stop()
+
+    async def _end(self) -> None:
+        try:
+            if self.phase is Phase.COMMITTING:
+                with suppress(TransactionFailed):
+                    await self.producer.commit_transaction()
+            if self.phase in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
+                await self.producer.abort_transaction()
+        except KafkaError:
+            if not self.dead:
+                raise
 
     async def _replace(self) -> None:
         if self._replaced or not self._replaceable:

@@ -24,7 +24,6 @@ from ..consuming.fetched import ConsumerRecord
 from ..failures import OutOfTurn
 from ..options import checks_options
 from ..producer import Producer
-from ..transactions.transactions import CLOSE_S
 from .batch import ConsumedBatch, NewRecord, OnError, Transform, collected
 from .options import ExactlyOnceOptions, of_consumer, of_producer
 from .output import Output, cured_by_aborting
@@ -165,16 +164,9 @@ class ExactlyOnce:
             return
         self._stopped = True
         try:
-            with suppress(
-                KafkaError, TimeoutError
-            ):  # The cluster settles sooner or later what is not settled here.
-                async with asyncio.timeout(CLOSE_S):
-                    await self._output.settle()
+            await self._output.stop()  # First, so that nobody who takes partitions over has to wait for it.
         finally:
-            try:
-                await self._output.producer.stop()
-            finally:
-                await self._consumer.stop()
+            await self._consumer.stop()
 
     async def run(
         self, transform: Transform, *, on_error: Literal["raise", "skip"] | OnError = "raise"

@@ -36,7 +36,8 @@ from ottla.testing import LocalCluster
 pytestmark = pytest.mark.cluster
 
 PARTITIONS = 4
-PROGRAM = Path(__file__).with_name("copying_program.py")
+PROGRAM = "tests.client.copying_program"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -314,8 +315,8 @@ async def test_a_program_that_is_killed_is_taken_over_from(
     await fill(cluster, topics[0], range(2_000))
 
     def start() -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(PROGRAM), cluster.bootstrap_servers, *topics]
-        return subprocess.Popen(command, stdout=subprocess.PIPE)
+        command = [sys.executable, "-m", PROGRAM, cluster.bootstrap_servers, *topics]
+        return subprocess.Popen(command, cwd=ROOT)
 
     for at_least in (100, 500, 900):
         program = start()
@@ -324,8 +325,6 @@ async def test_a_program_that_is_killed_is_taken_over_from(
         finally:
             program.send_signal(signal.SIGKILL)
             program.wait()
-            assert program.stdout is not None
-            program.stdout.close()
     async with copier(cluster, topics) as last, running(last.run(copying(topics))):
         await found(cluster, topics[1], 2_000)
     assert await found(cluster, topics[1]) == wanted(2_000)
