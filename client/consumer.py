@@ -12,7 +12,6 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Literal
 
-from ..protocol.errors import ErrorCode, KafkaError
 from .arguments import (
     offsets_by_partition,
     timeout,
@@ -26,19 +25,21 @@ from .auditing.reading import auditor_of_reading
 from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .connections.cluster import Backoff, Cluster
 from .consuming.auto_commit import AutoCommit
+from .consuming.commits import Commits
+from .consuming.consumer_group import ConsumerGroupOptions
 from .consuming.deserialization import Deserializer, deserialization
 from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
-from .consuming.group import GroupOptions
+from .consuming.group_protocols import membership_options
 from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
 from .consuming.offset_and_metadata import OffsetAndMetadata, Place
 from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
 from .consuming.options import RESETS, check_choices, check_topics
+from .consuming.questions import Questions
 from .consuming.reading import Reading
 from .consuming.subscriber import Selection, Subscriber
-from .consuming.subscription import NO_GENERATION
 from .failures import ClientClosed
 from .large_messages.assemblies import Assemblies
 from .large_messages.assembly import LargeMessageStats
@@ -50,7 +51,7 @@ from .transactions.whole_transactions import CommittedTransaction
 
 
 @checks_options()
-class Consumer:
+class Consumer(Questions):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
     names.
 
@@ -76,6 +77,9 @@ class Consumer:
 
     `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
     that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
+    `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848), by its assignor
+    `group_remote_assignor` if one is named. Session and heartbeats are set in the broker then; in the classic protocol
+    `session_timeout_ms` is 45,000, `heartbeat_interval_ms` 3,000, the strategy ("range", "cooperative-sticky").
     `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
     replica in this rack, where brokers select replicas by rack (KIP-392).
 
@@ -105,10 +109,12 @@ class Consumer:
         max_partition_fetch_bytes: int = 1024 * 1024,
         max_poll_records: int = 500,
         check_crcs: bool = True,
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3_000,
+        group_protocol: Literal["classic", "consumer"] = "classic",
+        group_remote_assignor: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
-        partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky"),
+        partition_assignment_strategy: Sequence[str] | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         metadata_max_age_ms: int = 300_000,
@@ -123,13 +129,7 @@ class Consumer:
         audit_interval_ms: int = INTERVAL_MS,
     ) -> None:
         check_topics(topics)
-        check_choices(
-            auto_offset_reset=auto_offset_reset,
-            isolation_level=isolation_level,
-            assignors=partition_assignment_strategy,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            session_timeout_ms=session_timeout_ms,
-        )
+        check_choices(auto_offset_reset=auto_offset_reset, isolation_level=isolation_level)
         self._life = Lifecycle("consumer")
         self._cluster = Cluster(
             bootstrap_servers,
@@ -188,6 +188,7 @@ class Consumer:
             group_id,
             retry_backoff_max_ms=retry_backoff_max_ms,
             read_committed=isolation_level == "read_committed",
+            by_epochs=group_protocol == "consumer",
         )
         self._auto_commit: AutoCommit | None = None
         if enable_auto_commit and group_id:
@@ -200,10 +201,12 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             commit=None if self._auto_commit is None else self._auto_commit.now,
         )
-        membership = group_id and GroupOptions(
+        membership = membership_options(
+            group_protocol,
             group_id=group_id,
             group_instance_id=group_instance_id,
-            assignors=tuple(partition_assignment_strategy),
+            remote_assignor=group_remote_assignor,
+            assignors=partition_assignment_strategy,
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             rebalance_timeout_ms=max_poll_interval_ms,
@@ -211,13 +214,19 @@ class Consumer:
             retry_backoff_max_ms=retry_backoff_max_ms,
             rack=client_rack or None,
         )
+        self._brokers_match = isinstance(membership, ConsumerGroupOptions)
         self._subscriber = Subscriber(
             self._cluster,
             self._handover,
-            membership or None,
+            membership,
             self.reading.attendance,
             metadata_max_age_ms=metadata_max_age_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._commits = (
+            Commits(group_id, self._offsets, self._subscriber, self.reading.attendance)
+            if group_id and self._offsets
+            else None
         )
         if topics:
             self.subscribe(topics)
@@ -305,6 +314,7 @@ class Consumer:
     ) -> None:
         """Read these topics from now on instead of those before: as a member of the group, or all their partitions
         without one. Or, with `pattern`, all topics whose whole name matches it, now or later, but no internal ones.
+        With group_protocol="consumer" a pattern that is a text is matched by the broker, as RE2, against those too.
 
         `listener` is told of partitions that come and go. Raises ValueError for both topics and pattern or neither,
         where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
@@ -319,7 +329,12 @@ class Consumer:
             raise ValueError(
                 "partitions were assigned by hand, or are being given up; await unsubscribe() first"
             )
-        self._subscriber.select(Selection(names, None if pattern is None else re.compile(pattern)), listener)
+        selection = Selection(names)
+        if isinstance(pattern, str) and self._brokers_match:
+            selection = Selection(brokers_pattern=pattern)
+        elif pattern is not None:
+            selection = Selection(pattern=re.compile(pattern))
+        self._subscriber.select(selection, listener)
 
     def unsubscribe(self) -> asyncio.Future[None]:
         """Read nothing more: leave the group, or drop what was assigned by hand. It begins at once; await it to know
@@ -473,20 +488,13 @@ class Consumer:
         the partitions are others' by then.
         """
         self._life.check_here(or_stopping=True)
-        self._need_group()
+        commits = self._need_group()
         given = None if offsets is None else offsets_by_partition(offsets)
         to_keep = self._progress.handed_out() if given is None else given
         self.reading.finish(
             None if given is None else {one: given_before(where) for one, where in given.items()}
         )
-        attendance = self.reading.attendance
-        if attendance.away and self._subscriber.active:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self._group_id!r}, commit: nothing was read for longer than max_poll_interval_ms "
-                f"({attendance.max_away_ms} ms), so this consumer has left the group, and others have its partitions; "
-                "the next read joins again",
-            )
+        commits.check_present()
         await self._commit(to_keep)
 
     def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
@@ -522,17 +530,7 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`; as the member that it was
         last, if it is none now: that one's offsets are refused."""
-        self._need_group()
-        group = self._subscriber.group
-        return ConsumerGroupMetadata(self._group_id or "") if group is None else group.metadata()
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offset of each partition."""
-        return await self._ends("beginning_offsets", partitions, EARLIEST)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of each partition, the last stable offset with read_committed."""
-        return await self._ends("end_offsets", partitions, LATEST)
+        return self._need_group().member()
 
     async def lag(self, partition: TopicPartition) -> int:
         """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
@@ -541,30 +539,7 @@ class Consumer:
         end = (await self.end_offsets([partition]))[partition]
         return max(0, end - await self.position(partition))
 
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | None]:
-        """The offset of the first record not older than each timestamp (ms); None where there is none."""
-        self._life.check_here(or_stopping=True)
-        wanted = {topic_partition(one): whole_number("a timestamp", at) for one, at in timestamps.items()}
-        found = await self._fetcher.list_offsets(wanted)
-        return {one: None if offset < 0 else offset for one, (offset, _) in found.items()}
-
-    async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic, empty if there is no such topic."""
-        self._life.check_here(or_stopping=True)
-        await self._cluster.refresh([topic_name(topic)])
-        info = self._cluster.metadata.topics.get(topic)
-        return [] if info is None else list(info.partitions)
-
     # inside
-
-    async def _ends(
-        self, call: str, partitions: Iterable[TopicPartition], which: int
-    ) -> dict[TopicPartition, int]:
-        self._life.check_here(or_stopping=True)
-        found = await self._fetcher.list_offsets(dict.fromkeys(topic_partitions(call, partitions), which))
-        return {one: offset for one, (offset, _) in found.items()}
 
     async def _commit_what_is_finished(self) -> None:
         await self._commit(self._progress.finished())
@@ -573,15 +548,7 @@ class Consumer:
         return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
     async def _commit(self, offsets: Mapping[TopicPartition, Place]) -> None:
-        group = self._subscriber.group
-        joined = group is not None and group.generation != NO_GENERATION
-        if offsets and self._subscriber.active and not joined:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self._group_id!r}, commit: this consumer is not a member of it now",
-            )
-        places = {one: self._place(one, where) for one, where in offsets.items()}
-        await self._need_group().commit(self.group_metadata(), places)
+        await self._need_group().commit({one: self._place(one, where) for one, where in offsets.items()})
 
     def _readable(self, stored: CommittedTransaction) -> CommittedTransaction:
         if (made := self._deserialization) is None:
@@ -607,10 +574,10 @@ class Consumer:
         self._inbox.forget([partition])
         self._fetcher.changed()
 
-    def _need_group(self) -> CommittedOffsets:
-        if not self._offsets:
+    def _need_group(self) -> Commits:
+        if self._commits is None:
             raise ValueError("committed offsets need a group_id")
-        return self._offsets
+        return self._commits
 
     def _raise_failures(self) -> None:
         group = self._subscriber.group

@@ -33,10 +33,12 @@ __all__ = [
     "CommittedTransaction",
     "ConfigEntry",
     "ConnectionLost",
+    "ConsumedBatch",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ErrorCode",
+    "ExactlyOnce",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -45,6 +47,7 @@ __all__ = [
     "LargeMessageStats",
     "LogDirDescription",
     "MadeBeforeFork",
+    "NewRecord",
     "NewTopic",
     "NoBrokerReachable",
     "OffsetAndMetadata",
@@ -103,6 +106,8 @@ if TYPE_CHECKING:
     from ottla.client.consuming.listener import RebalanceListener
     from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
     from ottla.client.consuming.offsets import ConsumerGroupMetadata
+    from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
+    from ottla.client.exactly_once.processor import ExactlyOnce
     from ottla.client.failures import (
         ClientClosed,
         ClientError,
@@ -155,6 +160,8 @@ else:
         "client.consuming.listener": ["RebalanceListener"],
         "client.consuming.offset_and_metadata": ["OffsetAndMetadata"],
         "client.consuming.offsets": ["ConsumerGroupMetadata"],
+        "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],
+        "client.exactly_once.processor": ["ExactlyOnce"],
         "client.failures": [
             "ClientClosed",
             "ClientError",

@@ -1,5 +1,21 @@
 """Synchronous clients for scripts, notebooks and executors. They stand, with examples, in client/sync/."""
 
-from ottla.client.sync import Admin, Consumer, Producer, Transaction, TransactionWriter
+from ottla.client.sync import (
+    Admin,
+    ConsumedBatch,
+    Consumer,
+    ExactlyOnce,
+    Producer,
+    Transaction,
+    TransactionWriter,
+)
 
-__all__ = ["Admin", "Consumer", "Producer", "Transaction", "TransactionWriter"]
+__all__ = [
+    "Admin",
+    "ConsumedBatch",
+    "Consumer",
+    "ExactlyOnce",
+    "Producer",
+    "Transaction",
+    "TransactionWriter",
+]

@@ -5,10 +5,13 @@ its partitions from those who would read them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .unread import Unread
+
+_log = logging.getLogger(__name__)
 
 
 class Attendance:
@@ -48,6 +51,16 @@ class Attendance:
         if self.away:
             self._back.clear()
         return self.away
+
+    def warn(self, group_id: str) -> None:
+        """Tell what follows, and what to do about it."""
+        _log.warning(
+            "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
+            "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
+            "(max_poll_records), or raise max_poll_interval_ms",
+            group_id,
+            self.max_away_ms,
+        )
 
     async def present(self) -> None:
         """Return once it is there."""

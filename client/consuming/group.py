@@ -15,7 +15,6 @@ next read.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,7 +52,6 @@ from .subscription import (
 
 LANE = "group"
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_log = logging.getLogger(__name__)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -196,13 +194,7 @@ class Group:
 
     async def _stay_away(self) -> None:
         """As the program does: others get the partitions."""
-        _log.warning(
-            "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
-            "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
-            "(max_poll_records), or raise max_poll_interval_ms",
-            self._options.group_id,
-            self._attendance.max_away_ms,
-        )
+        self._attendance.warn(self._options.group_id)
         self._handover.hold()
         await self._say_goodbye()
         await self._lose()

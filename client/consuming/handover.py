@@ -84,6 +84,10 @@ class Handover:
         self._failures.append(error)
         self._fetcher.wake_waiter()
 
+    def wake(self) -> None:
+        """Let a read that waits look at what has become of the membership."""
+        self._fetcher.wake_waiter()
+
     def raise_failure(self) -> None:
         """Raise what the listener raised, or what went wrong for good, each once."""
         if self._failures:

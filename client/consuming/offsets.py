@@ -24,7 +24,7 @@ from .subscription import NO_GENERATION
 
 LANE = "offsets"
 """Not that of the membership, where a JoinGroup may wait for minutes."""
-_LAST_WITH_NAMES = 8
+_LAST_FOR_GENERATIONS, _LAST_WITH_NAMES = 8, 9
 _LAST_FOR_ONE_GROUP = 7
 _FIRST_WITH_STABLE = 7
 
@@ -44,13 +44,21 @@ class CommittedOffsets:
     """Of one group."""
 
     def __init__(
-        self, cluster: Cluster, group_id: str, *, retry_backoff_max_ms: int, read_committed: bool
+        self,
+        cluster: Cluster,
+        group_id: str,
+        *,
+        retry_backoff_max_ms: int,
+        read_committed: bool,
+        by_epochs: bool = False,
     ) -> None:
-        """`read_committed`: wait for offsets that an open transaction may still change (KIP-447)."""
+        """`read_committed`: wait for offsets that an open transaction may still change (KIP-447). `by_epochs`: members
+        have epochs, not generations (KIP-848)."""
         self._group_id = group_id
         self._timeout_s = cluster.request_timeout_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._read_committed = read_committed
+        self._commit_version_max = _LAST_WITH_NAMES if by_epochs else _LAST_FOR_GENERATIONS
         self._coordinator = Coordinator(cluster, group_id, OF_GROUP, LANE)
 
     async def commit(
@@ -75,7 +83,7 @@ class CommittedOffsets:
         )
 
         async def once() -> None:
-            response = await self._coordinator.ask(request, at_most=_LAST_WITH_NAMES)
+            response = await self._coordinator.ask(request, at_most=self._commit_version_max)
             for topic in response.topics:
                 for partition in topic.partitions:
                     self._check(partition.error_code, f"commit of {topic.name}-{partition.partition_index}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..arguments import topic_name
-from .assignors import ASSIGNORS
 from .fetcher import EARLIEST, LATEST
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
@@ -26,23 +25,9 @@ def check_choices(
     *,
     auto_offset_reset: str,
     isolation_level: str,
-    assignors: Sequence[str],
-    heartbeat_interval_ms: int,
-    session_timeout_ms: int,
 ) -> None:
     """Raises ValueError."""
     if auto_offset_reset not in RESETS:
         raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
     if isolation_level not in ISOLATION_LEVELS:
         raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}")
-    if isinstance(assignors, str):
-        raise TypeError(f"partition_assignment_strategy is a list, as in [{assignors!r}], not {assignors!r}")
-    if unknown := [name for name in assignors if name not in ASSIGNORS]:
-        raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
-    if not assignors:
-        raise ValueError(f"partition_assignment_strategy needs at least one of {', '.join(ASSIGNORS)}")
-    if heartbeat_interval_ms >= session_timeout_ms:
-        raise ValueError(
-            f"heartbeat_interval_ms is less than session_timeout_ms ({session_timeout_ms}), a third of it at most to "
-            f"be safe, not {heartbeat_interval_ms}"
-        )

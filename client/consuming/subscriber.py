@@ -16,9 +16,11 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest
 from ..connections.cluster import Backoff, Cluster
 from .attendance import Attendance
+from .consumer_group import ConsumerGroup, ConsumerGroupOptions
 from .fetched import TopicPartition
 from .group import Group, GroupOptions
 from .handover import Handover
+from .heartbeats import Wanted
 from .listener import RebalanceListener
 
 
@@ -28,6 +30,8 @@ class Selection:
 
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
+    brokers_pattern: str | None = None
+    """A pattern that brokers match, in their syntax (RE2)."""
 
 
 class Subscriber:
@@ -37,13 +41,13 @@ class Subscriber:
         self,
         cluster: Cluster,
         handover: Handover,
-        options: GroupOptions | None,
+        options: GroupOptions | ConsumerGroupOptions | None,
         attendance: Attendance,
         *,
         metadata_max_age_ms: int,
         retry_backoff_max_ms: int,
     ) -> None:
-        self.group: Group | None = None
+        self.group: Group | ConsumerGroup | None = None
         self._cluster = cluster
         self._handover = handover
         self._options = options
@@ -71,6 +75,8 @@ class Subscriber:
     @property
     def topics(self) -> set[str]:
         """The topics subscribed to, as far as known."""
+        if self._selection is not None and self._selection.brokers_pattern is not None:
+            return {one.topic for one in self._handover.owned}
         return set(self._topics)
 
     def select(self, selection: Selection, listener: RebalanceListener | None) -> None:
@@ -79,7 +85,7 @@ class Subscriber:
         self._topics = selection.names
         self._handover.listener = listener or RebalanceListener()
         # What a pattern matched would come back after it was deleted, by being asked for.
-        self._cluster.creates_topics = selection.pattern is None
+        self._cluster.creates_topics = bool(selection.names)
         self._changed.set()
         if self._started and self._watch is None:
             self._watch = asyncio.ensure_future(self._keep_up())
@@ -156,11 +162,21 @@ class Subscriber:
             await self._appeared(one for one in selection.names if one not in self._reading)
             await self._read_all(topics)
         elif self.group is None:
-            self.group = Group(self._cluster, self._options, topics, self._handover, self._attendance)
+            self.group = self._member(self._options, topics, selection)
             self.group.start()
+        elif isinstance(self.group, ConsumerGroup):
+            self.group.subscribe(Wanted(topics, selection.brokers_pattern))
         else:
             self.group.subscribe(topics)
             self.group.metadata_refreshed()
+
+    def _member(
+        self, options: GroupOptions | ConsumerGroupOptions, topics: tuple[str, ...], selection: Selection
+    ) -> Group | ConsumerGroup:
+        if isinstance(options, GroupOptions):
+            return Group(self._cluster, options, topics, self._handover, self._attendance)
+        wanted = Wanted(topics, selection.brokers_pattern)
+        return ConsumerGroup(self._cluster, options, wanted, self._handover, self._attendance)
 
     async def _matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)

@@ -36,6 +36,15 @@ there. Clients that were not stopped are when the interpreter ends, which takes 
 
 from .admin import Admin
 from .consumer import Consumer
+from .exactly_once import ConsumedBatch, ExactlyOnce
 from .producer import Producer, Transaction, TransactionWriter
 
-__all__ = ["Admin", "Consumer", "Producer", "Transaction", "TransactionWriter"]
+__all__ = [
+    "Admin",
+    "ConsumedBatch",
+    "Consumer",
+    "ExactlyOnce",
+    "Producer",
+    "Transaction",
+    "TransactionWriter",
+]

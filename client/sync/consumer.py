@@ -38,10 +38,12 @@ class ConsumerOptions(TypedDict, total=False):
     max_partition_fetch_bytes: int
     max_poll_records: int
     check_crcs: bool
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str | None
+    session_timeout_ms: int | None
+    heartbeat_interval_ms: int | None
     max_poll_interval_ms: int
-    partition_assignment_strategy: Sequence[str]
+    partition_assignment_strategy: Sequence[str] | None
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     metadata_max_age_ms: int

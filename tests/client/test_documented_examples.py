@@ -8,12 +8,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import ottla.client.sync
-from ottla.sync import Producer
+from ottla.sync import Consumer, Producer
 from tests.cluster import RunningCluster, running_cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CLIENT.md"
@@ -55,6 +56,15 @@ def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.C
     assert "10000000 bytes, True\n" in printed
     assert "LargeMessageStats(assembled=1, evicted=0" in printed
     assert "['audit', 'copies', 'orders', 'parcels']" in printed.replace("'__consumer_offsets', ", "")
+    assert "['copies', 'counts', 'orders']" in printed.replace("'__consumer_offsets', ", "")
+    with Consumer(
+        "counts",
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as counts:
+        counted = sum(int(one.value or b"") for one in islice(counts, 3))
+    assert counted == 1_002  # all orders up to then, once
 
 
 def test_the_examples_of_the_docstring_work(

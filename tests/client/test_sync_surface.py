@@ -17,7 +17,15 @@ from ottla.client.sync.consumer import ConsumerOptions
 
 PAIRS = [
     (getattr(ottla, name), getattr(ottla.sync, name))
-    for name in ("Producer", "Consumer", "Admin", "TransactionWriter", "Transaction")
+    for name in (
+        "Producer",
+        "Consumer",
+        "Admin",
+        "TransactionWriter",
+        "ExactlyOnce",
+        "Transaction",
+        "ConsumedBatch",
+    )
 ]
 IN_PLACE_OF = {
     "asyncio.Future[None]": "None",
@@ -26,6 +34,11 @@ IN_PLACE_OF = {
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }
 """What a blocking call returns in place of what only an event loop can use."""
+MADE_WITH_THE_OBJECT = {
+    ottla.Transaction: {"app_version", "result"},
+    ottla.ConsumedBatch: {"committed", "records"},
+}
+"""Attributes there, properties here."""
 
 
 def public(kind: type) -> dict[str, Any]:
@@ -62,9 +75,7 @@ def returned(call: Callable[..., Any]) -> str:
 @pytest.mark.parametrize(("waiting", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
 def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: type) -> None:
     theirs, ours = public(waiting), public(blocking)
-    attributes = (
-        {"app_version", "result"} if waiting is ottla.Transaction else set()
-    )  # made with the object there
+    attributes = MADE_WITH_THE_OBJECT.get(waiting, set())
     assert theirs.keys() | attributes == ours.keys()
     for name in theirs.keys() - {"__exit__"}:
         if isinstance(theirs[name], property):
@@ -80,7 +91,7 @@ def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: t
             assert returned(ours[name]) == returned(theirs[name]), name
 
 
-@pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:4], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:5], ids=lambda kind: kind.__name__)
 def test_clients_take_the_same_options(waiting: type, blocking: type) -> None:
     if waiting is ottla.Consumer:
         hints = get_type_hints(ottla.Consumer.__init__)

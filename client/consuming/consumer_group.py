@@ -1,0 +1,360 @@
+"""Membership in a consumer group by KIP-848: the broker assigns, the member only heartbeats.
+
+One task, `_run`, heartbeats; another one, `_follow`, brings what this consumer has in line with what it was assigned,
+while the heartbeats go on. What is said and done is decided by `heartbeats`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ..connections.cluster import Backoff, Cluster
+from ..connections.coordinator import OF_GROUP, Coordinator
+from .attendance import Attendance
+from .fetched import TopicPartition
+from .handover import Handover
+from .heartbeats import Beat, Membership, Places, Wanted
+from .offsets import ConsumerGroupMetadata, coordinator_moved
+from .subscription import NO_GENERATION
+
+LANE: Final = "group"
+LEAVE_EPOCH: Final = -1
+LEAVE_FOR_A_WHILE_EPOCH: Final = -2
+LEAVE_TIMEOUT_MS: Final = 2_000
+FIRST_INTERVAL_S: Final = 1.0
+"""Until the coordinator has told its own."""
+_FIRST_WITH_PATTERN: Final = 1
+
+FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+EXPLAINED: Final = {
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster lacks the consumer protocol, or a part of it: group_protocol='classic' "
+    "needs none of it, and a pattern that is a re.Pattern is matched by the client",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "another member has this group_instance_id, and has neither left nor expired: it "
+    "is free when its session has ended",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has this group_instance_id now",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "group_remote_assignor names one that the broker has not",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group takes no more members",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group is a classic one that cannot be upgraded now",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "a pattern given as text is matched by the broker, in the syntax of RE2; "
+    "a re.Pattern is matched by the client",
+}
+"""What ends a membership for good, in the words of this client's options."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupOptions:
+    """See Consumer for the meaning of each."""
+
+    group_id: str
+    group_instance_id: str | None
+    remote_assignor: str | None
+    rebalance_timeout_ms: int
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+    rack: str | None = None
+
+
+class ConsumerGroup:
+    """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ConsumerGroupOptions,
+        wanted: Wanted,
+        handover: Handover,
+        attendance: Attendance,
+    ) -> None:
+        self.member_id = str(uuid.uuid4())
+        self.failure: BaseException | None = None
+        """What ended the membership for good."""
+        self._cluster = cluster
+        self._options = options
+        self._handover = handover
+        self._attendance = attendance
+        self._known_as = ConsumerGroupMetadata(options.group_id)
+        self._state = Membership(wanted)
+        self._names: dict[bytes, str] = {}
+        self._patterns = wanted.pattern is not None
+        """Whether the coordinator may know a pattern of this member."""
+        self._told_assignment = False
+        """Whether the listener was, since it joined."""
+        self._interval_s = FIRST_INTERVAL_S
+        self._news = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._coordinator = Coordinator(cluster, options.group_id, OF_GROUP, LANE)
+        self._task: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Become a member."""
+        self._attendance.begin()
+        self._task = asyncio.ensure_future(self._run())
+
+    def subscribe(self, wanted: Wanted) -> None:
+        """Want these topics from now on."""
+        self._state.wanted = wanted
+        self._patterns = self._patterns or wanted.pattern is not None
+        if self._state.due:
+            self._news.set()
+
+    async def leave(self) -> None:
+        """Give up the partitions and the membership at once. A static member's place is kept for it until its session
+        ends."""
+        for task in (self._task, self._following):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._task = self._following = None
+        await self._handover.settled()
+        beats = asyncio.ensure_future(self._beats())
+        try:
+            lost = self._state.epoch <= 0
+            await self._handover.give_up(self._handover.owned, lost=lost)
+        finally:
+            beats.cancel()
+            await asyncio.gather(beats, return_exceptions=True)
+        await self._say_goodbye()
+        self._state.fenced()
+        self._state.lost()
+
+    @property
+    def generation(self) -> int:
+        """For which its epoch stands."""
+        return self._state.epoch if self._state.epoch > 0 else NO_GENERATION
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who it is now; who it was, once it is no member any more: that one is fenced, nobody would not be."""
+        return self._known_as
+
+    async def outgrow(self, epoch: int) -> None:
+        """Heartbeat until the member has another epoch than this, which the coordinator called stale. Raises KafkaError
+        STALE_MEMBER_EPOCH if that takes longer than the request timeout."""
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        try:
+            async with asyncio.timeout(self._options.request_timeout_ms / 1000):
+                while self._state.epoch == epoch and self.failure is None:
+                    self._heard.clear()
+                    self._news.set()
+                    await self._heard.wait()
+                    await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            code = ErrorCode.STALE_MEMBER_EPOCH
+            raise KafkaError(code, f"group {self._options.group_id!r}: {code.message}") from None
+
+    # heartbeats
+
+    async def _run(self) -> None:
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        try:
+            while True:
+                try:
+                    self._news.clear()
+                    await self._beat()
+                    backoff.reset()
+                except KafkaError as error:
+                    await self._cure(error)
+                    await asyncio.sleep(backoff.next_s())
+                    continue
+                if self._following is None or self._following.done():
+                    self._follow_up()
+                    if self._following is None and self._state.due:
+                        continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval_s):
+                        await self._news.wait()
+                if self._attendance.missing():
+                    await self._stay_away()
+        except Exception as error:
+            self.failure = error
+            await self._lose()
+            self._handover.wake()
+            self._heard.set()
+
+    async def _cure(self, error: KafkaError) -> None:
+        """Put the membership where the next heartbeat can succeed. Raises the error when nothing can."""
+        if coordinator_moved(error):
+            self._coordinator.forget()
+        elif error.code in FENCED:
+            self._state.fenced()
+            await self._lose()
+        elif not error.code.retriable:
+            hint = EXPLAINED.get(error.code)
+            where = f"group {self._options.group_id!r}, heartbeat: {error.message}"
+            raise KafkaError(error.code, f"{where} ({hint})" if hint else where) from error
+
+    async def _stay_away(self) -> None:
+        """As the program does, until it comes back: others get the partitions."""
+        self._attendance.warn(self._options.group_id)
+        self._handover.hold()
+        await self._say_goodbye()
+        await self._lose()
+        await self._attendance.present()
+
+    async def _say_goodbye(self) -> None:
+        """A static member only says that it is away for a while."""
+        if self._coordinator.broker_id is None:
+            return  # Nobody knows this member. Otherwise one may, even if that was not told to it yet.
+        static = self._options.group_instance_id is not None
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._options.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVE_FOR_A_WHILE_EPOCH if static else LEAVE_EPOCH,
+            instance_id=self._options.group_instance_id,
+        )
+        with suppress(KafkaError):  # Its session ends by itself.
+            await self._coordinator.ask(request, timeout_ms=LEAVE_TIMEOUT_MS)
+
+    async def _lose(self) -> None:
+        """All partitions may be somebody else's already."""
+        self._state.fenced()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self._handover.settled()
+        await self._handover.give_up(self._handover.owned, lost=True)
+        self._state.lost()
+        self._told_assignment = False
+
+    async def _beats(self) -> None:
+        """Heartbeats beside something that takes long."""
+        while self._state.epoch > 0:
+            await asyncio.sleep(self._interval_s)
+            with suppress(KafkaError):
+                await self._beat()
+
+    async def _beat(self) -> None:
+        beat = self._state.beat()
+        try:
+            connection = await self._coordinator.connection()
+            needed = _FIRST_WITH_PATTERN if self._state.wanted.pattern is not None else 0
+            if connection.version_for(ConsumerGroupHeartbeatRequest) < needed:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "the broker finds no topics by pattern (ConsumerGroupHeartbeat 1)",
+                )
+            response = await self._coordinator.ask(
+                self._request(beat), timeout_ms=self._options.request_timeout_ms
+            )
+            if response.error_code:
+                code = ErrorCode.of(response.error_code)
+                raise KafkaError(code, response.error_message or code.message)
+        except BaseException:
+            self._state.unanswered()
+            raise
+        self._interval_s = response.heartbeat_interval_ms / 1000
+        self._state.answered(beat, response.member_epoch, _assigned(response))
+        if self._state.epoch > 0:
+            self._known_as = ConsumerGroupMetadata(
+                self._options.group_id, self._state.epoch, self.member_id, self._options.group_instance_id
+            )
+        self._heard.set()
+
+    def _request(self, beat: Beat) -> ConsumerGroupHeartbeatRequest:
+        options = self._options
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=options.group_id,
+            member_id=self.member_id,
+            member_epoch=beat.epoch,
+            instance_id=options.group_instance_id,
+        )
+        if beat.full:
+            request.rack_id = options.rack
+            request.rebalance_timeout_ms = options.rebalance_timeout_ms
+            request.server_assignor = options.remote_assignor
+        if beat.wanted is not None:
+            request.subscribed_topic_names = sorted(set(beat.wanted.topics))
+            if self._patterns:
+                request.subscribed_topic_regex = beat.wanted.pattern or ""
+        if beat.owned is not None:
+            indexes: defaultdict[bytes, list[int]] = defaultdict(list)
+            for topic_id, index in sorted(beat.owned):
+                indexes[topic_id].append(index)
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=some) for topic_id, some in indexes.items()
+            ]
+        return request
+
+    # what changes hands
+
+    def _follow_up(self) -> None:
+        self._following = None
+        if self._state.step() is not None or not self._told_assignment:
+            self._following = asyncio.ensure_future(self._follow())
+            self._following.add_done_callback(self._followed)
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._handover.fail(error)
+        self._news.set()
+
+    async def _follow(self) -> None:
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        told = False
+        while (step := self._state.step()) is not None:
+            if step.give_up:
+                await self._handover.give_up(self._named(step.give_up))
+                self._state.gave_up(step.give_up)
+                self._news.set()
+                told = False
+                continue
+            await self._learn_names({topic_id for topic_id, _ in step.take_over})
+            if step != self._state.step():
+                continue
+            known = frozenset(one for one in step.take_over if one[0] in self._names)
+            if (
+                not known
+            ):  # Too new for the broker that was asked, or deleted: then they leave the assignment.
+                await asyncio.sleep(backoff.next_s())
+                continue
+            self._state.takes_over(known)
+            await self._handover.take_over(self._named(known))
+            self._news.set()
+            told = self._told_assignment = True
+        if not told:  # A listener hears of every assignment, as with the classic protocol.
+            await self._handover.take_over(())
+            self._told_assignment = True
+
+    def _named(self, places: Places) -> set[TopicPartition]:
+        return {TopicPartition(self._names[topic_id], index) for topic_id, index in places}
+
+    async def _learn_names(self, topic_ids: Iterable[bytes]) -> None:
+        """Of these topics, as far as the cluster tells."""
+        for topic in self._cluster.metadata.topics.values():
+            if any(topic.id):
+                self._names.setdefault(topic.id, topic.name)
+        missing = [one for one in topic_ids if one not in self._names]
+        if not missing:
+            return
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=one, name=None) for one in missing],
+            allow_auto_topic_creation=False,
+        )
+        with suppress(KafkaError):
+            response = await self._cluster.ask_any(request)
+            self._names |= {
+                one.topic_id: one.name for one in response.topics if one.name and not one.error_code
+            }
+
+
+def _assigned(response: ConsumerGroupHeartbeatResponse) -> Places | None:
+    if response.assignment is None:
+        return None
+    return frozenset(
+        (bytes(topic.topic_id), index)
+        for topic in response.assignment.topic_partitions
+        for index in topic.partitions
+    )

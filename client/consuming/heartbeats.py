@@ -1,0 +1,125 @@
+"""What a member of a consumer group (KIP-848) says in its next heartbeat, and does about what it was told. Pure.
+
+    epoch   becomes   when
+    0       n         the coordinator took the member in
+    n       m         it follows a newer assignment
+    n       0         it was fenced: all its partitions are lost, and it joins anew
+
+Partitions are (topic id, index). The member goes towards the assignment that it was told last in two steps: it gives up
+what is not in it, and says so with its next heartbeat; then it takes over what is new. So a partition that the
+coordinator has taken away goes to nobody else before it is given up here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+Place = tuple[bytes, int]
+Places = frozenset[Place]
+NOTHING: Final[Places] = frozenset()
+JOIN_EPOCH: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Topics by name, or those that the broker finds by `pattern`."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What one heartbeat says; None is what the coordinator knows already."""
+
+    epoch: int
+    wanted: Wanted | None
+    owned: Places | None
+    full: bool
+    """It says everything, as the coordinator may know nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to change hands next: one of the two is empty."""
+
+    give_up: Places
+    take_over: Places
+
+
+class Membership:
+    """Of one member. Heartbeats go one after the other: `beat`, then `answered`, `unanswered` or `fenced`.
+
+    Invariant: `owned` has all that the program may still work on, whatever the coordinator says.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.epoch = JOIN_EPOCH
+        self.wanted = wanted
+        self.owned = NOTHING
+        self.target = NOTHING
+        """As assigned last."""
+        self._told_wanted: Wanted | None = None
+        self._told_owned: Places | None = None
+        self._told_all = False
+
+    @property
+    def due(self) -> bool:
+        """Whether the coordinator should hear now, not with the next regular heartbeat."""
+        return self.wanted != self._told_wanted or self.owned != self._told_owned
+
+    def beat(self) -> Beat:
+        """The next heartbeat."""
+        full = not self._told_all
+        return Beat(
+            self.epoch,
+            self.wanted if full or self.wanted != self._told_wanted else None,
+            self.owned if full or self.owned != self._told_owned else None,
+            full,
+        )
+
+    def answered(self, beat: Beat, epoch: int, assigned: Places | None) -> None:
+        """The coordinator has heard `beat`; `assigned` is None where that has not changed."""
+        self.epoch = epoch
+        self._told_all = True
+        if beat.wanted is not None:
+            self._told_wanted = beat.wanted
+        if beat.owned is not None:
+            self._told_owned = beat.owned
+        if assigned is not None and assigned != self.target:
+            self.target = assigned
+            self._told_owned = (
+                None  # It waits to hear that nothing else is owned, even where nothing else was.
+            )
+
+    def unanswered(self) -> None:
+        """Whether the coordinator has heard the last one is not known: the next one says everything."""
+        self._told_all = False
+
+    def fenced(self) -> None:
+        """The coordinator knows this member no more: what it has is somebody else's, and has to be given up before the
+        next heartbeat, by `lost`."""
+        self.epoch = JOIN_EPOCH
+        self.target = NOTHING
+        self._told_all = False
+
+    def lost(self) -> None:
+        """Everything has been given up."""
+        self.owned = NOTHING
+
+    def step(self) -> Step | None:
+        """What is to change hands next, None if nothing."""
+        if surplus := self.owned - self.target:
+            return Step(surplus, NOTHING)
+        if missing := self.target - self.owned:
+            return Step(NOTHING, missing)
+        return None
+
+    def takes_over(self, places: Places) -> None:
+        """From now on these are owned."""
+        self.owned |= places
+
+    def gave_up(self, places: Places) -> None:
+        """These are owned no more."""
+        self.owned -= places

@@ -1,0 +1,154 @@
+"""Consume, transform, produce, for programs without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, Unpack
+
+from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..exactly_once import batch, processor
+from ..exactly_once.batch import Made, NewRecord, OnError, Transform
+from ..exactly_once.options import ExactlyOnceOptions
+from .facade import Facade, on_loop
+
+P = ParamSpec("P")
+
+
+class ConsumedBatch:
+    """Records, and a `with` block in which to work on them. See `ottla.ConsumedBatch`."""
+
+    def __init__(self, owner: ExactlyOnce, inner: batch.ConsumedBatch) -> None:
+        self._loop = owner._loop
+        self._inner = inner
+
+    @property
+    def records(self) -> list[ConsumerRecord]:
+        """What to work on, in the order of the partitions."""
+        return self._inner.records
+
+    @property
+    def committed(self) -> bool:
+        """Whether it counts, once the block has ended."""
+        return self._inner.committed
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """What is to be read next once the batch counts."""
+        return self._inner.offsets
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> None:
+        """Hand one record over, as to `Producer.send`. It is sent for sure once the batch counts."""
+        work = self._inner.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        self._loop.run(work)
+
+    def shorten(self, count: int) -> None:
+        """Leave all but the first `count` records to the next batch."""
+
+        async def now() -> None:
+            self._inner.shorten(count)
+
+        self._loop.run(now())
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._inner.__aenter__())
+        processor.INSIDE.set(self._inner)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        processor.INSIDE.set(None)
+        return not self._loop.left_behind and self._loop.run(self._inner.__aexit__(kind, error, trace))
+
+
+class ExactlyOnce(Facade[processor.ExactlyOnce]):
+    """Turns records into others, each exactly once, whatever breaks. The options are those of `ottla.ExactlyOnce`.
+
+    with ExactlyOnce("orders", group_id="copier") as copier:
+        copier.run(lambda record: NewRecord("copies", record.value, record.key))
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        group_id: str,
+        pattern: str | re.Pattern[str] | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 10_000,
+        max_batch_records: int = 500,
+        max_batch_ms: int = 100,
+        idle_timeout_ms: int | None = None,
+        **options: Unpack[ExactlyOnceOptions],
+    ) -> None:
+        super().__init__(
+            processor.ExactlyOnce(
+                *topics,
+                group_id=group_id,
+                pattern=pattern,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                max_batch_records=max_batch_records,
+                max_batch_ms=max_batch_ms,
+                idle_timeout_ms=idle_timeout_ms,
+                **options,
+            )
+        )
+
+    def __iter__(self) -> Self:
+        async def now() -> None:
+            aiter(self._client)
+
+        self._loop.run(now())
+        return self
+
+    def __next__(self) -> ConsumedBatch:
+        """The next batch; ends when there is nothing more to do."""
+
+        async def following() -> batch.ConsumedBatch | None:
+            return await anext(self._client, None)
+
+        found = self._loop.run(following())
+        if found is None:
+            raise StopIteration
+        return ConsumedBatch(self, found)
+
+    finish = on_loop(processor.ExactlyOnce.finish)
+
+    def run(self, transform: Transform, *, on_error: Literal["raise", "skip"] | OnError = "raise") -> None:
+        """Send what `transform` makes of each record. See `ottla.ExactlyOnce.run`.
+
+        `transform`, and `on_error` if it is a function, are called on a thread that is neither the caller's nor the
+        clients' own: they may call other clients, and `finish`.
+        """
+        handler = on_error if isinstance(on_error, str) else _on_a_thread(on_error)
+        self._loop.run(self._client.run(_on_a_thread(transform), on_error=handler))
+
+
+def _on_a_thread(make: Callable[P, Made | Awaitable[Made]]) -> Callable[P, Awaitable[Made]]:
+    """What it makes, to the end: a generator's steps are the program's, too."""
+
+    def whole(*args: P.args, **kwargs: P.kwargs) -> Made | Awaitable[Made]:
+        made = make(*args, **kwargs)
+        if made is None or isinstance(made, NewRecord | Awaitable | AsyncIterable | str | bytes):
+            return made
+        return list(made) if isinstance(made, Iterable) else made
+
+    async def call(*args: P.args, **kwargs: P.kwargs) -> Made:
+        made = await asyncio.to_thread(whole, *args, **kwargs)
+        return await made if isinstance(made, Awaitable) else made
+
+    return call

@@ -1,0 +1,526 @@
+"""`ExactlyOnce` with a real cluster: what it writes is what it reads, whatever fails, joins, leaves and is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import ottla
+import ottla.sync
+from ottla import (
+    Admin,
+    Consumer,
+    ConsumerRecord,
+    ExactlyOnce,
+    KafkaError,
+    NewRecord,
+    OutOfTurn,
+    Producer,
+    ProducerFenced,
+    TopicPartition,
+)
+from ottla.client.exactly_once.options import ExactlyOnceOptions
+from ottla.client.producing.record_writer import WriterOptions
+from ottla.testing import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+PARTITIONS = 4
+PROGRAM = "tests.client.copying_program"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(settings={"group.min.session.timeout.ms": "1000"}) as running:
+        yield running
+
+
+@pytest.fixture
+def topics(cluster: LocalCluster, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """What to read, and what to write, new for each test."""
+    name = request.node.name.translate({ord("["): "-", ord("]"): None})[:150]
+    for kind in ("in", "out"):
+        cluster.create_topic(f"{name}.{kind}", partitions=PARTITIONS)
+    return f"{name}.in", f"{name}.out"
+
+
+def copier(cluster: LocalCluster, topics: tuple[str, str], **options: Any) -> ExactlyOnce:
+    defaults: dict[str, Any] = {
+        "max_batch_records": 20,
+        "max_batch_ms": 20,
+        "session_timeout_ms": 3_000,
+        "heartbeat_interval_ms": 100,
+        "transaction_timeout_ms": 5_000,
+        "fetch_max_wait_ms": 50,
+    }
+    return ExactlyOnce(
+        topics[0],
+        group_id=topics[0],
+        bootstrap_servers=cluster.bootstrap_servers,
+        **(defaults | options),
+    )
+
+
+def copying(topics: tuple[str, str]) -> Callable[[ConsumerRecord], NewRecord]:
+    return lambda record: NewRecord(topics[1], record.value, record.key, partition=record.partition)
+
+
+async def fill(cluster: LocalCluster, topic: str, numbers: range) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in numbers:
+            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+
+
+async def found(cluster: LocalCluster, topic: str, at_least: int = 0) -> dict[int, list[int]]:
+    """What read-committed consumers see: all there is, and once it is `at_least` so many records."""
+    seen: defaultdict[int, list[int]] = defaultdict(list)
+    async with (
+        Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            fetch_max_wait_ms=50,
+        ) as reader,
+        asyncio.timeout(60),
+    ):
+        while sum(map(len, seen.values())) < at_least:
+            take(await reader.getmany(timeout_ms=100), seen)
+        for partition, end in (await reader.end_offsets(reader.assignment())).items():
+            while await reader.position(partition) < end:
+                take(await reader.getmany(timeout_ms=100), seen)
+    return dict(sorted(seen.items()))
+
+
+def take(read: dict[TopicPartition, list[ConsumerRecord]], seen: dict[int, list[int]]) -> None:
+    for partition, records in read.items():
+        seen[partition.partition] += [int(record.value or b"") for record in records]
+
+
+def wanted(count: int) -> dict[int, list[int]]:
+    return {partition: list(range(partition, count, PARTITIONS)) for partition in range(PARTITIONS)}
+
+
+@asynccontextmanager
+async def running(work: Awaitable[None]) -> AsyncIterator[asyncio.Future[None]]:
+    """Some work in the background that is cancelled at the end, and must not have failed."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_what_fails_now_and_then_is_copied_exactly(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    await fill(cluster, topics[0], range(600))
+    copy = copying(topics)
+
+    def sometimes(record: ConsumerRecord) -> NewRecord:
+        if chance.random() < 0.01:
+            raise ConnectionResetError
+        return copy(record)
+
+    failures: list[ConnectionResetError] = []
+    async with copier(cluster, topics, idle_timeout_ms=1_000) as one:
+        while True:
+            try:
+                await one.run(sometimes)
+                break
+            except ConnectionResetError as failure:
+                failures.append(failure)
+    assert failures
+    assert failures[0].__notes__[0].startswith(f"The record is {topics[0]}-")
+    assert await found(cluster, topics[1]) == wanted(600)
+
+
+async def test_what_a_record_becomes(cluster: LocalCluster, topics: tuple[str, str]) -> None:
+    """Nothing, one, several, by a function, a generator, or those of async kind."""
+    await fill(cluster, topics[0], range(40))
+    target = topics[1]
+
+    def plain(record: ConsumerRecord) -> Any:
+        number = int(record.value or b"")
+        if number < 10:
+            return None
+        if number < 20:
+            return [NewRecord(target, b"%d" % number, partition=0)] * 2
+        if number < 30:
+            return later(record)
+        return steps(record)
+
+    async def later(record: ConsumerRecord) -> NewRecord:
+        await asyncio.sleep(0)
+        return NewRecord(target, record.value, partition=1, headers=[("a", b"b")], timestamp_ms=1)
+
+    async def steps(record: ConsumerRecord) -> AsyncIterator[NewRecord]:
+        yield NewRecord(target, record.value, partition=2)
+        await asyncio.sleep(0)
+        yield NewRecord(target, record.value, partition=3)
+
+    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+        await one.run(plain)
+        with pytest.raises(ValueError, match="'ignore'"):
+            await one.run(plain, on_error="ignore")  # type: ignore[arg-type]
+    seen = await found(cluster, target)
+    assert sorted(seen[0]) == sorted([*range(10, 20)] * 2)
+    assert sorted(seen[1]) == [*range(20, 30)]
+    assert sorted(seen[2]) == sorted(seen[3]) == [*range(30, 40)]
+
+
+async def test_poison_is_skipped_or_goes_where_a_function_says(
+    cluster: LocalCluster, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(cluster, topics[0], range(40))
+    copy = copying(topics)
+
+    def poisoned(record: ConsumerRecord) -> Iterator[NewRecord]:
+        number = int(record.value or b"")
+        yield copy(record)  # must not count where what follows fails
+        if number == 8:
+            raise ArithmeticError
+        if number == 9:
+            yield NewRecord(topics[1], b"x" * 2_000_000)
+        if number == 10:
+            yield "no record"  # type: ignore[misc]
+
+    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+        with pytest.raises((ArithmeticError, KafkaError, TypeError)):
+            await one.run(poisoned)
+        await one.run(poisoned, on_error="skip")
+    left_out = {8, 9, 10}
+    assert await found(cluster, topics[1]) == {
+        partition: [number for number in numbers if number not in left_out]
+        for partition, numbers in wanted(40).items()
+    }
+    assert len([one for one in caplog.records if "skipped" in one.message]) == 3
+    cluster.create_topic(f"{topics[1]}.dead")
+
+    def bury(record: ConsumerRecord, error: Exception) -> NewRecord:
+        return NewRecord(f"{topics[1]}.dead", record.value, headers=[("error", repr(error).encode())])
+
+    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+        await fill(cluster, topics[0], range(8, 12))
+        await one.run(poisoned, on_error=bury)
+    assert sorted((await found(cluster, f"{topics[1]}.dead"))[0]) == [8, 9, 10]
+    assert (await found(cluster, topics[1]))[3][-1] == 11
+
+
+async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topics: tuple[str, str]) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+
+    async def slow(record: ConsumerRecord) -> NewRecord:
+        if chance.random() < 0.2:
+            await asyncio.sleep(0.005)
+        return copying(topics)(record)
+
+    async def once() -> None:
+        """Comes, and leaves: asked to, or cancelled in the middle of whatever it does."""
+        async with copier(cluster, topics, partition_assignment_strategy=strategies) as one:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(chance.uniform(0.3, 1.2)):
+                    if chance.random() < 0.5:
+                        asyncio.get_running_loop().call_later(0.3, one.finish)
+                    await one.run(slow)
+
+    async def again_and_again() -> None:
+        while True:
+            await once()
+
+    for begin, strategies in ((0, ("range",)), (1_000, ("cooperative-sticky",))):
+        await fill(cluster, topics[0], range(begin, begin + 1_000))
+        async with (
+            copier(cluster, topics, partition_assignment_strategy=strategies) as steady,
+            running(steady.run(slow)),
+            running(again_and_again()),
+        ):
+            await found(cluster, topics[1], begin + 1_000)
+    assert await found(cluster, topics[1]) == wanted(2_000)
+
+
+async def copied(one: ExactlyOnce, topics: tuple[str, str], meanwhile: Awaitable[None]) -> bool:
+    """Copy one batch, of which `meanwhile` happens in the middle; whether it counts."""
+    batch = await anext(one)
+    async with batch:
+        for record in batch.records:
+            await batch.send(topics[1], record.value, partition=record.partition)
+        await meanwhile
+    return batch.committed
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_the_group_waits_for_the_end_of_a_batch(
+    cluster: LocalCluster, topics: tuple[str, str], strategy: str
+) -> None:
+    await fill(cluster, topics[0], range(200))
+    options = {"partition_assignment_strategy": (strategy,), "idle_timeout_ms": 1_000}
+    one = copier(cluster, topics, max_batch_records=200, max_batch_ms=2_000, **options)
+    other = copier(cluster, topics, **options)
+
+    async def other_joins() -> None:
+        await other.start()
+        async with asyncio.timeout(20):
+            while not one._source.releasing:
+                await asyncio.sleep(0.01)
+        assert not other._consumer.assignment()
+
+    async with one:
+        try:
+            assert await copied(one, topics, other_joins())
+            assert await found(cluster, topics[1]) == wanted(200)
+            await fill(cluster, topics[0], range(200, 400))
+            await asyncio.gather(one.run(copying(topics)), other.run(copying(topics)))
+        finally:
+            await other.stop()
+    assert await found(cluster, topics[1]) == wanted(400)
+
+
+async def test_a_batch_of_a_member_that_was_thrown_out_does_not_count(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(200))
+    silent = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 500_000}
+    async with copier(cluster, topics, **silent) as one:
+
+        async def others_do_its_work() -> None:
+            async with copier(cluster, topics, idle_timeout_ms=1_500) as other:
+                await other.run(copying(topics))
+
+        assert not await copied(one, topics, others_do_its_work())
+    assert await found(cluster, topics[1]) == wanted(200)
+
+
+async def test_a_program_that_is_killed_is_taken_over_from(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(2_000))
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", PROGRAM, cluster.bootstrap_servers, *topics]
+        return subprocess.Popen(command, cwd=ROOT)
+
+    for at_least in (100, 500, 900):
+        program = start()
+        try:
+            await found(cluster, topics[1], at_least)
+        finally:
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+    async with copier(cluster, topics) as last, running(last.run(copying(topics))):
+        await found(cluster, topics[1], 2_000)
+    assert await found(cluster, topics[1]) == wanted(2_000)
+
+
+async def test_a_broker_that_starts_anew_costs_nothing(topics: tuple[str, str]) -> None:
+    with LocalCluster(brokers=3) as own:
+        for topic in topics:
+            own.create_topic(topic, PARTITIONS, 3)
+        await fill(own, topics[0], range(1_000))
+
+        async def slow(record: ConsumerRecord) -> NewRecord:
+            await asyncio.sleep(0.001)
+            return copying(topics)(record)
+
+        async with copier(own, topics, session_timeout_ms=10_000) as one, running(one.run(slow)) as work:
+            for number, at_least in ((1, 50), (2, 400), (3, 700)):
+                await found(own, topics[1], at_least)
+                if number == 2:
+                    await asyncio.to_thread(own.kill, number)
+                await asyncio.to_thread(own.restart, number)
+            seen = await found(own, topics[1], 1_000)
+            assert not work.done()
+        assert seen == wanted(1_000)
+
+
+async def test_a_block_that_raises_or_is_left_counts_as_its_end_says(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(80))
+    async with copier(cluster, topics, max_batch_records=10, idle_timeout_ms=500) as one:
+        with pytest.raises(LookupError):
+            async for batch in one:
+                async with batch:
+                    await batch.send(topics[1], b"-1")
+                    raise LookupError
+        assert not batch.committed
+        async for batch in one:
+            with pytest.raises(OutOfTurn, match="block"):
+                await batch.send(topics[1], b"-1")
+            with pytest.raises(OutOfTurn, match="block"):
+                await anext(one)
+            break
+        async for batch in one:
+            async with batch:
+                first = batch.records[0]
+                assert first.offset == 0
+                await batch.send(topics[1], first.value, partition=first.partition)
+                batch.shorten(1)
+                break
+        assert batch.committed
+        assert len(batch.offsets) == 1
+        async with asyncio.timeout(20):
+            async for batch in one:
+                async with batch:
+                    with pytest.raises(OutOfTurn, match="finish"):
+                        await one.stop()
+                    for record in batch.records:
+                        await batch.send(topics[1], record.value, partition=record.partition)
+        with pytest.raises(OutOfTurn):
+            async with batch:
+                pass
+    assert await found(cluster, topics[1]) == wanted(80)
+
+
+async def test_stopping_ends_the_batch_first_and_cancelling_aborts_it(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(8))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waiting(record: ConsumerRecord) -> NewRecord:
+        begun.set()
+        await go_on.wait()
+        return copying(topics)(record)
+
+    async with copier(cluster, topics) as one:
+        work = asyncio.create_task(one.run(waiting))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert await found(cluster, topics[1]) == {}
+        begun.clear()
+        work = asyncio.create_task(one.run(waiting))
+        await begun.wait()
+        stopping = asyncio.create_task(one.stop())
+        while not one._finishing.is_set():
+            await asyncio.sleep(0)
+        assert not stopping.done()
+        go_on.set()
+        await asyncio.gather(work, stopping)
+    seen = await found(cluster, topics[1])
+    assert sum(map(len, seen.values())) == 1, "the batch ends with the record that was at work"
+    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+        await one.run(copying(topics))
+    assert await found(cluster, topics[1]) == wanted(8)
+
+
+async def test_nothing_is_written_while_nothing_comes(cluster: LocalCluster, topics: tuple[str, str]) -> None:
+    await fill(cluster, topics[0], range(4))
+    async with copier(cluster, topics, transactional_id="idle", idle_timeout_ms=1_000) as one:
+        await one.run(copying(topics))
+        async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
+            places = [TopicPartition("__consumer_offsets", index) for index in range(4)]
+            before = await reader.end_offsets(places)
+            await one.run(copying(topics))
+            assert await reader.end_offsets(places) == before
+
+
+async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_taken_is_not(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(40))
+    fencings = 1
+
+    async def fenced(record: ConsumerRecord) -> NewRecord:
+        nonlocal fencings
+        if fencings:
+            fencings -= 1
+            async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                listed = {one.transactional_id for one in await admin.list_transactions()}
+            ours = {one for one in listed if one.startswith(f"{topics[0]}-")}
+            # As when the transaction has lasted too long: its epoch is not the producer's any more.
+            for mine in ours:
+                async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=mine):
+                    pass
+        return copying(topics)(record)
+
+    async with copier(cluster, topics, idle_timeout_ms=1_000) as one:
+        await one.run(fenced)
+    assert await found(cluster, topics[1]) == wanted(40)
+    await fill(cluster, topics[0], range(40, 80))
+    fencings = 1_000
+    async with copier(cluster, topics) as one:
+        with pytest.raises(ProducerFenced):
+            await one.run(fenced)
+    async with (
+        copier(cluster, topics, transactional_id="taken") as one,
+        copier(cluster, topics, transactional_id="taken", idle_timeout_ms=1_000) as successor,
+    ):
+        with pytest.raises(ProducerFenced):
+            async with asyncio.timeout(20):
+                await one.run(copying(topics))
+        await one.stop()
+        await successor.run(copying(topics))
+    assert await found(cluster, topics[1]) == wanted(80)
+
+
+def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -> None:
+    asyncio.run(fill(cluster, topics[0], range(40)))
+    options: dict[str, Any] = {
+        "group_id": topics[0],
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "max_batch_records": 10,
+        "max_batch_ms": 20,
+    }
+    with ottla.sync.ExactlyOnce(topics[0], **options) as one:
+        for batch in one:
+            with batch:
+                for record in batch.records:
+                    batch.send(topics[1], record.value, partition=record.partition)
+                with pytest.raises(OutOfTurn, match="finish"):
+                    one.stop()
+            assert batch.committed
+            break
+    with ottla.sync.Consumer(bootstrap_servers=cluster.bootstrap_servers) as other:
+
+        def by_generator(record: ConsumerRecord) -> Iterator[NewRecord]:
+            other.partitions_for(topics[0])  # on the thread of the clients' loop it would be refused
+            yield copying(topics)(record)
+            if record.value == b"39":
+                raise ArithmeticError
+
+        with (
+            ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as one,
+            pytest.raises(ArithmeticError),
+        ):
+            one.run(by_generator)
+        with ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as one:
+            one.run(by_generator, on_error=lambda record, error: copying(topics)(record))
+    assert asyncio.run(found(cluster, topics[1])) == wanted(40)
+
+
+def test_options_are_those_of_the_two_clients() -> None:
+    decided = {"topics", "return", "group_id", "isolation_level", "max_poll_records"}
+    decided |= {"enable_auto_commit", "auto_commit_interval_ms"}
+    consumer = get_type_hints(Consumer.__init__)
+    hints = get_type_hints(WriterOptions) | {name: consumer[name] for name in consumer.keys() - decided}
+    assert get_type_hints(ExactlyOnceOptions) == hints
+    for wrong, message in (
+        ({"max_batch_ms": 10_000}, "below transaction_timeout_ms"),
+        ({"max_batch_records": 0}, "1 or more"),
+        ({"group_id": ""}, "group_id"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ExactlyOnce("orders", **({"group_id": "g"} | wrong))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no option 'isolation_level'"):
+        ExactlyOnce("orders", group_id="g", isolation_level="read_uncommitted")  # type: ignore[call-arg]

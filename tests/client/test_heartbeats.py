@@ -1,0 +1,160 @@
+"""What members say in heartbeats, against the broker's own state machine: requests and answers get lost, members come,
+go, are fenced and change their minds, and no partition is ever worked on by two."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.client.consuming.heartbeats import JOIN_EPOCH, NOTHING, Membership, Step, Wanted
+from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from ottla.dataplane.groups.consumer.member import Heartbeat
+from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog
+from ottla.dataplane.groups.limits import ConsumerLimits
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+TOPICS = {b"a" * 16: ("a", 3), b"b" * 16: ("b", 4)}
+WANTED = [Wanted(("a",)), Wanted(("b",)), Wanted(("a", "b")), Wanted((), "[ab]")]
+ACTIONS = ("beat", "request lost", "answer lost", "step", "step", "fence", "want", "leave")
+
+
+def broker() -> ConsumerGroup:
+    catalog = TopicCatalog()
+    for topic_id, (name, count) in TOPICS.items():
+        catalog.ids[name], catalog.names[topic_id], catalog.counts[topic_id] = topic_id, name, count
+    catalog.version = 1
+    return ConsumerGroup("g", ConsumerLimits(), catalog)
+
+
+class Group:
+    """Members of both sides."""
+
+    def __init__(self) -> None:
+        self.broker = broker()
+        self.members: dict[str, Membership] = {}
+        self.refusals: set[ErrorCode] = set()
+        self.now_ms = 0
+
+    def beat(self, name: str, *, arrives: bool = True, answered: bool = True) -> None:
+        member, self.now_ms = self.members[name], self.now_ms + 1
+        beat = member.beat()
+        if beat.epoch == JOIN_EPOCH:
+            assert beat.full
+            assert beat.owned == NOTHING, "who joins has nothing"
+        if not arrives:
+            member.unanswered()
+            return
+        said = Heartbeat(
+            name,
+            beat.epoch,
+            rebalance_timeout_ms=1_000_000 if beat.full else -1,
+            topics=None if beat.wanted is None else beat.wanted.topics,
+            regex=None if beat.wanted is None else beat.wanted.pattern or "",
+            owned=beat.owned,
+        )
+        try:
+            answer = self.broker.heartbeat(said, self.now_ms)
+        except KafkaError as refused:
+            self.refusals.add(refused.code)
+            member.fenced()
+            member.lost()
+            return
+        self.broker.check()
+        if answered:
+            member.answered(beat, answer.epoch, answer.assigned)
+        else:
+            member.unanswered()
+
+    def step(self, name: str) -> None:
+        member = self.members[name]
+        match member.step():
+            case None:
+                return
+            case Step(give_up, taken):
+                assert bool(give_up) != bool(taken)
+                member.gave_up(give_up)
+                member.takes_over(taken)
+                for other, one in self.members.items():
+                    if other != name:
+                        assert not one.owned & taken, "it is another member's"
+
+    def settle(self) -> None:
+        for _ in range(60):
+            for name in self.members:
+                self.beat(name)
+                while self.members[name].step() is not None:
+                    self.step(name)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3), st.integers(0, 3)), max_size=80))
+def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
+    script: list[tuple[str, int, int]],
+) -> None:
+    group = Group()
+    for action, number, choice in script:
+        name = f"m{number}"
+        member = group.members.get(name)
+        if member is None:
+            group.members[name] = Membership(WANTED[choice])
+        elif action == "step":
+            group.step(name)
+        elif action == "want":
+            member.wanted = WANTED[choice]
+            assert member.due or member.beat().wanted is None
+        elif action == "fence":
+            if name in group.broker.members:
+                # As after a pause: what it had is lost before anybody else acts on it.
+                group.broker.remove(name, group.now_ms)
+                member.fenced()
+                member.lost()
+        elif action == "leave":
+            if name in group.broker.members:
+                group.broker.heartbeat(Heartbeat(name, -1), group.now_ms)
+            del group.members[name]
+        else:
+            group.beat(name, arrives=action != "request lost", answered=action != "answer lost")
+    group.settle()
+    assert group.refusals <= {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
+    wanted = {
+        place[0] for one in group.members.values() for place in TOPICS.items() if _wants(one, place[1][0])
+    }
+    expected = {(topic_id, index) for topic_id in wanted for index in range(TOPICS[topic_id][1])}
+    owned = [place for one in group.members.values() for place in one.owned]
+    assert len(owned) == len(set(owned))
+    assert set(owned) == expected
+    assert not any(one.due for one in group.members.values())
+    if group.members:
+        assert group.broker.state is ConsumerGroupState.STABLE
+
+
+def _wants(member: Membership, topic: str) -> bool:
+    return topic in member.wanted.topics or member.wanted.pattern is not None
+
+
+def test_a_regular_heartbeat_says_nothing_and_one_after_a_failure_everything() -> None:
+    member = Membership(Wanted(("a",)))
+    place = (b"a" * 16, 0)
+    member.answered(member.beat(), 1, frozenset({place}))
+    assert member.step() == Step(NOTHING, frozenset({place}))
+    member.takes_over(frozenset({place}))
+    assert member.due
+    beat = member.beat()
+    assert (beat.epoch, beat.wanted, beat.owned, beat.full) == (1, None, {place}, False)
+    member.answered(beat, 2, None)
+    assert not member.due
+    beat = member.beat()
+    assert (beat.epoch, beat.wanted, beat.owned, beat.full) == (2, None, None, False)
+    member.unanswered()
+    beat = member.beat()
+    assert (beat.wanted, beat.owned, beat.full) == (Wanted(("a",)), {place}, True)
+
+
+def test_a_new_assignment_is_acknowledged_even_by_who_has_nothing() -> None:
+    """Whoever has not taken over what is taken away again has nothing to give up; the coordinator waits anyway."""
+    member = Membership(Wanted(("a",)))
+    member.answered(member.beat(), 1, frozenset({(b"a" * 16, 0)}))
+    member.answered(member.beat(), 1, NOTHING)
+    assert member.step() is None
+    assert member.due
+    assert member.beat().owned == NOTHING
