@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-EXTENSIONS := protocol/_record_codec.c client/producing/_appending.c
+EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
 .PHONY: help venv demo test faults lint format clean soak mutants
@@ -22,7 +22,7 @@ help:
 venv: $(READY)
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 
-$(READY): pyproject.toml setup.py protocol/_record_codec.c
+$(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "Ottla needs Python 3.11 or newer, and none was found. Name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ..protocol.errors import ErrorCode, KafkaError
+from .columns.fetching import FetchedColumns
 from .connections.cluster import Backoff, Cluster
 from .consuming.assignors import ASSIGNORS
 from .consuming.fetched import ConsumerRecord, TopicPartition
@@ -27,6 +28,10 @@ from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 RECORDS_AT_A_TIME = 5000
 RECORDS_IN_A_ROW = 1000
@@ -311,25 +316,30 @@ class Consumer:
         At most `max_records`, `max_poll_records` if not given, and never more than 5,000 at a time: decoding them keeps
         the event loop. Raises KafkaError, ClientClosed once stopped.
         """
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
         limit = min(self._max_poll_records if max_records is None else max_records, RECORDS_AT_A_TIME)
-        while True:
-            if self._taken_in_a_row >= RECORDS_IN_A_ROW:
-                # As long as there is something to take, nothing else here lets others run.
-                self._taken_in_a_row = 0
-                await asyncio.sleep(0)
-            if self._closed:
-                raise ClientClosed("the consumer was stopped")
-            taken = self._inbox.take(set(partitions), limit)
-            if taken:
-                self._taken_in_a_row += sum(map(len, taken.values()))
-                return taken
-            self._raise_failures()
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
-                return {}
-            await self._fetcher.wait(left)
+        taken = await self._poll(lambda: self._inbox.take(set(partitions), limit), timeout_ms)
+        self._taken_in_a_row += sum(map(len, taken.values()))
+        return taken
+
+    async def fetch_arrow(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float | None = 0,
+        max_records: int | None = None,
+        include_headers: bool = False,
+    ) -> pyarrow.RecordBatch:
+        """What is there of these partitions, or of all, as columns: `getmany` without an object per record. Waits up to
+        `timeout_ms` (None: as long as it takes) for some; without rows where none came.
+
+        The columns are topic, partition, offset, timestamp, key and value, the last two as they were sent, whatever
+        deserializers there are; and with `include_headers` headers. `max_poll_records` does not matter: without
+        `max_records` it is all that was fetched, about 8 MB at most. Raises KafkaError, ClientClosed once stopped,
+        ModuleNotFoundError without pyarrow.
+        """
+        columns = FetchedColumns(self._inbox, set(partitions), max_records, include_headers)
+        await self._poll(columns.take, timeout_ms)
+        self._taken_in_a_row += columns.rows
+        return columns.to_arrow()
 
     async def transactions(
         self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
@@ -428,6 +438,26 @@ class Consumer:
         return [] if info is None else list(info.partitions)
 
     # inside
+
+    async def _poll(self, take: Callable[[], T], timeout_ms: float | None) -> T:
+        """What `take` gives once that is something, or after `timeout_ms`. Raises as `getmany`."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        while True:
+            if self._taken_in_a_row >= RECORDS_IN_A_ROW:
+                # As long as there is something to take, nothing else here lets others run.
+                self._taken_in_a_row = 0
+                await asyncio.sleep(0)
+            if self._closed:
+                raise ClientClosed("the consumer was stopped")
+            taken = take()
+            if taken:
+                return taken
+            self._raise_failures()
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return taken
+            await self._fetcher.wait(left)
 
     async def _refill(self, timeout_ms: float | None = None) -> None:
         """Wait until there is something unread, at most so long."""

@@ -48,6 +48,7 @@ else:
 
 CODEC: Final = "python" if _codec.__name__.endswith(".record_codec") else "C"
 """Which codec of record bodies is in use."""
+Columns = _codec.Columns
 RecordCursor = _codec.RecordCursor
 encode_records = _codec.encode_records
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer, MalformedMessage, read_varlong, zigzag
+from .record_columns import Columns as Columns
 
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
@@ -25,6 +26,8 @@ _TABLE_SIZE: Final = len(_ZIGZAG)
 _VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 """What a varint of one byte says."""
 _INT64_END: Final = 1 << 63
+_FIELDS: Final = 5
+"""Of a record: offset, timestamp, key, value, headers."""
 _DELTA_END: Final = 1 << 31
 _OFFSET_MAX: Final = _INT64_END - 1 - (1 << 32)
 
@@ -157,6 +160,22 @@ class RecordCursor(Generic[Row]):
         if count > 0 and not rows and unread:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{unread} bytes follow the last record")
         return rows
+
+    def take_into(self, columns: Columns, count: int) -> int:
+        """As `take`, but as rows of `columns`; how many they are, 0 meaning that there are no more. A timestamp of more
+        than 64 bits is damage here."""
+        began = self._position, self._left, self._from_offset
+        first = len(self._before)
+        rows = [row[first : first + _FIELDS] for row in self.take(count)]
+        whole = next((at for at, row in enumerate(rows) if not -_INT64_END <= row[1] < _INT64_END), len(rows))
+        if whole < len(rows):
+            self._position, self._left, self._from_offset = began
+            if not whole:
+                text = "a record is damaged: its timestamp has more than 64 bits"
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+            self.take(whole)
+        columns.extend(rows[:whole])
+        return whole
 
     def _decode(self, count: int, rows: list[Row]) -> None:
         """Go over `count` records. Raises what damaged bytes give rise to, with the records before them in `rows`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from ...protocol.errors import KafkaError
 from .fetched import ConsumerRecord, TopicPartition
@@ -47,13 +47,7 @@ class Inbox:
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` buffered records, of these partitions or of all; another one is first each time."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for _ in range(len(self._turns)):
-            partition = self._turns[0]
-            self._turns.rotate(-1)
-            state = self._fetcher.assigned[partition]
-            idle = state.paused or state.held or not state.buffer
-            if idle or (partitions and partition not in partitions):
-                continue
+        for state in self.in_turn(partitions):
             try:
                 records = self._take_from(state, limit)
             except KafkaError:
@@ -61,11 +55,32 @@ class Inbox:
                     raise
                 break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
             if records:
-                taken[partition] = records
+                taken[state.partition] = records
                 limit -= len(records)
                 if limit <= 0:
                     break
         return taken
+
+    def in_turn(self, partitions: set[TopicPartition]) -> Iterator[PartitionState]:
+        """Those of these partitions, or of all, that have something to give; another one is first each time."""
+        for _ in range(len(self._turns)):
+            partition = self._turns[0]
+            self._turns.rotate(-1)
+            state = self._fetcher.assigned[partition]
+            idle = state.paused or state.held or not state.buffer
+            if not idle and (not partitions or partition in partitions):
+                yield state
+
+    def refused(self, state: PartitionState) -> None:
+        """Its first chunk is damaged: it is fetched again from there, and not passed over, as the next leader may have
+        it whole."""
+        state.seek(state.buffer[0].next_offset)
+        self._fetcher.changed()
+
+    def emptied(self, state: PartitionState) -> None:
+        """All of its first chunk was taken."""
+        state.buffer.pop(0)
+        self._fetcher.changed()
 
     def _take_from(self, state: PartitionState, limit: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
@@ -77,13 +92,10 @@ class Inbox:
             except KafkaError:
                 if records:
                     break
-                # Not passed over: the next leader may have it whole.
-                state.seek(chunk.next_offset)
-                self._fetcher.changed()
+                self.refused(state)
                 raise
             records += some
             state.position = chunk.next_offset
             if len(some) < wanted and chunk.damage is None:
-                state.buffer.pop(0)
-                self._fetcher.changed()
+                self.emptied(state)
         return records
