@@ -49,7 +49,7 @@ def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
         else:
             key, value, timestamp_ms, named = record
             if named:
-                headers = _encode_headers(named)
+                headers = encode_headers(named)
         if delta == 0:
             first_ms = last_ms = timestamp_ms
         elif timestamp_ms > last_ms:
@@ -256,13 +256,24 @@ class RecordCursor(Generic[Row]):
             self._position, self._left, self._from_offset = next_position, left, lowest
 
 
+def encode_record(key: bytes | None, value: bytes | None, headers: bytes, later_ms: int, delta: int) -> bytes:
+    """One record alone, its headers as `encode_headers` gives them. `later_ms` and `delta`: how much its timestamp and
+    its offset are above the batch's. Raises OverflowError for a timestamp that is too far from it."""
+    parts = [b"\0", _encode_time(later_ms), zigzag(delta)]
+    for blob in (key, value):
+        parts += (_NULL,) if blob is None else (zigzag(len(blob)), blob)
+    parts.append(headers)
+    return zigzag(sum(map(len, parts))) + b"".join(parts)
+
+
 def _encode_time(later_ms: int) -> bytes:
     if not -_INT64_END <= later_ms < _INT64_END:
         raise OverflowError("the timestamps of a batch lie within 64 bits of each other")
     return zigzag(later_ms)
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
+    """Headers as they stand in a record."""
     parts = [zigzag(len(headers))]
     for name, value in headers:
         encoded = name.encode()

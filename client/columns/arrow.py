@@ -20,6 +20,7 @@ def need_pyarrow() -> Any:
     """The package. Raises ModuleNotFoundError that says how to install it."""
     try:
         import pyarrow
+        import pyarrow.compute
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("columns need pyarrow: pip install ottla[arrow]", name="pyarrow") from error
     return pyarrow

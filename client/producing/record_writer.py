@@ -8,19 +8,25 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self, TypedDict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..columns.sending import ColumnsDelivery, Placement, batches, place
+from ..columns.source import ColumnSource
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ClientClosed
+from ..failures import ClientClosed, TransactionAborted
 from .accumulator import estimated_bytes
-from .appending import TURN_RECORDS, Appender, PendingRecord
+from .appending import BATCH_OVERHEAD, TURN_RECORDS, Appender, PendingRecord
 from .batches import compression_named
 from .deliveries import RecordDelivery, RecordMetadata
 from .partitioner import Partitioner, Sticky, StickyChoice, murmur2_partition
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
+
+if TYPE_CHECKING:
+    import pyarrow
 
 KEPT_BYTES = 4 * 1024 * 1024
 Acks = Literal[0, 1, -1, "all"]
@@ -108,6 +114,7 @@ class RecordWriter:
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
         self._sender = Sender(self._cluster, options, self._appender, transaction)
+        self._batch_bytes = batch_size - BATCH_OVERHEAD
         self._max_request_size = max_request_size
         self._buffer_memory = buffer_memory
         self._max_block_s = max_block_ms / 1000
@@ -205,6 +212,56 @@ class RecordWriter:
                 raise self._transaction.in_the_way() from error
             raise
 
+    async def send_arrow(
+        self,
+        topic: str,
+        data: pyarrow.RecordBatch | pyarrow.Table,
+        *,
+        key: str | None = "key",
+        value: str = "value",
+        partition: int | str | None = None,
+        timestamp: int | str | datetime | None = None,
+        headers: str | None = None,
+    ) -> ColumnsDelivery:
+        """Hand the rows of `data` over, without an object for each; the delivery brings where they stand, or the
+        KafkaError of a batch that failed.
+
+        `key`, `value` and `headers` name columns of binary or string, and of list<struct<key: string, value: binary>>.
+        Null is what None is to `send`. Where there is no column "key" rows have none. `partition` and `timestamp` (ms)
+        are for all, or name columns; otherwise rows go where `send` would put them, with the present time. Serializers
+        are not applied.
+
+        Order with what is sent before and after is kept within a partition. Waits while the buffer is full, and raises
+        what `send` raises; for what is wrong with the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of
+        the row) before anything of it is sent. What ends it later, as the end of the transaction does, leaves the rows
+        before it on their way. ModuleNotFoundError without pyarrow.
+        """
+        self._check_open()
+        source = ColumnSource(
+            data, key=key, value=value, partition=partition, timestamp=timestamp, headers=headers
+        )
+        if partition is None and source.has_keys and self._partitioner is not murmur2_partition:
+            raise ValueError("a partitioner of one's own is not asked for rows of columns: name partitions")
+        await source.check_sizes(self._max_request_size)
+        await self._become_ready(topic, 0)
+        for bound in source.partition_bounds() or ():
+            if bound not in self._cluster.metadata.topics[topic].partitions:
+                raise self._no_such_partition(topic, bound)
+        lasts = None if self._transaction is None else self._transaction.while_it_lasts()
+        delivery = ColumnsDelivery(topic)
+        for block in source.blocks():
+            placement = self._placement(topic)
+            chosen = place(block, source.partition, placement)
+            for batch in batches(block, chosen, placement.partitions, self._batch_bytes):
+                await asyncio.sleep(0)  # what is sent meanwhile, and the answers, have their turn
+                await self._become_ready(topic, batch.size)
+                if lasts is not None and not lasts():
+                    raise TransactionAborted("the transaction ended before all rows were sent")
+                queued = self._sender.add_encoded(topic, batch.partition, batch.records, batch.size)
+                count = batch.records.record_count
+                delivery.add(count, RecordDelivery(queued.result, count - 1, batch.records.last_ms))
+        return delivery
+
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""
         await self._sender.flush()
@@ -292,6 +349,12 @@ class RecordWriter:
         return self._transaction is not None
 
     # inside
+
+    def _placement(self, topic: str) -> Placement:
+        info = self._cluster.metadata.topics[topic]
+        partitions = len(info.partitions)
+        available = info.available or list(info.partitions)
+        return Placement(partitions, available, self._appender.topic(topic, partitions), self._sticky)
 
     def _choose(self, topic: str, sticky: Sticky, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]
