@@ -43,7 +43,7 @@ def run(example: str, namespace: dict[str, object], cluster: RunningCluster) -> 
 def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {}
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 8
     for example in examples:
         run(example, namespace, cluster)
     printed = capsys.readouterr().out
@@ -51,6 +51,8 @@ def test_the_examples_of_the_page_work(cluster: RunningCluster, capsys: pytest.C
     assert "b'the last one'" in printed
     assert "mine now: [TopicPartition(topic='orders', partition=0)" in printed
     assert re.search(r"\d+ read, \d+ to come", printed)
+    assert re.search(r"\d rows in \d at \d+ to \d+", printed)
+    assert "['topic', 'partition', 'offset', 'timestamp', 'key', 'value'] True\n" in printed
     assert "['copies', 'orders']" in printed.replace("'__consumer_offsets', ", "")
 
 
