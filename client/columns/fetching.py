@@ -47,8 +47,6 @@ class FetchedColumns:
     def take(self) -> int:
         """Take what is there; how many rows there are now. Raises KafkaError for damage that nothing stands before."""
         for state in self._inbox.in_turn(self._partitions):
-            if not self._room():
-                break
             before = self.rows
             try:
                 self._take_from(state)
@@ -58,6 +56,8 @@ class FetchedColumns:
                 break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
             if self.rows > before:
                 self._runs.append((state.partition, self.rows - before))
+            if not self._room():
+                break
         return self.rows
 
     def to_arrow(self) -> pyarrow.RecordBatch:

@@ -71,6 +71,11 @@ class ColumnSource:
                 known = ", ".join(data.schema.names)
                 raise ValueError(f"there is no one column {name!r} among {known}")
         self._data = data.select(list(dict.fromkeys(wanted)))
+        for index, field in enumerate(self._data.schema):
+            if pa.types.is_null(field.type) and field.name in (key, value):  # the type of nothing but nulls
+                self._data = self._data.set_column(
+                    index, field.name, self._data[field.name].cast(pa.binary())
+                )
         self._check_types()
 
     @property

@@ -228,8 +228,8 @@ class RecordWriter:
 
         `key`, `value` and `headers` name columns of binary or string, and of list<struct<key: string, value: binary>>.
         Null is what None is to `send`. Where there is no column "key" rows have none. `partition` and `timestamp` (ms)
-        are for all, or name columns; otherwise rows go where `send` would put them, with the present time. Serializers
-        are not applied.
+        are for all rows, or name columns. Otherwise rows go where `send` would put them, and have the present time, as
+        they do where theirs is null. Serializers are not applied.
 
         Order with what is sent before and after is kept within a partition. Waits while the buffer is full, and raises
         what `send` raises; for what is wrong with the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of

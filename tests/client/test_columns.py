@@ -212,6 +212,12 @@ def test_what_cannot_be_sent_is_named() -> None:
         source(pa.table({"value": ["a", "b"], "p": [0, None]}), partition="p").partition_bounds()
 
 
+def test_nothing_but_nulls_is_a_column_too(rows: ModuleType) -> None:
+    (block,) = source(pa.table({"key": [None, None], "value": [None, None]})).blocks()
+    found = list(batches(block, place(block, None, placement(1)), 1, 1000))
+    assert [record[1:3] for record in records_of(found[0])] == [(None, None)] * 2
+
+
 def test_timestamps_of_every_unit_become_milliseconds(rows: ModuleType) -> None:
     moment = datetime(2024, 5, 6, 7, 8, 9, 123000, UTC)
     for kind in (pa.timestamp("s", "UTC"), pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns")):

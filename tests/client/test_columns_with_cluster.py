@@ -203,6 +203,26 @@ async def test_a_large_table_goes_through_a_small_buffer(cluster: RunningCluster
         assert one == (found["partition"].to_pylist().count(partition), 0, one.records - 1)
 
 
+async def test_partitions_take_turns(cluster: RunningCluster) -> None:
+    await create(cluster, "turns", 2)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for partition in range(2):
+            await (await producer.send_arrow("turns", pa.table({"value": ["v"] * 10}), partition=partition))
+    async with reader(cluster, "turns") as consumer:
+        async with asyncio.timeout(10):
+            while (
+                not all(state.buffer for state in consumer._fetcher.assigned.values())
+                or not consumer.assignment()
+            ):
+                await asyncio.sleep(0.01)
+        turns = [await consumer.fetch_arrow(max_records=3) for _ in range(4)]
+        assert [set(one["partition"].to_pylist()) for one in turns] in ([{0}, {1}] * 2, [{1}, {0}] * 2)
+        here, there = (TopicPartition("turns", index) for index in range(2))
+        assert set((await consumer.fetch_arrow(there))["partition"].to_pylist()) == {1}
+        assert await consumer.position(here) == 6
+        assert await consumer.position(there) == 10
+
+
 async def test_what_stands_before_damage_comes_first(cluster: RunningCluster) -> None:
     await create(cluster, "damaged")
     async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
