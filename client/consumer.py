@@ -333,8 +333,8 @@ class Consumer:
 
         The columns are topic, partition, offset, timestamp, key and value, the last two as they were sent, whatever
         deserializers there are; and with `include_headers` headers. `max_poll_records` does not matter: without
-        `max_records` it is all that was fetched, about 8 MB at most. Raises KafkaError, ClientClosed once stopped,
-        ModuleNotFoundError without pyarrow.
+        `max_records` it is all that was fetched, no batch being begun after 8 MB. Raises KafkaError, ClientClosed once
+        stopped, ModuleNotFoundError without pyarrow.
         """
         columns = FetchedColumns(self._inbox, set(partitions), max_records, include_headers)
         await self._poll(columns.take, timeout_ms)
