@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-EXTENSIONS := protocol/_record_codec.c client/producing/_appending.c
+EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
 .PHONY: help venv demo test compat faults lint format clean soak mutants

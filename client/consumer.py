@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .arguments import (
     offsets_by_partition,
@@ -23,20 +23,22 @@ from .arguments import (
 from .auditing.auditor import Auditor
 from .auditing.reading import auditor_of_reading
 from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
-from .connections.cluster import Backoff, Cluster
+from .columns.fetching import FetchedColumns
+from .connections.cluster import Cluster
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
 from .consuming.consumer_group import ConsumerGroupOptions
 from .consuming.deserialization import Deserializer, deserialization
 from .consuming.fetched import ConsumerRecord, TopicPartition
-from .consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions, PartitionState
+from .consuming.fetcher import Fetcher, FetchOptions
 from .consuming.group_protocols import membership_options
 from .consuming.handover import Handover
 from .consuming.inbox import Inbox
 from .consuming.listener import RebalanceListener
-from .consuming.offset_and_metadata import OffsetAndMetadata, Place
+from .consuming.offset_and_metadata import Place
 from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
 from .consuming.options import RESETS, check_choices, check_topics
+from .consuming.positions import Positions
 from .consuming.questions import Questions
 from .consuming.reading import Reading
 from .consuming.subscriber import Selection, Subscriber
@@ -49,9 +51,12 @@ from .options import checks_options
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
+if TYPE_CHECKING:
+    import pyarrow
+
 
 @checks_options()
-class Consumer(Questions):
+class Consumer(Positions, Questions):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
     names.
 
@@ -366,30 +371,6 @@ class Consumer(Questions):
         """The partitions read now."""
         return set(self._fetcher.assigned)
 
-    def seek(self, partition: TopicPartition, offset: Place) -> None:
-        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
-        of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
-        over. Raises ValueError if the partition is not this consumer's.
-        """
-        state = self._state(partition)
-        if not isinstance(offset, OffsetAndMetadata):
-            topic, number = state.partition
-            offset = whole_number(f"the offset to go on at in {topic}-{number}", offset)
-        self._inbox.resume(state, self._place(state.partition, offset))
-        self._moved(state.partition)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the log start of these partitions, or of all."""
-        self._look_up(partitions, EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on at the end of these partitions, or of all."""
-        self._look_up(partitions, LATEST)
-
-    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record not older than `timestamp_ms`, at the end where there is none."""
-        self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
-
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out and fetch nothing more of these partitions until `resume`."""
         for state in [self._state(one) for one in partitions]:
@@ -401,16 +382,6 @@ class Consumer(Questions):
         for state in [self._state(one) for one in partitions]:
             state.paused = False
         self._fetcher.changed()
-
-    async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
-        consumer's, or not any more. To go on there with another consumer, keep what is `committable`."""
-        self._life.check_here(or_stopping=True)
-        backoff = Backoff(100)
-        while (state := self._state(partition)).position is None:
-            self._raise_failures()
-            await asyncio.sleep(backoff.next_s())
-        return self._progress.handed_out()[state.partition]
 
     # reading
 
@@ -429,10 +400,33 @@ class Consumer(Questions):
         At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time: decoding them keeps
         the event loop. Raises KafkaError, ClientClosed once stopped.
         """
-        timeout(timeout_ms)
-        if max_records is not None and whole_number("max_records", max_records) == 0:
-            raise ValueError("max_records is 1 or more, not 0")
+        self._check_poll(timeout_ms, max_records)
         return await self.reading.many(set(map(topic_partition, partitions)), timeout_ms, max_records)
+
+    async def fetch_arrow(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float | None = 0,
+        max_records: int | None = None,
+        include_headers: bool = False,
+    ) -> pyarrow.RecordBatch:
+        """What is there of these partitions, or of all, as columns: `getmany` without an object per record. Waits up to
+        `timeout_ms` (None: as long as it takes) for some; without rows where none came.
+
+        The columns are topic, partition, offset, timestamp, key and value, the last two as they were sent, whatever
+        deserializers there are; and with `include_headers` headers. Large messages come as their segments.
+        `max_poll_records` does not matter: without `max_records` it is all that was fetched, no batch being begun after
+        8 MB. Raises KafkaError, ClientClosed once stopped, ModuleNotFoundError without pyarrow, ValueError with an
+        `audit_topic`: rows are not counted.
+        """
+        self._check_poll(timeout_ms, max_records)
+        if self._auditor is not None:
+            raise ValueError("fetch_arrow does not count what it hands out: leave the audit_topic out")
+        columns = FetchedColumns(
+            self._inbox, set(map(topic_partition, partitions)), max_records, include_headers
+        )
+        await self.reading.columns(columns, timeout_ms)
+        return columns.to_arrow()
 
     async def transactions(
         self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
@@ -497,25 +491,6 @@ class Consumer(Questions):
         commits.check_present()
         await self._commit(to_keep)
 
-    def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
-        """What to keep for a partition so that who goes on there reads everything from `offset` on, and nothing before:
-        the offset, or that of the first segment of large messages that lie across it, with a note of what to pass over.
-        Without `offset`, as of the next record.
-
-        `commit` and `Producer.send_offsets_to_transaction` ask it themselves. It knows the messages that are not whole
-        yet, and of each partition the last 1,000 that are. Without `offset` it raises ValueError if the partition is
-        not this consumer's, or it is not known yet where it begins.
-        """
-        one = topic_partition(partition)
-        if offset is None:
-            self._state(one)
-            offset = self._inbox.positions().get(one)
-        if offset is None:
-            raise ValueError(
-                f"it is not known yet where {one.topic}-{one.partition} begins; await position()"
-            )
-        return self._inbox.committable(one, offset)
-
     def large_message_stats(self) -> LargeMessageStats:
         """What became of large messages so far."""
         return self._assemblies.stats()
@@ -541,11 +516,13 @@ class Consumer(Questions):
 
     # inside
 
+    def _check_poll(self, timeout_ms: float | None, max_records: int | None) -> None:
+        timeout(timeout_ms)
+        if max_records is not None and whole_number("max_records", max_records) == 0:
+            raise ValueError("max_records is 1 or more, not 0")
+
     async def _commit_what_is_finished(self) -> None:
         await self._commit(self._progress.finished())
-
-    def _place(self, partition: TopicPartition, where: Place) -> OffsetAndMetadata:
-        return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
     async def _commit(self, offsets: Mapping[TopicPartition, Place]) -> None:
         await self._need_group().commit({one: self._place(one, where) for one, where in offsets.items()})
@@ -556,23 +533,6 @@ class Consumer(Questions):
         index = stored.commit_index
         records = {one: [made.record(each, index) for each in some] for one, some in stored.records.items()}
         return CommittedTransaction(index, records)
-
-    def _state(self, partition: TopicPartition) -> PartitionState:
-        self._life.check_loop()
-        one = topic_partition(partition)
-        state = self._fetcher.assigned.get(one)
-        if state is None:
-            raise ValueError(f"{one.topic}-{one.partition} is not assigned to this consumer")
-        return state
-
-    def _look_up(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        for state in [self._state(one) for one in partitions or list(self._fetcher.assigned)]:
-            state.look_up(timestamp)
-            self._moved(state.partition)
-
-    def _moved(self, partition: TopicPartition) -> None:
-        self._inbox.forget([partition])
-        self._fetcher.changed()
 
     def _need_group(self) -> Commits:
         if self._commits is None:

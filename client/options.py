@@ -56,7 +56,7 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
                     raise TypeError(_unknown(cls.__name__, name, known))
                 if kinds := _misfit(value, known[name]):
                     raise TypeError(f"{name} is {kinds}, not {value!r}")
-                if known[name] in (int, float) and (bounds := _beyond(name, value)):
+                if value is not None and _is_number(known[name]) and (bounds := _beyond(name, value)):
                     raise ValueError(f"{name} is {bounds}, not {value!r}")
             init(self, *arguments, **options)
 
@@ -73,6 +73,10 @@ def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
     )
 
 
+def _is_number(hint: object) -> bool:
+    return {*_alternatives(hint)} - {NoneType} in ({int}, {float})
+
+
 def _beyond(name: str, value: Any) -> str | None:
     """What a number should be, if it is not."""
     least = 0 if name in _MAY_BE_ZERO else 1
@@ -83,13 +87,16 @@ def _beyond(name: str, value: Any) -> str | None:
 
 def _misfit(value: object, hint: object) -> str | None:
     """What it should be, if it is not; None also where the hint is of no kind that is checked."""
-    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = []
-    for alternative in alternatives:
+    for alternative in _alternatives(hint):
         if alternative not in _KINDS or _is(value, alternative):
             return None
         kinds.append(_KINDS[alternative])
     return " or ".join(kinds)
+
+
+def _alternatives(hint: object) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def _is(value: object, kind: object) -> bool:

@@ -29,6 +29,8 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "ClusterDescription",
+    "ColumnsDelivery",
+    "ColumnsSent",
     "CommitResult",
     "CommittedTransaction",
     "ConfigEntry",
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
     from ottla.client.admin.records import EARLIEST, LATEST, TO_THE_END
+    from ottla.client.columns.sending import ColumnsDelivery, ColumnsSent
     from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
@@ -154,6 +157,7 @@ else:
             "TransactionListing",
         ],
         "client.admin.records": ["EARLIEST", "LATEST", "TO_THE_END"],
+        "client.columns.sending": ["ColumnsDelivery", "ColumnsSent"],
         "client.connections.metadata": ["BrokerAddress", "PartitionInfo", "TopicInfo"],
         "client.consumer": ["Consumer"],
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],

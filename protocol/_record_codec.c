@@ -8,12 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VARLONG_BYTES_MAX 10
+#include "_columns.h"
+#include "_varints.h"
+
 #define RECORD_OVERHEAD 32 /* what a record mostly takes at most beside key, value and headers */
 #define RECORD_FIELDS 5 /* of a row: offset, timestamp_ms, key, value, headers */
 
 typedef struct {
     PyObject *cursor_type;
+    PyObject *columns_type;
     PyObject *kafka_error;
     PyObject *corrupt; /* ErrorCode.CORRUPT_MESSAGE */
     PyObject *no_headers;
@@ -51,24 +54,6 @@ static char *room(Out *out, Py_ssize_t more)
 static void grown(Out *out, const char *end)
 {
     out->size = end - PyBytes_AS_STRING(out->bytes);
-}
-
-/* At most VARLONG_BYTES_MAX bytes; returns where the next one goes. */
-static char *put_varlong(char *to, int64_t value)
-{
-    uint64_t bits = ((uint64_t)value << 1) ^ (value < 0 ? UINT64_MAX : 0);
-    while (bits > 0x7F) {
-        *to++ = (char)(bits | 0x80);
-        bits >>= 7;
-    }
-    *to++ = (char)bits;
-    return to;
-}
-
-static int varlong_size(int64_t value)
-{
-    char unused[VARLONG_BYTES_MAX];
-    return (int)(put_varlong(unused, value) - unused);
 }
 
 /* A key or value. `size` is -1 for None, which is how the format writes it. */
@@ -534,8 +519,35 @@ static PyObject *make_row(Cursor *self, State *state, const Parsed *record)
     return row;
 }
 
-/* Decodes the next record. 1 with a row appended, 0 where it was passed over, -1 with an exception and nothing changed. */
-static int next_record(Cursor *self, State *state, PyObject *rows)
+/* Puts the record into `columns`. */
+static int append_row(Cursor *self, State *state, const Parsed *record, Columns *columns)
+{
+    int64_t base_ms = self->base_ms, later_ms = record->later_ms;
+    if (self->stamp != Py_None) {
+        base_ms = PyLong_AsLongLong(self->stamp);
+        later_ms = 0;
+        if (base_ms == -1 && PyErr_Occurred())
+            return -1;
+    }
+    int64_t timestamp_ms = (int64_t)((uint64_t)base_ms + (uint64_t)later_ms);
+    if (((base_ms ^ timestamp_ms) & (later_ms ^ timestamp_ms)) < 0)
+        return raise_corrupt(state, "a record is damaged: its timestamp has more than 64 bits");
+    return columns_append(columns, self->base_offset + record->delta, timestamp_ms, (const char *)record->key,
+                          record->key_size, (const char *)record->value, record->value_size, record->headers);
+}
+
+/* Puts the record into a list of rows. */
+static int append_object(Cursor *self, State *state, const Parsed *record, PyObject *rows)
+{
+    PyObject *row = make_row(self, state, record);
+    int failed = row == NULL || PyList_Append(rows, row) < 0;
+    Py_XDECREF(row);
+    return failed ? -1 : 0;
+}
+
+/* Decodes the next record and puts it into `rows`, a list, or where that is NULL into `columns`. 1 when it was, 0 where
+ * it was passed over, -1 with an exception and nothing changed. */
+static int next_record(Cursor *self, State *state, PyObject *rows, Columns *columns)
 {
     const unsigned char *body = self->body.buf;
     Source from = {state, body + self->position, body + self->body.len};
@@ -545,10 +557,9 @@ static int next_record(Cursor *self, State *state, PyObject *rows)
     int64_t offset = self->base_offset + record.delta;
     int taken = !self->rising || offset >= self->from_offset;
     if (taken) {
-        PyObject *row = make_row(self, state, &record);
-        int failed = row == NULL || PyList_Append(rows, row) < 0;
-        Py_XDECREF(row);
-        if (failed) {
+        int failed = rows != NULL ? append_object(self, state, &record, rows)
+                                  : append_row(self, state, &record, columns);
+        if (failed < 0) {
             Py_DECREF(record.headers);
             return -1;
         }
@@ -560,35 +571,55 @@ static int next_record(Cursor *self, State *state, PyObject *rows)
     return taken;
 }
 
+/* Up to `count` records into `rows` or `columns`: how many, or -1 with an exception and the cursor as it was. */
+static Py_ssize_t take(Cursor *self, Py_ssize_t count, PyObject *rows, Columns *columns)
+{
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    const Cursor began = *self;
+    Py_ssize_t taken = 0;
+    while (self->left > 0 && taken < count) {
+        int some = next_record(self, state, rows, columns);
+        if (some >= 0) {
+            taken += some;
+            continue;
+        }
+        if (taken > 0 && PyErr_ExceptionMatches(state->kafka_error)) {
+            PyErr_Clear(); /* What stands before the damage comes first; the next call finds it again. */
+            return taken;
+        }
+        self->position = began.position;
+        self->left = began.left;
+        self->from_offset = began.from_offset;
+        return -1;
+    }
+    if (count > 0 && taken == 0 && self->position != self->body.len)
+        return raise_corrupt(state, "%zd bytes follow the last record", self->body.len - self->position);
+    return taken;
+}
+
 static PyObject *cursor_take(Cursor *self, PyObject *given)
 {
     Py_ssize_t count = PyNumber_AsSsize_t(given, NULL);
     if (count == -1 && PyErr_Occurred())
         return NULL;
-    State *state = PyType_GetModuleState(Py_TYPE(self));
     PyObject *rows = PyList_New(0);
-    if (rows == NULL || count <= 0)
-        return rows;
-    const Cursor began = *self;
-    while (self->left > 0 && PyList_GET_SIZE(rows) < count) {
-        if (next_record(self, state, rows) >= 0)
-            continue;
-        if (PyList_GET_SIZE(rows) > 0 && PyErr_ExceptionMatches(state->kafka_error)) {
-            PyErr_Clear(); /* What stands before the damage comes first; the next call finds it again. */
-            return rows;
-        }
-        self->position = began.position;
-        self->left = began.left;
-        self->from_offset = began.from_offset;
-        Py_DECREF(rows);
-        return NULL;
-    }
-    if (PyList_GET_SIZE(rows) == 0 && self->position != self->body.len) {
-        Py_DECREF(rows);
-        raise_corrupt(state, "%zd bytes follow the last record", self->body.len - self->position);
-        return NULL;
-    }
+    if (rows != NULL && take(self, count, rows, NULL) < 0)
+        Py_CLEAR(rows);
     return rows;
+}
+
+static PyObject *cursor_take_into(Cursor *self, PyObject *const *given, Py_ssize_t fields)
+{
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    if (fields != 2 || !Py_IS_TYPE(given[0], (PyTypeObject *)state->columns_type)) {
+        PyErr_SetString(PyExc_TypeError, "take_into takes Columns of this codec, and how many records");
+        return NULL;
+    }
+    Py_ssize_t count = PyNumber_AsSsize_t(given[1], NULL);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    Py_ssize_t taken = take(self, count, NULL, (Columns *)given[0]);
+    return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
 }
 
 static int check_claims(Cursor *self, State *state, PyObject *from_offset)
@@ -656,6 +687,8 @@ static void cursor_dealloc(Cursor *self)
 
 static PyMethodDef cursor_methods[] = {
     {"take", (PyCFunction)cursor_take, METH_O, "See record_codec.RecordCursor.take."},
+    {"take_into", (PyCFunction)(void (*)(void))cursor_take_into, METH_FASTCALL,
+     "See record_codec.RecordCursor.take_into."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -687,7 +720,10 @@ static int exec_module(PyObject *module)
     Py_DECREF(errors);
     state->no_headers = PyTuple_New(0);
     state->cursor_type = PyType_FromModuleAndSpec(module, &cursor_spec, NULL);
-    if (!state->kafka_error || !state->corrupt || !state->no_headers || !state->cursor_type)
+    state->columns_type = PyType_FromModuleAndSpec(module, &columns_spec, NULL);
+    if (!state->kafka_error || !state->corrupt || !state->no_headers || !state->cursor_type || !state->columns_type)
+        return -1;
+    if (PyModule_AddObjectRef(module, "Columns", state->columns_type) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "RecordCursor", state->cursor_type);
 }
@@ -696,6 +732,7 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
     Py_VISIT(state->cursor_type);
+    Py_VISIT(state->columns_type);
     Py_VISIT(state->kafka_error);
     Py_VISIT(state->corrupt);
     Py_VISIT(state->no_headers);
@@ -706,6 +743,7 @@ static int clear_module(PyObject *module)
 {
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->cursor_type);
+    Py_CLEAR(state->columns_type);
     Py_CLEAR(state->kafka_error);
     Py_CLEAR(state->corrupt);
     Py_CLEAR(state->no_headers);

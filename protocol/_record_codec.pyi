@@ -1,3 +1,4 @@
 # What the extension has, built or not: the same as the codec in Python.
+from .record_codec import Columns as Columns
 from .record_codec import RecordCursor as RecordCursor
 from .record_codec import encode_records as encode_records

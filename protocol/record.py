@@ -48,6 +48,7 @@ else:
 
 CODEC: Final = "python" if _codec.__name__.endswith(".record_codec") else "C"
 """Which codec of record bodies is in use."""
+Columns = _codec.Columns
 RecordCursor = _codec.RecordCursor
 encode_records = _codec.encode_records
 
@@ -72,6 +73,15 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+
+class EncodedRecords(NamedTuple):
+    """The body of a batch before compression, how many records it has, their first and their highest timestamp."""
+
+    body: bytes
+    record_count: int
+    first_ms: int
+    last_ms: int
 
 
 class ControlType(IntEnum):
@@ -102,8 +112,30 @@ def encode_batch(
     transactional: bool = False,
 ) -> bytes:
     """One batch with base offset 0 and leader epoch -1, as a producer sends it; `records` are one or more."""
+    return encode_batch_of(
+        EncodedRecords(*encode_records(records)),
+        compression=compression,
+        compression_level=compression_level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+    )
+
+
+def encode_batch_of(
+    records: EncodedRecords,
+    *,
+    compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytes:
+    """`encode_batch` of records that were encoded before."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0)
-    body, count, first_ms, last_ms = encode_records(records)
+    body, count, first_ms, last_ms = records
     if compression:
         body = compress(compression, body, compression_level)
     return _seal(attributes, count, first_ms, last_ms, producer_id, producer_epoch, base_sequence, body)

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer, MalformedMessage, read_varlong, zigzag
+from .record_columns import Columns as Columns
 
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
@@ -25,6 +26,8 @@ _TABLE_SIZE: Final = len(_ZIGZAG)
 _VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 """What a varint of one byte says."""
 _INT64_END: Final = 1 << 63
+_FIELDS: Final = 5
+"""Of a record: offset, timestamp, key, value, headers."""
 _DELTA_END: Final = 1 << 31
 _OFFSET_MAX: Final = _INT64_END - 1 - (1 << 32)
 
@@ -46,7 +49,7 @@ def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
         else:
             key, value, timestamp_ms, named = record
             if named:
-                headers = _encode_headers(named)
+                headers = encode_headers(named)
         if delta == 0:
             first_ms = last_ms = timestamp_ms
         elif timestamp_ms > last_ms:
@@ -158,6 +161,22 @@ class RecordCursor(Generic[Row]):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{unread} bytes follow the last record")
         return rows
 
+    def take_into(self, columns: Columns, count: int) -> int:
+        """As `take`, but as rows of `columns`; how many they are, 0 meaning that there are no more. A timestamp of more
+        than 64 bits is damage here."""
+        began = self._position, self._left, self._from_offset
+        first = len(self._before)
+        rows = [row[first : first + _FIELDS] for row in self.take(count)]
+        whole = next((at for at, row in enumerate(rows) if not -_INT64_END <= row[1] < _INT64_END), len(rows))
+        if whole < len(rows):
+            self._position, self._left, self._from_offset = began
+            if not whole:
+                text = "a record is damaged: its timestamp has more than 64 bits"
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+            self.take(whole)
+        columns.extend(rows[:whole])
+        return whole
+
     def _decode(self, count: int, rows: list[Row]) -> None:
         """Go over `count` records. Raises what damaged bytes give rise to, with the records before them in `rows`."""
         make, row, before, after, append = tuple.__new__, self._row, self._before, self._after, rows.append
@@ -237,13 +256,24 @@ class RecordCursor(Generic[Row]):
             self._position, self._left, self._from_offset = next_position, left, lowest
 
 
+def encode_record(key: bytes | None, value: bytes | None, headers: bytes, later_ms: int, delta: int) -> bytes:
+    """One record alone, its headers as `encode_headers` gives them. `later_ms` and `delta`: how much its timestamp and
+    its offset are above the batch's. Raises OverflowError for a timestamp that is too far from it."""
+    parts = [b"\0", _encode_time(later_ms), zigzag(delta)]
+    for blob in (key, value):
+        parts += (_NULL,) if blob is None else (zigzag(len(blob)), blob)
+    parts.append(headers)
+    return zigzag(sum(map(len, parts))) + b"".join(parts)
+
+
 def _encode_time(later_ms: int) -> bytes:
     if not -_INT64_END <= later_ms < _INT64_END:
         raise OverflowError("the timestamps of a batch lie within 64 bits of each other")
     return zigzag(later_ms)
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
+    """Headers as they stand in a record."""
     parts = [zigzag(len(headers))]
     for name, value in headers:
         encoded = name.encode()

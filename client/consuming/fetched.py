@@ -12,7 +12,7 @@ from struct import unpack_from
 from typing import Any, NamedTuple
 
 from ...protocol.errors import KafkaError
-from ...protocol.record import Headers, RecordCursor, decode_records, expanded_body
+from ...protocol.record import Columns, Headers, RecordCursor, decode_records, expanded_body
 from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 
 _ABORT = 0
@@ -121,6 +121,28 @@ class FetchedRecords:
         if self.damage is not None and not taken:
             raise self.damage
         return taken
+
+    def skip_to(self, offset: int) -> None:
+        """Pass over what lies before `offset`, if nothing was taken yet."""
+        if self._cursor is None:
+            self.next_offset = max(self.next_offset, offset)
+
+    def take_into(self, columns: Columns, count: int) -> int:
+        """Up to `count` records of one batch, as rows of `columns`; how many, 0 meaning that there are no more. What
+        stands before damage comes first; asked again it raises KafkaError, every time, as `take` does.
+        """
+        if self.damage is not None:
+            raise self.damage
+        try:
+            while (cursor := self._cursor or self._next_visible()) is not None:
+                if taken := cursor.take_into(columns, count):
+                    self.next_offset = columns.last_offset + 1
+                    return taken
+                self.next_offset, self._cursor = self._cursor_end, None
+        except KafkaError as error:
+            self.damage = error
+            raise
+        return 0
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The whole batches as they were fetched, markers and aborted ones among them, instead of `take`. Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from ...protocol.errors import KafkaError
 from ..auditing.handed_out import HandedOut
@@ -102,13 +102,11 @@ class Inbox:
         position stays there."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         self.settle()
-        for _ in range(len(self._turns)):
-            partition = self._turns[0]
-            self._turns.rotate(-1)
-            state = self._fetcher.assigned[partition]
-            idle = state.paused or state.held or not state.buffer
-            if idle or (partitions and partition not in partitions):
-                continue
+        if len(self.unread):  # of the same partitions these come before what is buffered
+            taken = self.unread.take_some(lambda one: self._wanted(one, partitions), limit)
+            limit -= sum(map(len, taken.values()))
+        for state in self.in_turn(partitions) if limit > 0 else ():
+            partition = state.partition
             try:
                 start = state.position
                 read, records = self._take_from(state, limit)
@@ -122,11 +120,34 @@ class Inbox:
                     raise
                 break  # What others had comes first: that place is fetched again, and told of if it still fails.
             if records:
-                taken[partition] = records
+                taken.setdefault(partition, []).extend(records)
                 limit -= len(records)
                 if limit <= 0:
                     break
         return taken
+
+    def in_turn(self, partitions: set[TopicPartition]) -> Iterator[PartitionState]:
+        """Those of these partitions, or of all, that have something to give; another one is first each time."""
+        for _ in range(len(self._turns)):
+            partition = self._turns[0]
+            self._turns.rotate(-1)
+            state = self._fetcher.assigned[partition]
+            if state.buffer and self._wanted(partition, partitions):
+                yield state
+
+    def _wanted(self, partition: TopicPartition, partitions: set[TopicPartition]) -> bool:
+        state = self._fetcher.assigned[partition]
+        return not (state.paused or state.held) and (not partitions or partition in partitions)
+
+    def refused(self, state: PartitionState) -> None:
+        """Its first chunk is damaged: it is fetched again from there, and not passed over, as the next leader may have
+        it whole."""
+        self._go_back(state, state.buffer[0].next_offset)
+
+    def emptied(self, state: PartitionState) -> None:
+        """All of its first chunk was taken."""
+        state.buffer.pop(0)
+        self._fetcher.changed()
 
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         self.settle()
@@ -153,8 +174,7 @@ class Inbox:
             except KafkaError:
                 if records:
                     break
-                # Not passed over: the next leader may have it whole.
-                self._go_back(state, chunk.next_offset)
+                self.refused(state)
                 raise
             state.position = chunk.next_offset
             read += some
@@ -169,8 +189,7 @@ class Inbox:
                         raise damage.error
                     break
             if len(some) < wanted and chunk.damage is None:
-                state.buffer.pop(0)
-                self._fetcher.changed()
+                self.emptied(state)
         return read, records
 
     def _go_back(self, state: PartitionState, offset: int) -> None:

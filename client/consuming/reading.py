@@ -6,17 +6,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from .attendance import Attendance
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher
 from .inbox import Inbox
 from .progress import Progress
+from .unread import Place
 
 RECORDS_AT_A_TIME = 2_000
 """Decoding them keeps the event loop."""
 RECORDS_IN_A_ROW = 1_000
 """After so many others on the event loop have their turn."""
+
+
+T = TypeVar("T")
+
+
+class ColumnsToFill(Protocol):
+    """What is fetched as columns."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def starts(self) -> Mapping[TopicPartition, int]:
+        """Where the rows of each partition begin."""
+
+    def take(self) -> int:
+        """Take what is there; how many rows there are now."""
 
 
 class Reading:
@@ -57,11 +77,18 @@ class Reading:
         self, partitions: set[TopicPartition], timeout_ms: float | None, limit: int | None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to `limit` records; those before are finished. Raises KafkaError."""
-        self._inbox.unread.hand_out({})
-        self._inbox.give_back(self._fetcher.assigned)  # in their order, where `one` was used before
+        self._inbox.unread.hand_out(())
         taken = await self._taken(partitions, timeout_ms, self._max_poll_records if limit is None else limit)
-        self._inbox.unread.hand_out(taken)
+        self._inbox.unread.hand_out([records[0] for records in taken.values()])
         return taken
+
+    async def columns(self, columns: ColumnsToFill, timeout_ms: float | None) -> None:
+        """Fill these; what was given before is finished. Raises KafkaError."""
+        self._inbox.unread.hand_out(())
+        self._inbox.give_back(self._fetcher.assigned)  # in their order, where `one` was used before
+        await self._poll(columns.take, timeout_ms)
+        self._taken_in_a_row += columns.rows
+        self._inbox.unread.hand_out([Place(*one, offset) for one, offset in columns.starts.items()])
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """All that was handed out is finished, or what lies before these offsets, though nobody has come back for more.
@@ -71,9 +98,15 @@ class Reading:
     async def _taken(
         self, partitions: set[TopicPartition], timeout_ms: float | None, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        limit = min(limit, RECORDS_AT_A_TIME)
+        taken = await self._poll(lambda: self._inbox.take(partitions, limit), timeout_ms)
+        self._taken_in_a_row += sum(map(len, taken.values()))
+        return taken
+
+    async def _poll(self, take: Callable[[], T], timeout_ms: float | None) -> T:
+        """What `take` gives once that is something, or after `timeout_ms`."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        limit = min(limit, RECORDS_AT_A_TIME)
         with self.attendance.reading():
             while True:
                 if self._taken_in_a_row >= RECORDS_IN_A_ROW:
@@ -81,13 +114,12 @@ class Reading:
                     self._taken_in_a_row = 0
                     await asyncio.sleep(0)
                 self._check_open()
-                taken = self._inbox.take(partitions, limit)
+                taken = take()
                 if taken:
-                    self._taken_in_a_row += sum(map(len, taken.values()))
                     return taken
                 self._raise_failures()
                 left = None if deadline is None else deadline - loop.time()
                 if left is not None and left <= 0:
                     await asyncio.sleep(0)  # who asks again and again lets the fetches go on
-                    return {}
+                    return taken
                 await self._fetcher.wait(left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from threading import Lock
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,23 @@ class Unread:
         self._last = record = self._pop()
         return record
 
+    def take_some(
+        self, wanted: Callable[[TopicPartition], bool], limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The first of those of the partitions that are `wanted`, up to `limit`."""
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        with self._lock:
+            kept: list[ConsumerRecord] = []
+            for one in self._records:
+                where = TopicPartition(one.topic, one.partition)
+                if limit > 0 and wanted(where):
+                    taken.setdefault(where, []).append(one)
+                    limit -= 1
+                else:
+                    kept.append(one)
+            self._replace(kept)
+        return taken
+
     def __len__(self) -> int:
         return len(self._records)
 
@@ -96,12 +113,12 @@ class Unread:
 
     # what the caller has in hand
 
-    def hand_out(self, taken: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        """The caller is given these, past those that are here; what was in hand before is finished."""
+    def hand_out(self, first: Iterable[_Placed]) -> None:
+        """The caller is given what begins with these, past what is here; what was in hand before is finished."""
         with self._lock:
             self._came_back = True
             self._last = None
-            self._in_hand = [records[0] for records in taken.values()]
+            self._in_hand = first
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """The caller has said that all in hand is finished, or what lies before these offsets."""

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be sent, as the arguments of `Producer.send`."""
+    """A record to be sent, as the arguments of `Producer.send`.
+
+        NewRecord("copies", b"value", key=b"customer-7")
+
+    Where only a topic is given it is a record without key, and a tombstone.
+    """
 
     topic: str
     value: Any = None

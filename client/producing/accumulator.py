@@ -13,10 +13,11 @@ A queue decides which batch may leave next so that a partition's records keep th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ...protocol.record import EncodedRecords, Record, RecordCursor
 from .appending import RecordBuffer
 from .pending import BATCH_OVERHEAD, PendingRecord
 
@@ -40,6 +41,7 @@ class Batch(RecordBuffer[ResultT]):
         "alone",
         "attempts",
         "base_sequence",
+        "body",
         "created_s",
         "doubtful",
         "encoded",
@@ -62,6 +64,13 @@ class Batch(RecordBuffer[ResultT]):
         self.base_sequence = -1
         self.encoded: bytes | None = None
         """The bytes of the last attempt, valid for the identity and sequence the batch has."""
+        self.body: EncodedRecords | None = None
+        """What there is instead of `records` in a batch that was encoded before it was queued."""
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self.records) if self.body is None else self.body.record_count
 
     @property
     def record_bytes(self) -> int:
@@ -72,6 +81,17 @@ class Batch(RecordBuffer[ResultT]):
     def numbered(self) -> bool:
         """Whether the batch has a sequence that a broker may have seen."""
         return self.base_sequence >= 0
+
+    def all_records(self) -> Sequence[PendingRecord]:
+        """Its records, decoded for this where they were encoded before: for who counts them."""
+        if (body := self.body) is None:
+            return self.records
+        cursor = RecordCursor(body.body, body.record_count, 0, body.first_ms, Record)
+        return [(one.key, one.value, one.timestamp_ms, one.headers) for one in cursor.take(body.record_count)]
+
+    def release(self) -> None:
+        """Let go of the records: deliveries and the appender may keep the batch for longer."""
+        self.records, self.body, self.encoded = [], None, None
 
     def number(self, identity: ProducerIdentity, base_sequence: int) -> None:
         """Give the batch its place in the producer's sequence."""
@@ -128,23 +148,30 @@ class PartitionQueue(Generic[ResultT]):
         whether an older one was full.
         """
         batch = self._waiting[-1] if self._waiting else None
+        is_open = batch is not None and batch.is_open
         if batch is not None:
             batch.is_open = False  # for other threads, while this decides
-        filled = batch is not None and not batch.attempts and batch.size + size > self._batch_bytes
-        if batch is None or filled or batch.attempts:
-            batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition))
-            self._next_order += 1
-            self._waiting.append(batch)
+        filled = is_open and batch is not None and batch.size + size > self._batch_bytes
+        if batch is None or filled or not is_open:
+            batch = self._begin(now_s)
         place = batch.add(record, size)
         batch.is_open = True
         return batch, place, filled
+
+    def append_encoded(self, records: EncodedRecords, size: int, now_s: float) -> Batch[ResultT]:
+        """Add a batch of its own, whose records have `size` estimated bytes."""
+        batch = self._begin(now_s)
+        batch.is_open = False
+        batch.body = records
+        batch.size += size
+        return batch
 
     def due_s(self, linger_s: float) -> float | None:
         """When the oldest waiting batch may leave, not counting retries; None when none waits."""
         if not self._waiting:
             return None
         head = self._waiting[0]
-        if len(self._waiting) > 1 or head.attempts or head.size >= self._batch_bytes:
+        if len(self._waiting) > 1 or not head.is_open or head.size >= self._batch_bytes:
             return head.created_s
         return head.created_s + linger_s
 
@@ -168,7 +195,7 @@ class PartitionQueue(Generic[ResultT]):
                 self.identity, self._next_sequence = identity, 0
             head.is_open = False  # before its records are counted
             head.number(identity, self._next_sequence)
-            self._next_sequence = (self._next_sequence + len(head.records)) % SEQUENCES
+            self._next_sequence = (self._next_sequence + head.count) % SEQUENCES
         self._waiting.popleft()
         head.attempts += 1
         head.alone = not self._under_way
@@ -218,6 +245,14 @@ class PartitionQueue(Generic[ResultT]):
         if any(batch.numbered for batch in gone):
             self.restart_numbering()
         return gone
+
+    def _begin(self, now_s: float) -> Batch[ResultT]:
+        if self._waiting:
+            self._waiting[-1].is_open = False
+        batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition))
+        self._next_order += 1
+        self._waiting.append(batch)
+        return batch
 
     def drain(self) -> Iterable[Batch[ResultT]]:
         """Take out everything, under way or not: it is abandoned."""

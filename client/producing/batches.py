@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ...protocol.compression import Compression
-from ...protocol.record import encode_batch
+from ...protocol.record import EncodedRecords, encode_batch_of
+from ...protocol.record import encode_records as encode_body
 from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from .accumulator import Batch
 
@@ -24,8 +25,9 @@ def compression_named(name: str | None) -> Compression:
 def encode_records(batch: Batch[ResultT], compression: Compression, *, transactional: bool = False) -> bytes:
     """The batch under the identity and sequence it has now."""
     identity = batch.identity
-    return encode_batch(
-        batch.records,
+    records = batch.body or EncodedRecords(*encode_body(batch.records))
+    return encode_batch_of(
+        records,
         compression=compression,
         producer_id=NO_PRODUCER_ID if identity is None else identity.id,
         producer_epoch=NO_PRODUCER_EPOCH if identity is None else identity.epoch,

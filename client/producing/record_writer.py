@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self, TypedDict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from ...protocol.errors import KafkaError
 from ..auditing.auditor import Auditor
 from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
+from ..columns.sending import ColumnsDelivery
+from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..large_messages.segments import Splitter
 from ..lifecycle import Lifecycle
@@ -22,6 +25,9 @@ from .send_steps import SendLimits, SendSteps
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
+
+if TYPE_CHECKING:
+    import pyarrow
 
 KEPT_BYTES = 4 * 1024 * 1024
 Acks = Literal[0, 1, -1, "all"]
@@ -149,6 +155,7 @@ class RecordWriter:
             splitter,
             partitioner,
             self._check_open,
+            transaction,
         )
         self._append = self.steps.append
 
@@ -253,6 +260,37 @@ class RecordWriter:
             if self._transaction is not None and self._transaction.error is not None:
                 raise self._transaction.in_the_way() from error
             raise
+
+    async def send_arrow(
+        self,
+        topic: str,
+        data: pyarrow.RecordBatch | pyarrow.Table,
+        *,
+        key: str | None = "key",
+        value: str = "value",
+        partition: int | str | None = None,
+        timestamp: int | str | datetime | None = None,
+        headers: str | None = None,
+    ) -> ColumnsDelivery:
+        """Hand the rows of `data` over, without an object for each; the delivery brings where they stand, or the
+        KafkaError of a batch that failed.
+
+        `key`, `value` and `headers` name columns of binary or string, and of list<struct<key: string, value: binary>>.
+        Null is what None is to `send`. Where there is no column "key" rows have none. `partition` and `timestamp` (ms)
+        are for all rows, or name columns. Otherwise rows go where `send` would put them, and have the present time, as
+        they do where theirs is null. Serializers are not applied.
+
+        Order with what is sent before and after is kept within a partition. Waits while the buffer is full, and raises
+        what `send` raises; for what is wrong with the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of
+        the row) before anything of it is sent. What ends it later, as the end of the transaction does, leaves the rows
+        before it on their way. ModuleNotFoundError without pyarrow.
+        """
+        self._life.check_loop()
+        self.steps.check_open()
+        source = ColumnSource(
+            data, key=key, value=value, partition=partition, timestamp=timestamp, headers=headers
+        )
+        return await self.steps.send_columns(topic, source, partition)
 
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""

@@ -14,15 +14,19 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
+from ..columns.sending import ColumnsDelivery, Placement, batches, place
+from ..columns.source import ColumnSource
 from ..connections.cluster import Backoff, Cluster
+from ..failures import TransactionAborted
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
 from ..large_messages.sending import SplitMessage
 from .appending import Appender
 from .deliveries import BatchResult, RecordDelivery
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .pending import PendingRecord, estimated_bytes
+from .pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
 from .sender import Sender
 from .serialization import Intake
+from .transaction_state import TransactionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,10 @@ class SendSteps:
         splitter: Splitter | None,
         partitioner: Partitioner,
         check_open: Callable[[], None],
+        transaction: TransactionState | None,
     ) -> None:
         """Without a `splitter` no value is split."""
+        self._transaction = transaction
         self.check_open = check_open
         """Raises what keeps from sending: ClientClosed, and what the state of a transaction does."""
         self.append = appender.append
@@ -136,11 +142,8 @@ class SendSteps:
         batches = self._appender.topic(topic, len(partitions))
         if partition is None:
             partition = self._choose(topic, record[0], size)
-        elif partition not in partitions:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has {len(partitions)} partitions, there is none numbered {partition}",
-            )
+        else:
+            self._check_partition(topic, partition)
         batch, place, filled = self._sender.add(topic, partition, record, size)
         if self._takes_bytes and partition < len(partitions):
             batches.by_partition[partition] = batch
@@ -184,6 +187,33 @@ class SendSteps:
         assert message is not None
         return RecordDelivery(message.result, 0, record[2])
 
+    async def send_columns(
+        self, topic: str, source: ColumnSource, partition: int | str | None
+    ) -> ColumnsDelivery:
+        """Instead of all other steps, for rows of columns. Raises what is wrong with them before anything is sent."""
+        if partition is None and source.has_keys and self._partitioner is not murmur2_partition:
+            raise ValueError("a partitioner of one's own is not asked for rows of columns: name partitions")
+        await source.check_sizes(self._limits.request_bytes)
+        await self.become_ready(topic, 0)
+        for bound in source.partition_bounds() or ():
+            self._check_partition(topic, bound)
+        lasts = None if self._transaction is None else self._transaction.while_it_lasts()
+        delivery = ColumnsDelivery(topic)
+        for block in source.blocks():
+            placement = self._placement(topic)
+            chosen = place(block, source.partition, placement)
+            for batch in batches(
+                block, chosen, placement.partitions, self._limits.batch_bytes - BATCH_OVERHEAD
+            ):
+                await asyncio.sleep(0)  # what is sent meanwhile, and the answers, have their turn
+                await self.become_ready(topic, batch.size)
+                if lasts is not None and not lasts():
+                    raise TransactionAborted("the transaction ended before all rows were sent")
+                queued = self._sender.add_encoded(topic, batch.partition, batch.records, batch.size)
+                count = batch.records.record_count
+                delivery.add(count, RecordDelivery(queued.result, count - 1, batch.records.last_ms))
+        return delivery
+
     def lost(self, error: KafkaError) -> None:
         """Instead of `add`: a record that was taken will not be sent, and what it is part of cannot be committed."""
         self._sender.fail_transaction(error)
@@ -206,6 +236,20 @@ class SendSteps:
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
             await self._cluster.refresh([topic])
+
+    def _check_partition(self, topic: str, partition: int) -> None:
+        partitions = self._cluster.metadata.topics[topic].partitions
+        if partition not in partitions:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has {len(partitions)} partitions, there is none numbered {partition}",
+            )
+
+    def _placement(self, topic: str) -> Placement:
+        info = self._cluster.metadata.topics[topic]
+        partitions = len(info.partitions)
+        available = info.available or list(info.partitions)
+        return Placement(partitions, available, self._appender.topic(topic, partitions), self._sticky)
 
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]

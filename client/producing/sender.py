@@ -23,6 +23,7 @@ from ...protocol.messages.produce import (
     TopicProduceData,
 )
 from ...protocol.messages.producers import InitProducerIdRequest
+from ...protocol.record import EncodedRecords
 from ..connections.cluster import Backoff, Cluster
 from ..connections.connection import Connection
 from ..failures import (
@@ -147,19 +148,17 @@ class Sender:
     def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, int, bool]:
         """Queue a record. Its batch, its place there, and whether an older batch was full."""
         loop = asyncio.get_running_loop()
-        queue = self._queues.get((topic, partition))
-        if queue is None:
-            queue = self._queues[topic, partition] = PartitionQueue(
-                topic, partition, self._options.batch_bytes, partial(BatchResult, loop)
-            )
+        queue = self._queue(topic, partition)
         batch, place, filled = queue.append(record, size, loop.time())
-        self._appender.count(size)
-        if queue not in self._active:
-            self._active[queue] = None
-            self.wake()
-        elif filled:
-            self.wake()
+        self._queued(queue, size, in_a_hurry=filled)
         return batch, place, filled
+
+    def add_encoded(self, topic: str, partition: int, records: EncodedRecords, size: int) -> _Batch:
+        """Queue a whole batch whose records were encoded before; `size` as with `add`."""
+        queue = self._queue(topic, partition)
+        batch = queue.append_encoded(records, size, asyncio.get_running_loop().time())
+        self._queued(queue, size, in_a_hurry=True)
+        return batch
 
     async def room(self) -> None:
         """Wait until some batch is acknowledged or failed."""
@@ -233,6 +232,20 @@ class Sender:
             asyncio.get_running_loop().call_soon(self._pump_if_woken)
 
     # sending
+
+    def _queue(self, topic: str, partition: int) -> _Queue:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            result = partial(BatchResult, asyncio.get_running_loop())
+            queue = PartitionQueue(topic, partition, self._options.batch_bytes, result)
+            self._queues[topic, partition] = queue
+        return queue
+
+    def _queued(self, queue: _Queue, size: int, *, in_a_hurry: bool) -> None:
+        self._appender.count(size)
+        if in_a_hurry or queue not in self._active:
+            self._active.setdefault(queue)
+            self.wake()
 
     def _pump_if_woken(self) -> None:
         if self._woken:
@@ -400,7 +413,7 @@ class Sender:
         queue.acknowledged(batch)
         self._leaders.succeeded(queue)
         if self.on_acknowledged is not None:
-            self.on_acknowledged(queue.topic, batch.records, append_time_ms)
+            self.on_acknowledged(queue.topic, batch.all_records(), append_time_ms)
         self._settled(batch)
         batch.result.acknowledged(base_offset, append_time_ms)
 
@@ -456,7 +469,7 @@ class Sender:
 
     def _settled(self, batch: _Batch) -> None:
         self._appender.count(-batch.record_bytes)
-        batch.records, batch.encoded = [], None  # deliveries and the appender may keep the batch for longer
+        batch.release()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

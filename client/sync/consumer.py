@@ -7,10 +7,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
 
 from .. import consumer
 from ..arguments import timeout
+from ..columns.fetching import first_offsets
 from ..consuming.deserialization import Deserializer
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.listener import RebalanceListener
@@ -18,6 +19,9 @@ from ..consuming.offset_and_metadata import Place
 from ..failures import ClientClosed, RequestTimedOut
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -155,6 +159,19 @@ class Consumer(Facade[consumer.Consumer]):
         work = self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         return self._loop.run(work, unseen=self._read_again)
 
+    def fetch_arrow(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float | None = 0,
+        max_records: int | None = None,
+        include_headers: bool = False,
+    ) -> pyarrow.RecordBatch:
+        """What is there of these partitions, or of all, as columns. See `ottla.Consumer.fetch_arrow`."""
+        work = self._client.fetch_arrow(
+            *partitions, timeout_ms=timeout_ms, max_records=max_records, include_headers=include_headers
+        )
+        return self._loop.run(work, unseen=self._read_columns_again)
+
     def transactions(
         self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
     ) -> Generator[CommittedTransaction, None, None]:
@@ -201,6 +218,11 @@ class Consumer(Facade[consumer.Consumer]):
         """A read was interrupted just when it had these: nobody has got them."""
         for partition in unseen.keys() & self._client.assignment():
             self._client.seek(partition, unseen[partition][0].offset)
+
+    def _read_columns_again(self, unseen: pyarrow.RecordBatch) -> None:
+        for partition, offset in first_offsets(unseen).items():
+            if partition in self._client.assignment():
+                self._client.seek(partition, offset)
 
 
 class _OnAThread(RebalanceListener):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ...protocol.errors import KafkaError
 from .. import producer
 from ..arguments import timeout
+from ..columns.sending import ColumnsSent
 from ..consuming.fetched import TopicPartition
 from ..consuming.offset_and_metadata import Place
 from ..consuming.offsets import ConsumerGroupMetadata
@@ -24,6 +26,9 @@ from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent
+
+if TYPE_CHECKING:
+    import pyarrow
 
 WriterT_co = TypeVar("WriterT_co", bound=RecordWriter, covariant=True)
 
@@ -97,6 +102,38 @@ class Writer(Facade[WriterT_co]):
             )
 
         return self._loop.run(settled(), timeout_ms=timeout_ms)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: pyarrow.RecordBatch | pyarrow.Table,
+        *,
+        key: str | None = "key",
+        value: str = "value",
+        partition: int | str | None = None,
+        timestamp: int | str | datetime | None = None,
+        headers: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> ColumnsSent:
+        """Send the rows of `data`, and wait until all are acknowledged, at most `timeout_ms`: they may be, all the
+        same, later. See `ottla.Producer.send_arrow`.
+        """
+
+        async def sent() -> ColumnsSent:
+            await self._handover.settled()
+            return await (
+                await self._client.send_arrow(
+                    topic,
+                    data,
+                    key=key,
+                    value=value,
+                    partition=partition,
+                    timestamp=timestamp,
+                    headers=headers,
+                )
+            )
+
+        return self._loop.run(sent(), timeout_ms=timeout_ms)
 
     def flush(self, *, timeout_ms: float | None = None) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from ottla.client.producing.accumulator import Batch, PartitionQueue, ProducerIdentity
+from ottla.client.producing.accumulator import SEQUENCES, Batch, PartitionQueue, ProducerIdentity
+from ottla.protocol.record import EncodedRecords
 
 FIRST, NEXT = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
 LIMIT = 5
@@ -76,3 +77,37 @@ def test_once_it_was_refused_under_its_old_number_it_gets_a_new_one() -> None:
     doubtful.doubtful = False
     queue.give_back(doubtful)
     assert place(taken(queue, NEXT, "broker 1")) == (1, NEXT, 0)
+
+
+def test_encoded_batches_stand_between_others_and_count_all_their_records() -> None:
+    queue = PartitionQueue[int]("t", 0, batch_bytes=1000, result=lambda *_: 0)
+    queue.append((None, b"a", 0, ()), 100, 5.0)
+    assert queue.due_s(10.0) == 15.0
+    encoded = queue.append_encoded(EncodedRecords(b"...", 40, 0, 0), 400, 6.0)
+    assert queue.due_s(10.0) == 5.0  # nothing more comes to the one before
+    batch, _, filled = queue.append((None, b"b", 0, ()), 100, 7.0)
+    assert (batch is encoded, filled) == (False, False)
+    queue.append((None, b"c", 0, ()), 100, 7.0)
+    first = taken(queue, FIRST, "broker 1")
+    assert (first.count, first.is_open, first.base_sequence) == (1, False, 0)
+    queue.acknowledged(first)
+    assert queue.due_s(10.0) == 6.0
+    assert taken(queue, FIRST, "broker 1") is encoded
+    assert (encoded.count, encoded.record_bytes, encoded.base_sequence) == (40, 400, 1)
+    assert queue.due_s(10.0) == 17.0
+    last = taken(queue, FIRST, "broker 1")
+    assert (last.count, last.base_sequence) == (2, 41)
+    encoded.release()
+    assert encoded.body is None
+
+
+def test_sequences_of_encoded_batches_wrap() -> None:
+    queue = PartitionQueue[int]("t", 0, batch_bytes=1000, result=lambda *_: 0)
+    for _ in range(4):
+        queue.append_encoded(EncodedRecords(b"...", SEQUENCES // 2 - 1, 0, 0), 400, 0.0)
+    numbers = []
+    for _ in range(4):
+        batch = taken(queue, FIRST, "broker 1")
+        numbers.append(batch.base_sequence)
+        queue.acknowledged(batch)
+    assert numbers == [0, SEQUENCES // 2 - 1, SEQUENCES - 2, SEQUENCES // 2 - 3]

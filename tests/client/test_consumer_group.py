@@ -19,6 +19,7 @@ from ottla import (
     KafkaError,
     NewRecord,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     RebalanceListener,
     TopicPartition,
@@ -154,8 +155,9 @@ async def test_offsets_are_committed_under_the_epoch(cluster: LocalCluster, topi
             await first.commit()
             await second.commit()
         with pytest.raises(KafkaError) as refused:
-            await first._need_group().commit(
-                before._replace(member_id="other"), {TopicPartition(topic, 0): 1}
+            assert first._offsets
+            await first._offsets.commit(
+                before._replace(member_id="other"), {TopicPartition(topic, 0): OffsetAndMetadata(1)}
             )
         assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         group = first._subscriber.group

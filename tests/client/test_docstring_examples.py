@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 import ottla
-from ottla import Admin, Consumer, Producer, WriterReceipt
+from ottla import Admin, Consumer, ExactlyOnce, Producer, WriterReceipt
 from ottla.client.consuming.fetched import ConsumerRecord
 from ottla.testing import LocalCluster
 
@@ -25,7 +25,15 @@ pytestmark = pytest.mark.cluster
 WITHOUT = {
     # Only given to programs, or raised: there is nothing to show.
     *("BrokerAddress", "ClusterDescription", "CommitResult", "CommittedTransaction", "ConfigEntry"),
-    *("ConsumerGroupMetadata", "ConsumerRecord", "LargeMessageStats", "OffsetAndMetadata", "RecordDelivery"),
+    *(
+        "ConsumerGroupMetadata",
+        "ConsumerRecord",
+        "ColumnsDelivery",
+        "ColumnsSent",
+        "LargeMessageStats",
+        "OffsetAndMetadata",
+        "RecordDelivery",
+    ),
     *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
     *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
     *("TopicInfo", "TransactionDescription", "TransactionListing", "ErrorCode"),
@@ -85,6 +93,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         Producer(transactional_id="examples", **at) as producer,
         Producer(transactional_id="owner", **at) as owner,
         Producer(**at) as filler,
+        ExactlyOnce("originals", group_id="batches", idle_timeout_ms=1, **at) as copier,
     ):
         for number in range(3):
             for partition in (0, 1):
@@ -96,6 +105,8 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         yield {name: getattr(ottla, name) for name in ottla.__all__} | {
             "Consumer": partial(Ending, **at),
             "Producer": partial(Producer, **at),
+            "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=1, **at),
+            "copier": copier,
             "admin": admin,
             "consumer": consumer,
             "producer": producer,

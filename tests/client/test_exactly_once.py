@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -29,6 +30,7 @@ from ottla import (
     ProducerFenced,
     TopicPartition,
 )
+from ottla.client.consuming.group import Group
 from ottla.client.exactly_once.options import ExactlyOnceOptions
 from ottla.client.producing.record_writer import WriterOptions
 from ottla.testing import LocalCluster
@@ -298,8 +300,10 @@ async def test_a_batch_of_a_member_that_was_thrown_out_does_not_count(
     cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     await fill(cluster, topics[0], range(200))
-    silent = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 500_000}
-    async with copier(cluster, topics, **silent) as one:
+    async with copier(cluster, topics, session_timeout_ms=1_000) as one:
+        group = one._source._consumer._subscriber.group
+        assert isinstance(group, Group)
+        group._options = replace(group._options, heartbeat_interval_ms=500_000)  # it falls silent
 
         async def others_do_its_work() -> None:
             async with copier(cluster, topics, idle_timeout_ms=1_500) as other:
@@ -511,7 +515,7 @@ def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -
 
 def test_options_are_those_of_the_two_clients() -> None:
     decided = {"topics", "return", "group_id", "isolation_level", "max_poll_records"}
-    decided |= {"enable_auto_commit", "auto_commit_interval_ms"}
+    decided |= {"enable_auto_commit", "auto_commit_interval_ms", "audit_tier"}
     consumer = get_type_hints(Consumer.__init__)
     hints = get_type_hints(WriterOptions) | {name: consumer[name] for name in consumer.keys() - decided}
     assert get_type_hints(ExactlyOnceOptions) == hints

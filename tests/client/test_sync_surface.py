@@ -30,6 +30,7 @@ PAIRS = [
 IN_PLACE_OF = {
     "asyncio.Future[None]": "None",
     "RecordDelivery": "Future[RecordMetadata]",
+    "ColumnsDelivery": "ColumnsSent",
     "asyncio.Future": "Future",
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }

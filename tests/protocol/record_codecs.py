@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from ottla.client.columns import fetching
 from ottla.client.consuming import fetched
 from ottla.protocol import record, record_codec
 
@@ -31,5 +32,7 @@ def record_codec_in_use(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for user in (record, fetched):
             patch.setattr(user, "RecordCursor", codec.RecordCursor)
+        for user in (record, fetching):
+            patch.setattr(user, "Columns", codec.Columns)
         patch.setattr(record, "encode_records", codec.encode_records)
         yield

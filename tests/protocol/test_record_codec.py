@@ -25,6 +25,7 @@ from ottla.protocol.primitives import zigzag
 from tests.protocol.record_codecs import BOTH, NEEDS_C, in_c
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [f"protocol/{name}" for name in ("_record_codec.c", "_columns.c", "_columns.h", "_varints.h")]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 blobs = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), blobs), max_size=3)
@@ -334,7 +335,7 @@ def test_the_codec_is_chosen_at_import(before: str) -> None:
 
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
-    for name in ("setup.py", "pyproject.toml", "README.md", "protocol/_record_codec.c"):
+    for name in ("setup.py", "pyproject.toml", "README.md", *SOURCES):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     environment = os.environ | {"CC": "false", "LDSHARED": "false"}

@@ -1,0 +1,62 @@
+"""pyarrow, which is imported when columns are first asked for, and how what was fetched becomes its arrays."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.record_columns import BlobColumn, ColumnBuffers
+from ..consuming.fetched import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Run = tuple[TopicPartition, int]
+"""So many rows of a partition, one after the other."""
+
+
+def need_pyarrow() -> Any:
+    """The package. Raises ModuleNotFoundError that says how to install it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("columns need pyarrow: pip install ottla[arrow]", name="pyarrow") from error
+    return pyarrow
+
+
+def record_batch(columns: ColumnBuffers, runs: Sequence[Run]) -> pyarrow.RecordBatch:
+    """What was fetched, its buffers not copied. `runs` say whose rows they are."""
+    pa = need_pyarrow()
+    topics: dict[str, int] = {}
+    indices, partitions = array("i"), array("i")
+    for (topic, partition), rows in runs:
+        indices += array("i", [topics.setdefault(topic, len(topics))]) * rows
+        partitions += array("i", [partition]) * rows
+    names = pa.array(list(topics), pa.string())
+    arrays = {
+        "topic": pa.DictionaryArray.from_arrays(_numbers(pa.int32(), indices, columns.rows), names),
+        "partition": _numbers(pa.int32(), partitions, columns.rows),
+        "offset": _numbers(pa.int64(), columns.offsets, columns.rows),
+        "timestamp": _numbers(pa.timestamp("ms", tz="UTC"), columns.timestamps, columns.rows),
+        "key": _blobs(columns.keys, columns.rows),
+        "value": _blobs(columns.values, columns.rows),
+    }
+    if columns.headers is not None:
+        header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+        listed = [[{"key": name, "value": value} for name, value in headers] for headers in columns.headers]
+        arrays["headers"] = pa.array(listed, pa.list_(header))
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _numbers(kind: pyarrow.DataType, data: bytes | array[int], rows: int) -> pyarrow.Array:
+    pa = need_pyarrow()
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
+
+
+def _blobs(blobs: BlobColumn, rows: int) -> pyarrow.Array:
+    pa = need_pyarrow()
+    valid = None if blobs.valid is None else pa.py_buffer(blobs.valid)
+    buffers = [valid, pa.py_buffer(blobs.ends), pa.py_buffer(blobs.data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=blobs.nulls)

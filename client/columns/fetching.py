@@ -1,0 +1,98 @@
+"""What was fetched, taken as columns: `Inbox.take` without an object per record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaError
+from ...protocol.record import Columns
+from ...protocol.record_columns import column_buffers
+from ..consuming.fetched import TopicPartition
+from ..consuming.fetcher import PartitionState
+from ..consuming.inbox import Inbox
+from .arrow import Run, need_pyarrow, record_batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+COLUMN_BYTES = 8 * 1024 * 1024
+"""No batch is begun once there are so many bytes of keys and values: decoding them keeps the event loop. What a batch
+expands to is bounded too, so that a column always has less than the 2 GiB that its type allows."""
+ALL = (1 << 31) - 1
+
+
+class FetchedColumns:
+    """The rows of one call, taken once there are some."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        partitions: set[TopicPartition],
+        max_records: int | None,
+        include_headers: bool,
+    ) -> None:
+        """Of these partitions, or of all. Raises ModuleNotFoundError without pyarrow."""
+        need_pyarrow()
+        self._inbox = inbox
+        self._partitions = partitions
+        self._limit = ALL if max_records is None else max_records
+        self._columns = Columns(with_headers=include_headers)
+        self._runs: list[Run] = []
+        self.starts: dict[TopicPartition, int] = {}
+        """Where the rows of each partition begin."""
+
+    @property
+    def rows(self) -> int:
+        """How many were taken."""
+        return self._columns.rows
+
+    def take(self) -> int:
+        """Take what is there; how many rows there are now. Raises KafkaError for damage that nothing stands before."""
+        for state in self._inbox.in_turn(self._partitions):
+            before, start = self.rows, state.position
+            try:
+                self._take_from(state)
+            except KafkaError:
+                if not before:
+                    raise
+                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
+            if self.rows > before:
+                self._runs.append((state.partition, self.rows - before))
+                if start is not None:
+                    self.starts.setdefault(state.partition, max(start, state.give_from))
+            if not self._room():
+                break
+        return self.rows
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """The rows. Can be asked for once."""
+        return record_batch(column_buffers(self._columns.finish()), self._runs)
+
+    def _room(self) -> bool:
+        return self.rows < self._limit and self._columns.size < COLUMN_BYTES
+
+    def _take_from(self, state: PartitionState) -> None:
+        began = self.rows
+        while state.buffer and self._room():
+            chunk = state.buffer[0]
+            chunk.skip_to(state.give_from)
+            state.moved = True  # What large messages lie across is not put together any more.
+            try:
+                some = chunk.take_into(self._columns, self._limit - self.rows)
+            except KafkaError:
+                if self.rows > began:
+                    return
+                self._inbox.refused(state)
+                raise
+            state.position = chunk.next_offset
+            if not some:
+                self._inbox.emptied(state)
+
+
+def first_offsets(batch: pyarrow.RecordBatch) -> dict[TopicPartition, int]:
+    """The first offset of each partition in what `fetch_arrow` gave."""
+    pa = need_pyarrow()
+    table = pa.Table.from_batches([batch]).select(["topic", "partition", "offset"])
+    table = table.set_column(0, "topic", table["topic"].cast(pa.string()))
+    found = table.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
+    return {TopicPartition(one["topic"], one["partition"]): one["offset_min"] for one in found}

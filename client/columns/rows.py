@@ -1,0 +1,15 @@
+"""Columns on their way into batches: in C where that was built, and unless OTTLA_PURE_PYTHON=1 turns it down."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .rows_in_python import BlobBuffers, Rows, rows_by_partition
+
+if not TYPE_CHECKING and os.environ.get("OTTLA_PURE_PYTHON") != "1":
+    with suppress(ImportError):
+        from ._rows import Rows, rows_by_partition
+
+__all__ = ["BlobBuffers", "Rows", "rows_by_partition"]

@@ -1,0 +1,114 @@
+"""Where the rows of columns go, the batches they become, and how those fared."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from ...protocol.errors import KafkaError
+from ...protocol.record import EncodedRecords
+from ..producing.deliveries import RecordDelivery, RecordMetadata
+from ..producing.partitioner import Sticky, StickyChoice
+from .rows import rows_by_partition
+from .source import Block
+
+
+class RowsSent(NamedTuple):
+    """What a partition got; offsets are -1 with acks=0. Other producers' records may stand between these."""
+
+    records: int
+    base_offset: int
+    last_offset: int
+
+
+class ColumnsSent(NamedTuple):
+    """Where rows stand that were sent as columns."""
+
+    topic: str
+    records: int
+    partitions: dict[int, RowsSent]
+
+
+class BatchOfRows(NamedTuple):
+    """One batch, encoded but for compression. `size`: its records' estimated bytes."""
+
+    partition: int
+    records: EncodedRecords
+    size: int
+
+
+class Placement(NamedTuple):
+    """How a topic's rows are placed: its number of partitions, those for rows without key, who chooses them."""
+
+    partitions: int
+    available: Sequence[int]
+    sticky: Sticky
+    choice: StickyChoice
+
+
+def place(block: Block, one_for_all: int | None, placement: Placement) -> bytes | bytearray:
+    """The partition of each row, int32: its own, that of all, its key's, or one for many rows without key."""
+    if block.partitions is not None:
+        return block.partitions
+    if one_for_all is not None:
+        return (array("i", [one_for_all]) * block.count).tobytes()
+    chosen = block.rows.by_hash(placement.partitions)
+    sticky = placement.sticky
+    row, _ = block.rows.fill(chosen, 0, 0, 0)  # the first without key
+    while row < block.count:
+        partition = placement.choice.choose(sticky, placement.available, 0)
+        row, sticky.sticky_left = block.rows.fill(chosen, row, partition, sticky.sticky_left)
+    return chosen
+
+
+def batches(
+    block: Block, chosen: bytes | bytearray, partitions: int, batch_bytes: int
+) -> Iterator[BatchOfRows]:
+    """The rows as batches of about `batch_bytes`, each partition's in order."""
+    for partition, order in rows_by_partition(chosen, partitions).items():
+        at, end = 0, len(order) // 4
+        while at < end:
+            body, count, first_ms, last_ms, size = block.rows.encode(order, at, batch_bytes)
+            at += count
+            yield BatchOfRows(partition, EncodedRecords(body, count, first_ms, last_ms), size)
+
+
+class ColumnsDelivery:
+    """Brings a ColumnsSent once every row is acknowledged, or the KafkaError that a batch of them failed with, once
+    all are acknowledged or failed: `await` it. Rows whose batch did not fail stand in the log all the same, unless
+    that was in a transaction.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._batches: list[tuple[int, RecordDelivery]] = []
+
+    def add(self, count: int, last: RecordDelivery) -> None:
+        """A batch was handed over; `last` is the delivery of its last record."""
+        self._batches.append((count, last))
+
+    def __await__(self) -> Generator[object, None, ColumnsSent]:
+        return self._all().__await__()
+
+    async def _all(self) -> ColumnsSent:
+        failure: KafkaError | None = None
+        partitions: dict[int, RowsSent] = {}
+        for count, last in self._batches:
+            try:
+                stands = await last
+            except KafkaError as error:
+                failure = failure or error
+            else:
+                partitions[stands.partition] = _sum(partitions.get(stands.partition), count, stands)
+        if failure is not None:
+            raise failure
+        records = sum(one.records for one in partitions.values())
+        return ColumnsSent(self._topic, records, dict(sorted(partitions.items())))
+
+
+def _sum(before: RowsSent | None, count: int, last: RecordMetadata) -> RowsSent:
+    if before is None:
+        base = last.offset - count + 1 if last.offset >= 0 else -1
+        return RowsSent(count, base, last.offset)
+    return RowsSent(before.records + count, before.base_offset, last.offset)

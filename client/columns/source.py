@@ -1,0 +1,210 @@
+"""What a program gives to be sent as columns: which of them are what, and their rows in Arrow's layout."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_codec import encode_headers
+from .arrow import need_pyarrow
+from .rows import BlobBuffers, Rows
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BLOCK_ROWS = 50_000
+"""So many are looked at before others on the event loop have their turn."""
+KEY = "key"
+
+
+class Block:
+    """Some rows that follow each other. `first` is the first one's number."""
+
+    def __init__(self, first: int, count: int, rows: Rows, partitions: bytes | None) -> None:
+        self.first = first
+        self.count = count
+        self.rows = rows
+        self.partitions = partitions
+        """Of each row, int32; None where they are to be chosen."""
+
+
+class ColumnSource:
+    """A record batch or table, and what its columns are."""
+
+    def __init__(
+        self,
+        data: pyarrow.RecordBatch | pyarrow.Table,
+        *,
+        key: str | None,
+        value: str,
+        partition: int | str | None,
+        timestamp: int | str | datetime | None,
+        headers: str | None,
+    ) -> None:
+        """Raises TypeError for columns and arguments of other types, ValueError for those that are not there,
+        ModuleNotFoundError without pyarrow.
+        """
+        pa = need_pyarrow()
+        if not (partition is None or isinstance(partition, int | str)):
+            raise TypeError(f"partition is a number, the name of a column, or None, not {partition!r}")
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        elif not isinstance(data, pa.Table):
+            raise TypeError(f"data is a pyarrow.RecordBatch or Table, not {type(data).__name__}")
+        if key == KEY and key not in data.schema.names:
+            key = None
+        self._key, self._value, self._headers = key, value, headers
+        self._partition = partition if isinstance(partition, str) else None
+        self.partition = None if isinstance(partition, str) else partition
+        """Of all rows, where it is one for all and not to be chosen."""
+        self._timestamp = timestamp if isinstance(timestamp, str) else None
+        self._stamp_ms = _stamp_ms(timestamp)
+        wanted = [
+            name for name in (key, value, self._partition, self._timestamp, headers) if name is not None
+        ]
+        for name in dict.fromkeys(wanted):
+            if data.schema.names.count(name) != 1:
+                known = ", ".join(data.schema.names)
+                raise ValueError(f"there is no one column {name!r} among {known}")
+        self._data = data.select(list(dict.fromkeys(wanted)))
+        for index, field in enumerate(self._data.schema):
+            if pa.types.is_null(field.type) and field.name in (key, value):  # the type of nothing but nulls
+                self._data = self._data.set_column(
+                    index, field.name, self._data[field.name].cast(pa.binary())
+                )
+        self._check_types()
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there is a column of keys."""
+        return self._key is not None
+
+    def partition_bounds(self) -> tuple[int, int] | None:
+        """The lowest and the highest partition that rows name. Raises ValueError for a row without one."""
+        if self._partition is None or not self._data.num_rows:
+            return None if self.partition is None else (self.partition, self.partition)
+        compute = need_pyarrow().compute
+        column = self._data[self._partition]
+        if column.null_count:
+            row = compute.index(column.is_null(), True).as_py()
+            raise ValueError(f"row {row}: column {self._partition!r} has no partition")
+        bounds = compute.min_max(column).as_py()
+        return bounds["min"], bounds["max"]
+
+    async def check_sizes(self, limit: int) -> None:
+        """Raises MESSAGE_TOO_LARGE for a row that takes more than `limit` bytes, and what `blocks` raises."""
+        for block in self.blocks():
+            if (found := block.rows.first_above(limit)) is not None:
+                row, size = found
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"row {block.first + row} takes {size} bytes, max_request_size is {limit}",
+                )
+            await asyncio.sleep(0)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows, some at a time. Raises ValueError for what cannot be headers, or not be read."""
+        first = 0
+        for chunk in self._data.to_batches(max_chunksize=BLOCK_ROWS):
+            rows = Rows(
+                chunk.num_rows,
+                None if self._key is None else _blob_buffers(chunk[self._key]),
+                _blob_buffers(chunk[self._value]),
+                self._stamps(chunk),
+                None if self._headers is None else _encoded_headers(chunk[self._headers], first),
+            )
+            yield Block(first, chunk.num_rows, rows, self._partitions(chunk))
+            first += chunk.num_rows
+
+    def _check_types(self) -> None:
+        pa = need_pyarrow()
+        is_a = pa.types
+        schema = self._data.schema
+        for name in (self._key, self._value):
+            if name is None:
+                continue
+            kind = schema.field(name).type
+            tests = (is_a.is_binary, is_a.is_string, is_a.is_large_binary, is_a.is_large_string)
+            if not any(test(kind) for test in tests):
+                raise TypeError(f"column {name!r} is of {kind}, and has to be of binary or string: cast it")
+        if self._partition is not None and not is_a.is_integer(kind := schema.field(self._partition).type):
+            raise TypeError(f"column {self._partition!r} is of {kind}, and partitions are whole numbers")
+        if self._timestamp is not None:
+            kind = schema.field(self._timestamp).type
+            if not is_a.is_timestamp(kind) and not is_a.is_int64(kind):
+                raise TypeError(
+                    f"column {self._timestamp!r} is of {kind}, and has to be of timestamp or int64"
+                )
+        if self._headers is not None:
+            kind = schema.field(self._headers).type
+            if not is_a.is_list(kind) or not is_a.is_struct(kind.value_type):
+                raise TypeError(
+                    f"column {self._headers!r} is of {kind}, and has to be of "
+                    "list<struct<key: string, value: binary>>"
+                )
+
+    def _stamps(self, chunk: pyarrow.RecordBatch) -> Any:
+        if self._timestamp is None:
+            return self._stamp_ms
+        pa = need_pyarrow()
+        column = chunk[self._timestamp]
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        return _numbers(column.cast(pa.int64()).fill_null(self._stamp_ms))
+
+    def _partitions(self, chunk: pyarrow.RecordBatch) -> bytes | None:
+        if self._partition is None:
+            return None
+        return bytes(_numbers(chunk[self._partition].cast(need_pyarrow().int32())))
+
+
+def _stamp_ms(timestamp: int | str | datetime | None) -> int:
+    """What rows have that have no timestamp of their own."""
+    if isinstance(timestamp, datetime):
+        return int(timestamp.timestamp() * 1000)
+    if isinstance(timestamp, int):
+        return timestamp
+    return int(time.time() * 1000)
+
+
+def _numbers(column: pyarrow.Array) -> memoryview:
+    """The numbers of a column without nulls."""
+    width = column.type.bit_width // 8
+    begin = column.offset * width
+    whole = memoryview(b"" if column.buffers()[1] is None else column.buffers()[1])
+    return whole.cast("B")[begin : begin + len(column) * width]
+
+
+def _blob_buffers(column: pyarrow.Array) -> BlobBuffers:
+    pa = need_pyarrow()
+    valid, ends, data = column.buffers()
+    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    if ends is None or not ends.size:  # as Arrow allows where there are no rows
+        return 0, None, bytes(8), None, wide
+    return column.offset, valid if column.null_count else None, ends, data, wide
+
+
+def _encoded_headers(column: pyarrow.Array, first: int) -> list[bytes | None]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    encoded: list[bytes | None] = []
+    for row, listed in enumerate(column.to_pylist()):
+        if not listed:
+            encoded.append(None)
+            continue
+        try:
+            encoded.append(encode_headers([_header(one) for one in listed]))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"row {first + row}: headers are of key and value, not {listed!r}") from error
+    return encoded
+
+
+def _header(one: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    name, value = one["key"], one["value"]
+    if not isinstance(name, str):
+        raise TypeError("the key of a header is a string")
+    return name, value.encode() if isinstance(value, str) else value

@@ -1,0 +1,100 @@
+"""Where a consumer goes on, and where others would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ..arguments import topic_partition, whole_number
+from ..connections.cluster import Backoff
+from ..lifecycle import Lifecycle
+from .fetched import TopicPartition
+from .fetcher import EARLIEST, LATEST, Fetcher, PartitionState
+from .inbox import Inbox
+from .offset_and_metadata import OffsetAndMetadata, Place
+
+
+class Positions:
+    """The part of a consumer that says it, and is told."""
+
+    _fetcher: Fetcher
+    _inbox: Inbox
+    _life: Lifecycle
+
+    def seek(self, partition: TopicPartition, offset: Place) -> None:
+        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
+        of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
+        over. Raises ValueError if the partition is not this consumer's.
+        """
+        state = self._state(partition)
+        if not isinstance(offset, OffsetAndMetadata):
+            topic, number = state.partition
+            offset = whole_number(f"the offset to go on at in {topic}-{number}", offset)
+        self._inbox.resume(state, self._place(state.partition, offset))
+        self._moved(state.partition)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the log start of these partitions, or of all."""
+        self._look_up(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on at the end of these partitions, or of all."""
+        self._look_up(partitions, LATEST)
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go on at the first record not older than `timestamp_ms`, at the end where there is none."""
+        self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
+        consumer's, or not any more. To go on there with another consumer, keep what is `committable`."""
+        self._life.check_here(or_stopping=True)
+        backoff = Backoff(100)
+        while (state := self._state(partition)).position is None:
+            self._raise_failures()
+            await asyncio.sleep(backoff.next_s())
+        return self._inbox.positions()[state.partition]
+
+    def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
+        """What to keep for a partition so that who goes on there reads everything from `offset` on, and nothing before:
+        the offset, or that of the first segment of large messages that lie across it, with a note of what to pass over.
+        Without `offset`, as of the next record.
+
+        `commit` and `Producer.send_offsets_to_transaction` ask it themselves. It knows the messages that are not whole
+        yet, and of each partition the last 1,000 that are. Without `offset` it raises ValueError if the partition is
+        not this consumer's, or it is not known yet where it begins.
+        """
+        one = topic_partition(partition)
+        if offset is None:
+            self._state(one)
+            offset = self._inbox.positions().get(one)
+        if offset is None:
+            raise ValueError(
+                f"it is not known yet where {one.topic}-{one.partition} begins; await position()"
+            )
+        return self._inbox.committable(one, offset)
+
+    def _raise_failures(self) -> None:
+        raise NotImplementedError
+
+    # inside
+
+    def _place(self, partition: TopicPartition, where: Place) -> OffsetAndMetadata:
+        return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        self._life.check_loop()
+        one = topic_partition(partition)
+        state = self._fetcher.assigned.get(one)
+        if state is None:
+            raise ValueError(f"{one.topic}-{one.partition} is not assigned to this consumer")
+        return state
+
+    def _look_up(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
+        for state in [self._state(one) for one in partitions or list(self._fetcher.assigned)]:
+            state.look_up(timestamp)
+            self._moved(state.partition)
+
+    def _moved(self, partition: TopicPartition) -> None:
+        self._inbox.forget([partition])
+        self._fetcher.changed()

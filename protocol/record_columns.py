@@ -1,0 +1,102 @@
+"""Records as columns, in Arrow's layout, in Python. `_columns.c` has the same under the same name."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class BlobColumn(NamedTuple):
+    """Keys or values. `ends` are int32: 0, then where each one ends in `data`; `valid` a bit for each that is not
+    null, the lowest first, None where all are."""
+
+    nulls: int
+    valid: bytes | None
+    ends: bytes
+    data: bytes
+
+
+class ColumnBuffers(NamedTuple):
+    """The numbers are int64 in the machine's order of bytes, timestamps in ms since 1970."""
+
+    rows: int
+    offsets: bytes
+    timestamps: bytes
+    keys: BlobColumn
+    values: BlobColumn
+    headers: list[Sequence[tuple[str, bytes | None]]] | None
+    """Of each row; None where they were not asked for."""
+
+
+class Columns:
+    """Collects records, which `RecordCursor.take_into` adds, until `finish` gives them out."""
+
+    __slots__ = ("_headers", "_keys", "_offsets", "_timestamps", "_values", "size")
+
+    def __init__(self, *, with_headers: bool = False) -> None:
+        self._offsets = array("q")
+        self._timestamps = array("q")
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Any] | None = [] if with_headers else None
+        self.size = 0
+        """Bytes of keys and values together."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self._offsets)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last row, -1 while there is none."""
+        return self._offsets[-1] if self._offsets else -1
+
+    def extend(self, records: Sequence[tuple[Any, ...]]) -> None:
+        """Add records: offset, timestamp, key, value, headers of each."""
+        for offset, timestamp_ms, key, value, headers in records:
+            self._offsets.append(offset)
+            self._timestamps.append(timestamp_ms)
+            self._keys.append(key)
+            self._values.append(value)
+            self.size += len(key or b"") + len(value or b"")
+            if self._headers is not None:
+                self._headers.append(headers)
+
+    def finish(self) -> tuple[Any, ...]:
+        """The fields of ColumnBuffers, its columns those of BlobColumn, of all that was collected; then this is empty.
+
+        Raises OverflowError where keys or values have 2 GiB or more.
+        """
+        columns = (
+            self.rows,
+            self._offsets.tobytes(),
+            self._timestamps.tobytes(),
+            _column(self._keys),
+            _column(self._values),
+            self._headers,
+        )
+        Columns.__init__(self, with_headers=self._headers is not None)
+        return columns
+
+
+def _column(blobs: list[bytes | None]) -> tuple[int, bytes | None, bytes, bytes]:
+    ends = array("i", [0])
+    position = nulls = 0
+    valid = bytearray(-(-len(blobs) // 8))
+    for row, blob in enumerate(blobs):
+        if blob is None:
+            nulls += 1
+        else:
+            valid[row >> 3] |= 1 << (row & 7)
+            position += len(blob)
+        ends.append(position)
+    data = b"".join(blob for blob in blobs if blob)
+    return nulls, bytes(valid) if nulls else None, ends.tobytes(), data
+
+
+def column_buffers(fields: tuple[Any, ...]) -> ColumnBuffers:
+    """What `Columns.finish` of either codec gave, by name."""
+    rows, offsets, timestamps, keys, values, headers = fields
+    return ColumnBuffers(rows, offsets, timestamps, BlobColumn(*keys), BlobColumn(*values), headers)
