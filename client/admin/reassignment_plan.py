@@ -219,17 +219,27 @@ def _led(board: _Board) -> None:
         if present:
             led[present[0]] += 1
             by_leader[present[0]].add(key)
+    # Again from the start each time: what one broker hands over may open a way for another that had none.
+    while (path := _first_path(board, by_leader, led)) is not None:
+        led[board.replicas[path[0][0]][0]] -= 1
+        led[path[-1][1]] += 1
+        for key, target in path:
+            present = board.replicas[key]
+            holder = present[0]
+            place = present.index(target)
+            present[0], present[place] = target, holder
+            by_leader[holder].discard(key)
+            by_leader[target].add(key)
+
+
+def _first_path(
+    board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int]
+) -> list[tuple[Key, int]] | None:
+    """From the broker that leads most, of those from which there is one."""
     for source in sorted(led, key=lambda broker_id: (-led[broker_id], broker_id)):
-        while (path := _path(board, by_leader, led, source)) is not None:
-            for key, target in path:
-                present = board.replicas[key]
-                holder = present[0]
-                place = present.index(target)
-                present[0], present[place] = target, holder
-                by_leader[holder].discard(key)
-                by_leader[target].add(key)
-            led[source] -= 1
-            led[path[-1][1]] += 1
+        if (path := _path(board, by_leader, led, source)) is not None:
+            return path
+    return None
 
 
 def _path(

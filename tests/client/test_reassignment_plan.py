@@ -6,7 +6,7 @@ from collections import Counter
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.admin.reassignment_plan import Key, NoPlan, Plan, plan
@@ -40,8 +40,15 @@ def spread(counts: Counter[int], brokers: set[int]) -> int:
     return max(numbers) - min(numbers)
 
 
+TWO_WAYS = {
+    (f"t{index % 3}", index // 3): size for index, size in enumerate((1, 2, 3, 3, 0, 0, 0, 0, 0, 0, 0))
+}
+"""Sizes with which a broker gets rid of a leadership only once another one has."""
+
+
 @settings(max_examples=200, deadline=None)
 @given(clusters())
+@example((dict.fromkeys(TWO_WAYS, (2, 1, 3)), dict.fromkeys(range(1, 8)), {1}, TWO_WAYS))
 def test_a_plan_is_balanced_and_keeps_what_there_is(
     given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],
 ) -> None:
