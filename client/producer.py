@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, Unpack
 
 from .consuming.fetched import TopicPartition
@@ -11,6 +13,7 @@ from .failures import OutOfTurn
 from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions
 from .producing.transaction_state import TransactionState
+from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
 
@@ -42,6 +45,16 @@ class Producer(RecordWriter):
             async with producer.transaction():
                 await producer.send("copies", b"value")
                 await producer.send_offsets_to_transaction({TopicPartition("originals", 0): 42}, consumer)
+
+    With a `spool_dir` records are first written to files in that folder, at most `spool_bytes_max` bytes, and delivered
+    from there, in order and each once, whatever becomes of the cluster and of this process meanwhile:
+
+        async with Producer(spool_dir="/var/spool/readings") as producer:  # also while no broker can be reached
+            await producer.send("readings", b"21.5")
+
+    `send` waits while the spool is full, and raises SpoolFull after `max_block_ms`. Records wait for the cluster as
+    long as it takes: `delivery_timeout_ms` is no end for them. What the cluster will never take is set aside. `stop`
+    delivers for up to five seconds, and leaves the rest to the next producer with the folder.
     """
 
     def __init__(
@@ -49,6 +62,8 @@ class Producer(RecordWriter):
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        spool_dir: str | os.PathLike[str] | None = None,
+        spool_bytes_max: int = 1 << 30,
         **options: Unpack[WriterOptions],
     ) -> None:
         if transactional_id == "":
@@ -65,6 +80,55 @@ class Producer(RecordWriter):
                 retry_backoff_max_ms=self._retry_backoff_max_ms,
             )
             self._transactions = Transactions(self._cluster, transaction_options, state, self._sender)
+        if spool_dir is not None:
+            self._check_spool(transactional_id, spool_bytes_max, options)
+            inner: WriterOptions = {**options, "key_serializer": None, "value_serializer": None}
+            self._spool = Spool(
+                Path(spool_dir),
+                spool_bytes_max,
+                self._max_block_s,
+                self._cluster,
+                lambda name: Producer(
+                    transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
+                ),
+            )
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions. With a
+        spool: take its folder, and reach the cluster once there is something to deliver. Raises SpoolUnusable.
+        """
+        if self._spool is None:
+            await super().start()
+        else:
+            await self._spool.start()
+
+    # the spool
+
+    @property
+    def spooled(self) -> Spooled:
+        """What waits in the spool, and what keeps it there; all zero without one."""
+        return Spooled() if self._spool is None else self._spool.spooled
+
+    async def sync(self) -> None:
+        """Return once all records sent before are on the disk, so that they outlive a power failure. Without this they
+        outlive the process alone. Raises SpoolUnusable if the disk fails, OutOfTurn without a spool.
+        """
+        if self._spool is None:
+            raise OutOfTurn("records are kept on the disk by a producer that has a spool_dir")
+        await self._spool.sync()
+
+    def _check_spool(self, transactional_id: str | None, bytes_max: int, options: WriterOptions) -> None:
+        if transactional_id is not None:
+            raise ValueError(
+                "spool_dir and transactional_id exclude each other: a spool has transactions of its own"
+            )
+        if options.get("acks", "all") not in ("all", -1) or options.get("enable_idempotence") is False:
+            raise ValueError("spool_dir needs acks='all' and idempotence")
+        least = RECORDS_PER_LIMIT * self._max_request_size
+        if bytes_max < least:
+            raise ValueError(
+                f"spool_bytes_max is at least {RECORDS_PER_LIMIT} times max_request_size, {least}, not {bytes_max}"
+            )
 
     # transactions
 
@@ -110,8 +174,10 @@ class Producer(RecordWriter):
         self,
         offsets: Mapping[TopicPartition, int],
         group: GroupMember | ConsumerGroupMetadata | str,
+        *,
+        metadata: str = "",
     ) -> None:
-        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
+        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447), with `metadata` for people.
 
         Given a Consumer, or its `group_metadata()`, the offsets count only if it is still a member of the group; given
         a group's name alone, that is not checked. Raises TransactionFailed if they are refused.
@@ -120,7 +186,7 @@ class Producer(RecordWriter):
             group = ConsumerGroupMetadata(group)
         elif not isinstance(group, ConsumerGroupMetadata):
             group = group.group_metadata()
-        await self._need_transactions().send_offsets(offsets, group)
+        await self._need_transactions().send_offsets(offsets, group, metadata)
 
     @property
     def last_app_version(self) -> int | None:
@@ -134,6 +200,8 @@ class Producer(RecordWriter):
             await self._transactions.initialise()
 
     async def _on_stop(self) -> None:
+        if self._spool is not None:
+            await self._spool.stop()
         if self._transactions is not None:
             await self._transactions.close()
 

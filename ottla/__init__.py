@@ -42,6 +42,7 @@ __all__ = [
     "GroupMember",
     "HangingTransaction",
     "KafkaError",
+    "LeftInSpool",
     "LogDirDescription",
     "MadeBeforeFork",
     "NewTopic",
@@ -55,8 +56,14 @@ __all__ = [
     "QuorumDescription",
     "RebalanceListener",
     "RecordMetadata",
+    "RejectedRecord",
     "RequestTimedOut",
     "SerializationFailed",
+    "SpoolFull",
+    "SpoolPositionLost",
+    "SpoolUnusable",
+    "Spooled",
+    "SpooledRecord",
     "TopicInfo",
     "TopicPartition",
     "Transaction",
@@ -67,6 +74,7 @@ __all__ = [
     "TransactionWriter",
     "VersionUnsupported",
     "WriterReceipt",
+    "read_rejected",
     "sync",
 ]
 
@@ -103,18 +111,25 @@ if TYPE_CHECKING:
         ClientClosed,
         ClientError,
         ConnectionLost,
+        LeftInSpool,
         MadeBeforeFork,
         NoBrokerReachable,
         OutOfTurn,
         ProducerFenced,
         RequestTimedOut,
         SerializationFailed,
+        SpoolFull,
+        SpoolPositionLost,
+        SpoolUnusable,
         TransactionAborted,
         TransactionFailed,
         VersionUnsupported,
     )
     from ottla.client.producer import Producer
     from ottla.client.producing.sender import RecordMetadata
+    from ottla.client.spool.frames import SpooledRecord
+    from ottla.client.spool.set_aside import RejectedRecord, read_rejected
+    from ottla.client.spool.spool import Spooled
     from ottla.client.transactions.transaction import Transaction, WriterReceipt
     from ottla.client.transactions.transactions import CommitResult
     from ottla.client.transactions.whole_transactions import CommittedTransaction
@@ -153,18 +168,25 @@ else:
             "ClientClosed",
             "ClientError",
             "ConnectionLost",
+            "LeftInSpool",
             "MadeBeforeFork",
             "NoBrokerReachable",
             "OutOfTurn",
             "ProducerFenced",
             "RequestTimedOut",
             "SerializationFailed",
+            "SpoolFull",
+            "SpoolPositionLost",
+            "SpoolUnusable",
             "TransactionAborted",
             "TransactionFailed",
             "VersionUnsupported",
         ],
         "client.producer": ["Producer"],
         "client.producing.sender": ["RecordMetadata"],
+        "client.spool.frames": ["SpooledRecord"],
+        "client.spool.set_aside": ["RejectedRecord", "read_rejected"],
+        "client.spool.spool": ["Spooled"],
         "client.transactions.transaction": ["Transaction", "WriterReceipt"],
         "client.transactions.transactions": ["CommitResult"],
         "client.transactions.whole_transactions": ["CommittedTransaction"],

@@ -8,17 +8,21 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientClosed
+from ..spool.futures import SpooledFuture
 from .accumulator import PendingRecord, estimated_bytes
 from .batches import compression_named
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
 from .sender import Delivery, RecordMetadata, Sender, SenderOptions
 from .serialization import Intake, Serializer
 from .transaction_state import Phase, TransactionState
+
+if TYPE_CHECKING:
+    from ..spool.spool import Spool
 
 Acks = Literal[0, 1, -1, "all"]
 
@@ -108,6 +112,7 @@ class RecordWriter:
         self._partitioner = partitioner
         self._intake = Intake(key_serializer, value_serializer)
         self._sticky = StickyChoice(batch_size, random.randrange)
+        self._spool: Spool | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -158,7 +163,9 @@ class RecordWriter:
         """
         self._check_open()
         record, size = self._pending(topic, value, key, timestamp_ms, headers)
-        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        delivery: asyncio.Future[RecordMetadata] = (
+            asyncio.get_running_loop().create_future() if self._spool is None else SpooledFuture()
+        )
         if not self._ready(topic, size):
             await self._become_ready(topic, size)
         if self._add(topic, partition, record, size, delivery):
@@ -190,7 +197,7 @@ class RecordWriter:
 
     async def flush(self) -> None:
         """Wait until every record handed over so far is acknowledged or failed."""
-        await self._sender.flush()
+        await (self._sender if self._spool is None else self._spool).flush()
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
@@ -235,6 +242,8 @@ class RecordWriter:
 
     def _ready(self, topic: str, size: int) -> bool:
         """Whether a record can be added at once: its topic is known, and there is room."""
+        if self._spool is not None:
+            return self._spool.has_room(topic, size)
         info = self._cluster.metadata.topics.get(topic)
         buffered = self._sender.buffered_bytes
         return (
@@ -245,6 +254,10 @@ class RecordWriter:
 
     async def _become_ready(self, topic: str, size: int) -> None:
         """Wait until it can. Raises KafkaError for a topic that does not exist, and what `send` raises besides."""
+        if self._spool is not None:
+            await self._spool.room(topic, size)
+            self._check_open()
+            return
         while not self._ready(topic, size):
             await self.partitions_for(topic)
             if not self._ready(topic, size):
@@ -255,6 +268,8 @@ class RecordWriter:
         self, topic: str, partition: int | None, record: PendingRecord, size: int, delivery: Delivery
     ) -> bool:
         """Give the record its place among those to be sent; whether it made a batch full."""
+        if self._spool is not None:
+            return self._spool.add(topic, partition, record, delivery)
         if partition is None:
             partition = self._choose(topic, record[0], size)
         elif partition not in self._cluster.metadata.topics[topic].partitions:
@@ -295,6 +310,8 @@ class RecordWriter:
         if self._closed:
             raise ClientClosed("the producer was closed")
         self._sender.check_open()
+        if self._spool is not None:
+            self._spool.check()
         if self._transaction is not None:
             self._transaction.require(Phase.OPEN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -16,11 +17,12 @@ from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember
 from ..producing.record_writer import RecordWriter, WriterOptions
 from ..producing.sender import RecordMetadata
+from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
 from .facade import Facade, blocking
-from .handover import Delivery, Handover, Sent
+from .handover import Delivery, Handover, Sent, SpooledDelivery
 
 WriterT_co = TypeVar("WriterT_co", bound=RecordWriter, covariant=True)
 
@@ -54,6 +56,10 @@ class Writer(Facade[WriterT_co]):
         self._loop.check()
         self._client._check_open()
         record, size = self._client._pending(topic, value, key, timestamp_ms, headers)
+        if self._client._spool is not None:  # it is to be in the file when this returns
+            spooled = Sent(topic, partition, record, size, SpooledDelivery())
+            self._loop.run(self._enqueue(spooled), timeout_ms=timeout_ms)
+            return spooled.delivery
         sent = Sent(topic, partition, record, size, Delivery())
         known = self._partitions.get(topic)
         if known is not None and (partition is None or partition in known):
@@ -214,13 +220,28 @@ class Producer(Writer[producer.Producer]):
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        spool_dir: str | os.PathLike[str] | None = None,
+        spool_bytes_max: int = 1 << 30,
         **options: Unpack[WriterOptions],
     ) -> None:
         super().__init__(
             producer.Producer(
-                transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms, **options
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                spool_dir=spool_dir,
+                spool_bytes_max=spool_bytes_max,
+                **options,
             )
         )
+
+    @property
+    def spooled(self) -> Spooled:
+        """What waits in the spool, and what keeps it there; all zero without one."""
+        return self._client.spooled
+
+    def sync(self, *, timeout_ms: float | None = None) -> None:
+        """Return once all records sent before are on the disk. See `ottla.Producer.sync`."""
+        self._loop.run(self._client.sync(), timeout_ms=timeout_ms)
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
         """A transaction for a `with`: committed at the end of the block, aborted when that raises. See
@@ -260,6 +281,7 @@ class Producer(Writer[producer.Producer]):
         offsets: Mapping[TopicPartition, int],
         group: GroupMember | ConsumerGroupMetadata | str,
         *,
+        metadata: str = "",
         timeout_ms: float | None = None,
     ) -> None:
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447). The group is a Consumer of
@@ -267,7 +289,8 @@ class Producer(Writer[producer.Producer]):
         """
         if not isinstance(group, str | ConsumerGroupMetadata):
             group = group.group_metadata()
-        self._loop.run(self._client.send_offsets_to_transaction(offsets, group), timeout_ms=timeout_ms)
+        commit = self._client.send_offsets_to_transaction(offsets, group, metadata=metadata)
+        self._loop.run(commit, timeout_ms=timeout_ms)
 
     @property
     def last_app_version(self) -> int | None:

@@ -192,8 +192,10 @@ class Transactions:
                 self._state.in_doubt = True
             await self._end(False, [])
 
-    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata) -> None:
-        """Let the group's `offsets` (next to read) count with the transaction."""
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata, metadata: str = ""
+    ) -> None:
+        """Let the group's `offsets` (next to read) count with the transaction; it keeps `metadata` with each."""
         self._state.require(Phase.OPEN)
         if not offsets:
             return
@@ -211,7 +213,7 @@ class Transactions:
                 )
             await self._in_transaction(
                 self._group_coordinator(group.group_id),
-                self._offset_commit(offsets, group),
+                self._offset_commit(offsets, group, metadata),
                 _offsets_failure,
                 f"offsets of group {group.group_id!r}",
                 _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
@@ -391,13 +393,13 @@ class Transactions:
         return self._groups[group_id]
 
     def _offset_commit(
-        self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata
+        self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata, metadata: str
     ) -> TxnOffsetCommitRequest:
         topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
         for (topic, partition), offset in offsets.items():
             topics[topic].append(
                 TxnOffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_metadata=""
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
                 )
             )
         return TxnOffsetCommitRequest(
