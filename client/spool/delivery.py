@@ -102,6 +102,9 @@ class Delivery:
         """Whether they will not be by this producer, because of the error."""
         self.appended = asyncio.Event()
         """To be set when there is something new in the log."""
+        self._doubtful = folder.checkpoint.open
+        if not log.count_from(self.position):
+            self.position, self._doubtful = log.end, False
         self._folder = folder
         self._log = log
         self._rejected = rejected
@@ -110,7 +113,6 @@ class Delivery:
         self._courier = courier
         self._name = folder.identity.name
         self._known = ClusterPosition(cluster, self._name)
-        self._doubtful = folder.checkpoint.open
         self._unanswered: Sent = []  # of a commit whose outcome is not known
         self._knows_owner = False
         self._told_s = -KNOWN_S  # loop time at which the cluster was last told the position
@@ -190,6 +192,7 @@ class Delivery:
         if position > self.position:
             self._settle(unanswered, position)
             self._advance(position)
+        self._folder.keep(Checkpoint(position, position))
 
     async def _deliver_next(self, courier: Courier) -> None:
         chunk = await in_thread(self._log.read, self.position, self._limit, CHUNK_BYTES)
@@ -197,7 +200,7 @@ class Delivery:
         records = await self._for_topics_there_are(courier, records)
         if records:
             await self._tell_position(courier, records[0].topic)
-            self._folder.keep(Checkpoint(self.position, chunk.end, open=True))
+            await self._keep_open(chunk.end)
             sent = await self._send(courier, records, chunk.end)
             if sent is None:
                 return
@@ -212,14 +215,23 @@ class Delivery:
         now = asyncio.get_running_loop().time()
         if now - self._told_s < KNOWN_S:
             return
-        opened = Checkpoint(self.position, self.position, open=True)
-        await in_thread(self._folder.keep, opened, durably=True)
         await courier.begin_transaction()
         await courier.send_offsets_to_transaction(
             {TopicPartition(topic, 0): self.position}, self._name, metadata=self._folder.identity.next_owner
         )
-        await self._commit(courier)
+        try:
+            await self._commit(courier)
+        finally:
+            self._doubtful = False  # whether it was told or not: no record was with it
         self._told_s = now
+
+    async def _keep_open(self, under_way: int) -> None:
+        """Records up to there may be delivered from now on. That the folder says so at all outlives a power failure."""
+        opened = Checkpoint(self.position, under_way, open=True)
+        if self._folder.checkpoint.open:
+            self._folder.keep(opened)
+        else:
+            await in_thread(self._folder.keep, opened, durably=True)
 
     async def _send(self, courier: Courier, records: list[SpooledRecord], end: int) -> Sent | None:
         """Deliver these records, and the position behind them. None: some of them have to be left out first."""
@@ -262,19 +274,21 @@ class Delivery:
                 headers=record.headers,
             )
         except KafkaError as error:
-            if verdict(error) is Verdict.AGAIN or await self._has_partition(record):
-                raise
+            told = verdict(error)
+            if told is Verdict.AGAIN or (told is Verdict.NOT_THE_TOPIC and await self._may_exist(record)):
+                raise  # what is known of the topic is out of date: the next producer asks anew
             raise _Refused(error) from error
         except Exception as error:  # a partitioner is the program's own
             raise _Refused(ClientError(f"the record cannot be sent: {error!r}")) from error
 
-    async def _has_partition(self, record: SpooledRecord) -> bool:
-        """Whether the partition that it names is there by now."""
+    async def _may_exist(self, record: SpooledRecord) -> bool:
+        """False if the topic is known, and has no partition of the number that the record names."""
         if record.partition is None:
-            return False
+            return True
         await self._cluster.refresh([record.topic])
         self._cluster.unfollow([record.topic])
-        return self._cluster.metadata.partition(record.topic, record.partition) is not None
+        info = self._cluster.metadata.topics.get(record.topic)
+        return info is None or not info.partitions or record.partition in info.partitions
 
     async def _commit(self, courier: Courier) -> None:
         self._doubtful = True
@@ -361,7 +375,7 @@ class Delivery:
 
     def _advance(self, position: int) -> None:
         self.position = position
-        self._folder.keep(Checkpoint(position, position, open=True))
+        self._folder.keep(Checkpoint(position, position, self._folder.checkpoint.open))
         self._log.delivered(position)
         self._rejected.delivered(position)
         self._wake()

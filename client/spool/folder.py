@@ -77,7 +77,8 @@ class Folder:
                 raise SpoolUnusable(f"the spool {self.path} is used by another producer") from None
             self._read_identity()
             self._delivered = os.open(self.path / "delivered", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self.checkpoint = self._read_checkpoint()
+            self.keep(self._read_checkpoint(), durably=True)
+            sync_folder(self.path)
         except BaseException:
             self.close()
             raise
@@ -145,7 +146,7 @@ class Folder:
         data, crc = content[: _CHECKPOINT.size], content[_CHECKPOINT.size :]
         if len(content) == _CHECKPOINT.size + _CRC.size and crc == _CRC.pack(crc32c(data)):
             return Checkpoint(*_CHECKPOINT.unpack(data))
-        # None yet, or it is damaged: who was known to the cluster may have delivered more than is known here.
+        # None yet, or it is damaged: whom the cluster may know may have delivered more than is known here.
         known = bool(self.identity.owner or self.identity.next_owner)
         return Checkpoint(open=known)
 

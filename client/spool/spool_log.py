@@ -89,7 +89,7 @@ class SpoolLog:
         for aside in self._path.glob(DAMAGED + "*"):
             self.bytes += aside.stat().st_size
             self.damaged += 1
-        paths = sorted(self._path.glob("*" + SUFFIX))
+        paths = sorted(one for one in self._path.glob("*" + SUFFIX) if one.stem.isdecimal())
         for path in paths:
             self._look_through(path, newest=path == paths[-1])
         if self._segments and self._segments[-1].end > self.end:
@@ -129,9 +129,10 @@ class SpoolLog:
 
     def read(self, position: int, records_max: int, bytes_max: int) -> Chunk:
         """Records from `position` on, at least one if there is any; they take little more than `bytes_max`."""
+        end = self.end  # before the search: what another thread appends meanwhile is not passed over
         segment = next((one for one in self._segments if one.end > position), None)
         if segment is None:
-            return Chunk([], max(position, self.end))
+            return Chunk([], max(position, end))
         end = segment.end  # what was appended up to here is in the file
         records: list[SpooledRecord] = []
         if self._window is not None and self._window.position > position:
@@ -274,7 +275,9 @@ class SpoolLog:
                 segment.end = found.position + 1
                 segment.records += 1
             elif found.torn and newest:
-                _log.info("%s ends in the middle of a record, at byte %d: cut off there", path, found.start)
+                _log.warning(
+                    "%s ends in the middle of a record, at byte %d: cut off there", path, found.start
+                )
                 os.truncate(path, found.start)
                 segment.size = found.start
             else:
