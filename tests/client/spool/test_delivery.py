@@ -155,6 +155,38 @@ async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None
         assert cluster.committed(0) == numbers(3)
 
 
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("which", [1, 2])
+async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, tmp_path: Path) -> None:
+    """The coordinator is lost over the first commit, of the position, or the second, of the records; when it answers
+    again the producer is fenced. Futures learn all the same where their records are.
+    """
+    async with spool_cluster() as cluster:
+        ends = 0
+
+        def trouble() -> Trouble:
+            nonlocal ends
+            if cluster.asked[-1] != "EndTxn":
+                return Trouble.NONE
+            ends += 1
+            if ends == which + 1:
+                [owned] = cluster.ids.values()
+                owned.epoch, owned.last_epoch = owned.epoch + 1, -1
+                cluster._settle(owned, set())
+            lost = Trouble.DROP_AFTER if done else Trouble.DROP_BEFORE
+            return lost if ends == which else Trouble.NONE
+
+        cluster.trouble = trouble
+        async with producer(cluster, tmp_path) as one, asyncio.timeout(20):
+            futures = [await one.send("t", value) for value in numbers(10)]
+            await one.flush()
+            assert ends > which
+            offsets = [(await future).offset for future in futures]
+        assert cluster.committed(0) == numbers(10)
+        assert [cluster.fates[0][offset].value for offset in offsets] == numbers(10)
+        assert all(cluster.fates[0][offset].committed for offset in offsets)
+
+
 async def test_half_of_a_chunk_in_the_log_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
