@@ -135,13 +135,14 @@ class Delivery:
     async def run(self) -> None:
         """Deliver, until it is cancelled or `dead`."""
         try:
-            while not self.dead:
+            while True:
                 try:
                     await self._session()
-                except SpoolUnusable as error:
-                    self.error, self.dead = error, True
-                    _log.error("spool %s: delivery has ended: %s", self._folder.path, error)
                 except Exception as error:
+                    if self.dead:
+                        self.error = error
+                        _log.error("spool %s: delivery has ended: %s", self._folder.path, error)
+                        return
                     self._tell(error)
                     await asyncio.sleep(self._backoff.next_s())
         finally:
@@ -181,7 +182,11 @@ class Delivery:
         ahead = await in_thread(self._log.read, lowest, CHUNK_RECORDS, CHUNK_BYTES)
         known = await self._known.read({record.topic for record in ahead.records})
         checkpoint = self._folder.checkpoint._replace(delivered=self.position, open=self._doubtful)
-        position = resolve(known, self._folder.identity, checkpoint)
+        try:
+            position = resolve(known, self._folder.identity, checkpoint)
+        except SpoolUnusable:
+            self.dead = True
+            raise
         if not self._knows_owner:
             newest = max(known.values(), default=None)
             await in_thread(self._folder.begin_owner, newest.owner if newest else "")

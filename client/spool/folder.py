@@ -68,7 +68,7 @@ class Folder:
 
     def open(self) -> None:
         """Make it if it is not there, and begin a run. Raises SpoolUnusable: it is in use, or damaged."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:

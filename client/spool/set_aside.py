@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -93,7 +94,8 @@ class Rejected:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            os.truncate(self._path, self.bytes)
+            with suppress(OSError):
+                os.truncate(self._path, self.bytes)
             raise SpoolUnusable(f"{self._path} takes no record: {error}") from error
         self._marker = marker
         self.bytes += len(data)

@@ -82,8 +82,8 @@ class Spool:
         self._task = asyncio.ensure_future(self._delivery.run())
 
     def _open(self) -> SpoolLog:
-        self._folder.open()
         try:
+            self._folder.open()
             base = self._folder.identity.run << INDEX_BITS
             log = SpoolLog(self.path, base, min(SEGMENT_BYTES_MAX, self._bytes_max // 8))
             log.open()
@@ -91,7 +91,7 @@ class Spool:
             return log
         except OSError as error:
             self._folder.close()
-            raise SpoolUnusable(f"the spool {self.path} cannot be read: {error}") from error
+            raise SpoolUnusable(f"the spool {self.path} cannot be opened: {error}") from error
         except BaseException:
             self._folder.close()
             raise

@@ -258,8 +258,13 @@ class SpoolLog:
                 self._set_aside(window.segment.path, place, window.buffer[found.start : found.end])
                 continue
             window.position = found.position + 1
-            if found.position >= position:
+            if found.position < position:
+                continue
+            try:
                 records.append(decode_frame(window.buffer, found))
+            except ValueError:  # its checksum is right, and it makes no sense
+                place = window.offset + found.start
+                self._set_aside(window.segment.path, place, window.buffer[found.start : found.end])
 
     def _look_through(self, path: Path, *, newest: bool) -> None:
         content = path.read_bytes()

@@ -481,6 +481,29 @@ def test_what_does_not_go_with_a_spool_is_refused_by_name(
     assert not list(tmp_path.iterdir())
 
 
+async def test_a_full_disk_keeps_what_is_rejected_in_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path, max_block_ms=50) as one, asyncio.timeout(20):
+            (tmp_path / "rejected").mkdir()  # nothing can be written there
+            lost = await one.send("nobody", b"x")
+            await one.send("t", b"0")
+            await until(lambda: "rejected takes no record" in str(one.spooled.error))
+            assert one.spooled.records == 2
+            (tmp_path / "rejected").rmdir()
+            await one.flush()
+            assert isinstance(lost.exception(), KafkaError)
+            assert one.spooled.rejected == 1
+        assert cluster.committed(0) == [b"0"]
+
+
+async def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SpoolUnusable, match="file/spool cannot be opened"):
+        await producer(NOWHERE, tmp_path / "file" / "spool").start()
+
+
 async def test_a_damaged_identity_is_named(tmp_path: Path) -> None:
     async with producer(NOWHERE, tmp_path) as one:
         await one.send("t", b"0")

@@ -8,11 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.failures import SpoolUnusable
 from ottla.client.spool.folder import INDEX_BITS
+from ottla.client.spool.frames import read_file_header
 from ottla.client.spool.spool_log import SpoolLog
 
 SEGMENT = 300
@@ -138,6 +140,22 @@ def test_damage_that_comes_after_opening_is_found_when_it_is_read(
     assert str(file) in record.getMessage()
     [aside] = tmp_path.glob("damaged-*")
     assert b"alue 2" in aside.read_bytes()
+    assert log.damaged == 1
+
+
+def test_a_frame_that_makes_no_sense_is_passed_over(tmp_path: Path) -> None:
+    log = opened(tmp_path, 1, 1 << 20)
+    first = write(log, b"first")
+    [file] = files(tmp_path)
+    marker = read_file_header(file.read_bytes())
+    body = (first + 1).to_bytes(8, "big") + b"?" * 40
+    length = len(body).to_bytes(4, "big")
+    frame = marker + length + crc32c(body, crc32c(length)).to_bytes(4, "big") + body
+    log.close(0)
+    file.write_bytes(file.read_bytes() + frame)
+    log = opened(tmp_path, 2)
+    write(log, b"second")
+    assert [value for _, value in read_all(log)] == [b"first", b"second"]
     assert log.damaged == 1
 
 
