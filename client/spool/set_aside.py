@@ -81,8 +81,10 @@ class Rejected:
 
     def add(self, records: list[tuple[SpooledRecord, KafkaError]]) -> None:
         """Set records aside. Durable on return. Raises SpoolUnusable."""
-        new = not self._marker
-        marker = self._marker or secrets.token_bytes(MARKER_BYTES)
+        new = not self._marker or not self._path.exists()
+        if new:
+            self.bytes = self.count = 0
+        marker = secrets.token_bytes(MARKER_BYTES) if new else self._marker
         frames = [file_header(marker)] if new else []
         for record, error in records:
             headers = (*record.headers, (_REASON, str(error).encode(errors="replace")))
