@@ -120,7 +120,7 @@ class Delivery:
         self._absent: dict[str, KafkaError] = {}
         self._backoff = Backoff(cluster.retry_backoff_max_ms)
         self._warned_s = -TELL_AGAIN_S
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     @property
     def done(self) -> bool:
@@ -151,8 +151,11 @@ class Delivery:
     async def moved(self) -> None:
         """Wait until something was delivered or rejected, or delivery has ended."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        finally:
+            self._waiters.pop(waiter, None)
 
     # ------------------------------------------------------------ one producer
 
@@ -386,8 +389,7 @@ class Delivery:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
