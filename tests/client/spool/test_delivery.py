@@ -104,9 +104,17 @@ async def test_each_is_delivered_once_and_in_order_whatever_fails(
     """Connections break, answers are lost, leaders and coordinators move, and producers die at any step."""
     chance = random.Random(seed)
     monkeypatch.setattr(delivery_module, "CHUNK_RECORDS", 7)
-    faults = [Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.NOT_LEADER, Fault.NOT_ENOUGH_REPLICAS]
-    troubles = [Trouble.DROP_BEFORE, Trouble.DROP_AFTER, Trouble.BUSY, Trouble.ABORTABLE][: 2 + version]
-    async with spool_cluster(version, brokers=1, partitions=2) as cluster:
+    faults = [
+        Fault.MOVE_LEADER,
+        Fault.DROP_BEFORE,
+        Fault.DROP_AFTER,
+        Fault.NOT_LEADER,
+        Fault.NOT_ENOUGH_REPLICAS,
+    ]
+    troubles = [Trouble.MOVED, Trouble.DROP_BEFORE, Trouble.DROP_AFTER, Trouble.BUSY, Trouble.ABORTABLE][
+        : 3 + version
+    ]
+    async with spool_cluster(version, brokers=2, partitions=2) as cluster:
         cluster.fault = lambda: chance.choice(faults) if chance.random() < 0.1 else Fault.NONE
         cluster.trouble = lambda: chance.choice(troubles) if chance.random() < 0.1 else Trouble.NONE
         sent: list[bytes] = []
