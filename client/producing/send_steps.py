@@ -39,6 +39,9 @@ class SendLimits:
 class SendSteps:
     """Of one producer. They are taken in the order in which they stand here."""
 
+    keeps_records = False
+    """Whether what was added outlives the process: then `send` of a facade, too, returns no earlier."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -58,7 +61,7 @@ class SendSteps:
         self._cluster = cluster
         self._sender = sender
         self._appender = appender
-        self._limits = limits
+        self.limits = limits
         self._intake = intake
         self._splitter = splitter
         self._partitioner = partitioner
@@ -99,8 +102,8 @@ class SendSteps:
         size = estimated_bytes(record)
         if self._splitter is not None and self._splitter.splits(record):
             self._splitter.check(record)
-        elif size > self._limits.request_bytes:
-            limit = self._limits.request_bytes
+        elif size > self.limits.request_bytes:
+            limit = self.limits.request_bytes
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
             )
@@ -117,7 +120,7 @@ class SendSteps:
         return (
             info is not None
             and bool(info.partitions)
-            and (buffered + size <= self._limits.buffer_bytes or not buffered)
+            and (buffered + size <= self.limits.buffer_bytes or not buffered)
         )
 
     async def become_ready(self, topic: str, size: int) -> None:
@@ -192,8 +195,8 @@ class SendSteps:
         """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
         topic_name(topic)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.max_block_s
-        backoff = Backoff(min(self._limits.retry_backoff_max_ms, 100))
+        deadline = loop.time() + self.limits.max_block_s
+        backoff = Backoff(min(self.limits.retry_backoff_max_ms, 100))
         while True:
             info = self._cluster.metadata.topics.get(topic)
             if info is not None and info.partitions:
@@ -202,7 +205,7 @@ class SendSteps:
             if info is not None and not error.retriable and error != ErrorCode.NONE:
                 raise KafkaError(error, f"topic {topic!r}: {error.message}")
             if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self._limits.max_block_s:g} s")
+                raise KafkaError(error, f"topic {topic!r} did not appear in {self.limits.max_block_s:g} s")
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
             await self._cluster.refresh([topic])
