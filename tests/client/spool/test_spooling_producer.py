@@ -45,12 +45,16 @@ def uses(producer: Producer) -> list[Callable[[], Awaitable[Any]]]:
     ]
 
 
+def is_empty(path: Path) -> bool:
+    return not any(path.iterdir())
+
+
 async def test_before_the_start_and_after_the_stop(tmp_path: Path) -> None:
     producer = spooling(tmp_path)
     for use in uses(producer):
         with pytest.raises(RuntimeError, match="the producer was not started"):
             await use()
-    assert not list(tmp_path.iterdir())
+    assert is_empty(tmp_path)
     await producer.start()
     with pytest.raises(RuntimeError, match="the producer was started before"):
         await producer.start()
