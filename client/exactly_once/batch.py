@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be sent, as the arguments of `Producer.send`."""
+    """A record to be sent, as the arguments of `Producer.send`:
+
+        NewRecord("copies", b"value", key=b"key")
+
+    What a function given to `ExactlyOnce.run` returns.
+    """
 
     topic: str
     value: Any = None

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla import Admin, Consumer, Producer, WriterReceipt
+from ottla import Admin, Consumer, ExactlyOnce, Producer, WriterReceipt
 from ottla.client.consuming.fetched import ConsumerRecord
 from ottla.testing import LocalCluster
 
@@ -87,6 +87,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         Producer(transactional_id="examples", **at) as producer,
         Producer(transactional_id="owner", **at) as owner,
         Producer(**at) as filler,
+        ExactlyOnce("orders", group_id="batches", idle_timeout_ms=500, **at) as copier,
     ):
         for number in range(3):
             for partition in (0, 1):
@@ -98,9 +99,11 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         yield {name: getattr(ottla, name) for name in ottla.__all__} | {
             "Consumer": partial(Ending, **at),
             "Producer": partial(Producer, **at),
+            "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=500, **at),
             "admin": admin,
             "consumer": consumer,
             "producer": producer,
+            "copier": copier,
             "transaction": transaction,
             "token": transaction.token,
             "receipt": WriterReceipt(4711, 0),
