@@ -107,3 +107,27 @@ class OutOfTurn(ClientError):
     """A call that does not fit the state of the transaction, as to begin one while another is open."""
 
     error_code = ErrorCode.INVALID_TXN_STATE
+
+
+class SpoolUnusable(ClientError):
+    """The folder of a spool cannot be used, or not any more: another producer has it, it is damaged or a copy, or the
+    disk failed. Its records are where they were.
+    """
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class SpoolFull(ClientError):
+    """The spool held as much as it may for longer than `max_block_ms`: the record was not taken."""
+
+    error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class LeftInSpool(ClientClosed):
+    """The producer was stopped before the record was delivered. It is in the spool: the next producer delivers it."""
+
+
+class SpoolPositionLost(ClientError):
+    """The cluster has forgotten how far a spool was delivered while some of it was under way; see docs/CLIENT.md."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, Unpack
 
 from .arguments import offsets_by_partition
@@ -13,6 +15,8 @@ from .failures import OutOfTurn
 from .options import checks_options
 from .producing.record_writer import RecordWriter, WriterOptions
 from .producing.transaction_state import TransactionState
+from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
+from .spool.spool_steps import SpoolSteps
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
 
@@ -54,6 +58,17 @@ class Producer(RecordWriter):
             async with producer.transaction():
                 await producer.send("copies", b"value")
                 await producer.send_offsets_to_transaction({TopicPartition("originals", 0): 42}, consumer)
+
+    With a `spool_dir` records are first written to files in that folder, at most `spool_bytes_max` bytes, and delivered
+    from there, in order and each once, whatever becomes of the cluster and of this process meanwhile:
+
+        async with Producer(spool_dir="/var/spool/readings") as producer:  # also while no broker can be reached
+            await producer.send("readings", b"21.5")
+
+    `start` takes the folder, and raises SpoolUnusable; it needs no cluster, and `send` no topic that is known. `send`
+    waits while the spool is full, and raises SpoolFull after `max_block_ms`. Records wait for the cluster as
+    long as it takes: `delivery_timeout_ms` is no end for them. What the cluster will never take is set aside. `stop`
+    delivers for up to five seconds, and leaves the rest to the next producer with the folder.
     """
 
     def __init__(
@@ -61,6 +76,8 @@ class Producer(RecordWriter):
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        spool_dir: str | os.PathLike[str] | None = None,
+        spool_bytes_max: int = 1 << 30,
         **options: Unpack[WriterOptions],
     ) -> None:
         if transactional_id == "":
@@ -81,6 +98,64 @@ class Producer(RecordWriter):
             )
             if self._auditor is not None:
                 self._transactions.on_ended = self._auditor.transaction_ended
+        self._spool: Spool | None = None
+        if spool_dir is not None:
+            self._check_spool(transactional_id, spool_bytes_max, options)
+            self._auditor = None  # those that deliver count
+            inner: WriterOptions = {**options, "key_serializer": None, "value_serializer": None}
+            self._spool = Spool(
+                Path(spool_dir),
+                spool_bytes_max,
+                self._max_block_s,
+                self._cluster,
+                lambda name: Producer(
+                    transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
+                ),
+            )
+            self.steps = SpoolSteps(self.steps, self._spool)
+
+    # the spool
+
+    @property
+    def spooled(self) -> Spooled:
+        """What waits in the spool, and what keeps it there; all zero without one."""
+        return Spooled() if self._spool is None else self._spool.spooled
+
+    async def flush(self) -> None:
+        """Wait until every record handed over so far is acknowledged or failed; with a spool, is delivered or rejected,
+        however long that takes. Raises SpoolUnusable if that has ended for good, ClientClosed once it is stopped.
+        """
+        if self._spool is None:
+            await super().flush()
+        else:
+            self._life.check_here()
+            await self._spool.flush()
+
+    async def sync(self) -> None:
+        """Return once all records sent before are on the disk, so that they outlive a power failure. Without this they
+        outlive the process alone. Raises SpoolUnusable if the disk fails, OutOfTurn without a spool.
+        """
+        if self._spool is None:
+            raise OutOfTurn("records are kept on the disk by a producer that has a spool_dir")
+        self._life.check_here()
+        await self._spool.sync()
+
+    def _check_spool(self, transactional_id: str | None, bytes_max: int, options: WriterOptions) -> None:
+        if transactional_id is not None:
+            raise ValueError(
+                "spool_dir and transactional_id exclude each other: a spool has transactions of its own"
+            )
+        if options.get("acks", "all") not in ("all", -1) or options.get("enable_idempotence") is False:
+            raise ValueError("spool_dir needs acks='all' and idempotence")
+        if options.get("large_message_segment_size") is not None:
+            raise ValueError(
+                "spool_dir and large_message_segment_size exclude each other: a spool takes no large messages"
+            )
+        least = RECORDS_PER_LIMIT * self.steps.limits.request_bytes
+        if bytes_max < least:
+            raise ValueError(
+                f"spool_bytes_max is at least {RECORDS_PER_LIMIT} times max_request_size, {least}, not {bytes_max}"
+            )
 
     # transactions
 
@@ -144,11 +219,19 @@ class Producer(RecordWriter):
         """
         return self._need_transactions().last_app_version
 
+    async def _open(self) -> None:
+        if self._spool is None:
+            await super()._open()
+        else:
+            await self._spool.start()
+
     async def _on_start(self) -> None:
         if self._transactions is not None:
             await self._transactions.initialise()
 
     async def _on_stop(self) -> None:
+        if self._spool is not None:
+            await self._spool.stop()
         if self._transactions is not None:
             await self._transactions.close()
 

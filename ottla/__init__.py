@@ -47,6 +47,7 @@ __all__ = [
     "HangingTransaction",
     "KafkaError",
     "LargeMessageStats",
+    "LeftInSpool",
     "LogDirDescription",
     "MadeBeforeFork",
     "NewRecord",
@@ -63,8 +64,14 @@ __all__ = [
     "RebalanceListener",
     "RecordDelivery",
     "RecordMetadata",
+    "RejectedRecord",
     "RequestTimedOut",
     "SerializationFailed",
+    "SpoolFull",
+    "SpoolPositionLost",
+    "SpoolUnusable",
+    "Spooled",
+    "SpooledRecord",
     "TopicInfo",
     "TopicPartition",
     "Transaction",
@@ -75,6 +82,7 @@ __all__ = [
     "TransactionWriter",
     "VersionUnsupported",
     "WriterReceipt",
+    "read_rejected",
     "sync",
 ]
 
@@ -115,12 +123,16 @@ if TYPE_CHECKING:
         ClientClosed,
         ClientError,
         ConnectionLost,
+        LeftInSpool,
         MadeBeforeFork,
         NoBrokerReachable,
         OutOfTurn,
         ProducerFenced,
         RequestTimedOut,
         SerializationFailed,
+        SpoolFull,
+        SpoolPositionLost,
+        SpoolUnusable,
         TransactionAborted,
         TransactionFailed,
         VersionUnsupported,
@@ -128,6 +140,9 @@ if TYPE_CHECKING:
     from ottla.client.large_messages.assembly import LargeMessageStats
     from ottla.client.producer import Producer
     from ottla.client.producing.deliveries import RecordDelivery, RecordMetadata
+    from ottla.client.spool.frames import SpooledRecord
+    from ottla.client.spool.set_aside import RejectedRecord, read_rejected
+    from ottla.client.spool.spool import Spooled
     from ottla.client.transactions.transaction import Transaction, WriterReceipt
     from ottla.client.transactions.transactions import CommitResult
     from ottla.client.transactions.whole_transactions import CommittedTransaction
@@ -170,12 +185,16 @@ else:
             "ClientClosed",
             "ClientError",
             "ConnectionLost",
+            "LeftInSpool",
             "MadeBeforeFork",
             "NoBrokerReachable",
             "OutOfTurn",
             "ProducerFenced",
             "RequestTimedOut",
             "SerializationFailed",
+            "SpoolFull",
+            "SpoolPositionLost",
+            "SpoolUnusable",
             "TransactionAborted",
             "TransactionFailed",
             "VersionUnsupported",
@@ -183,6 +202,9 @@ else:
         "client.large_messages.assembly": ["LargeMessageStats"],
         "client.producer": ["Producer"],
         "client.producing.deliveries": ["RecordDelivery", "RecordMetadata"],
+        "client.spool.frames": ["SpooledRecord"],
+        "client.spool.set_aside": ["RejectedRecord", "read_rejected"],
+        "client.spool.spool": ["Spooled"],
         "client.transactions.transaction": ["Transaction", "WriterReceipt"],
         "client.transactions.transactions": ["CommitResult"],
         "client.transactions.whole_transactions": ["CommittedTransaction"],

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be sent, as the arguments of `Producer.send`.
+    """A record to be sent, as the arguments of `Producer.send`:
 
-        NewRecord("copies", b"value", key=b"customer-7")
+        NewRecord("copies", b"value", key=b"key")
 
-    Where only a topic is given it is a record without key, and a tombstone.
+    What a function given to `ExactlyOnce.run` returns.
     """
 
     topic: str

@@ -173,10 +173,7 @@ class RecordWriter:
         # of giving it back to the kernel and having every page of it made anew.
         bytes(KEPT_BYTES)
         try:
-            await self._cluster.start()
-            await self._on_start()
-            if self._auditor is not None:
-                self._auditor.start()
+            await self._open()
         except BaseException:
             self._life.stopped()
             await self._cluster.close()
@@ -309,6 +306,13 @@ class RecordWriter:
         self._sender.check_open()
         if self._transaction is not None:
             self._transaction.require(Phase.OPEN)
+
+    async def _open(self) -> None:
+        """What there is to do until records can be taken."""
+        await self._cluster.start()
+        await self._on_start()
+        if self._auditor is not None:
+            self._auditor.start()
 
     async def _on_start(self) -> None:
         """The cluster has been reached; what else is needed to begin."""

@@ -43,6 +43,9 @@ class SendLimits:
 class SendSteps:
     """Of one producer. They are taken in the order in which they stand here."""
 
+    keeps_records = False
+    """Whether what was added outlives the process: then `send` of a facade, too, returns no earlier."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -64,7 +67,7 @@ class SendSteps:
         self._cluster = cluster
         self._sender = sender
         self._appender = appender
-        self._limits = limits
+        self.limits = limits
         self._intake = intake
         self._splitter = splitter
         self._partitioner = partitioner
@@ -105,8 +108,8 @@ class SendSteps:
         size = estimated_bytes(record)
         if self._splitter is not None and self._splitter.splits(record):
             self._splitter.check(record)
-        elif size > self._limits.request_bytes:
-            limit = self._limits.request_bytes
+        elif size > self.limits.request_bytes:
+            limit = self.limits.request_bytes
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"the record takes {size} bytes, max_request_size is {limit}"
             )
@@ -123,7 +126,7 @@ class SendSteps:
         return (
             info is not None
             and bool(info.partitions)
-            and (buffered + size <= self._limits.buffer_bytes or not buffered)
+            and (buffered + size <= self.limits.buffer_bytes or not buffered)
         )
 
     async def become_ready(self, topic: str, size: int) -> None:
@@ -193,7 +196,7 @@ class SendSteps:
         """Instead of all other steps, for rows of columns. Raises what is wrong with them before anything is sent."""
         if partition is None and source.has_keys and self._partitioner is not murmur2_partition:
             raise ValueError("a partitioner of one's own is not asked for rows of columns: name partitions")
-        await source.check_sizes(self._limits.request_bytes)
+        await source.check_sizes(self.limits.request_bytes)
         await self.become_ready(topic, 0)
         for bound in source.partition_bounds() or ():
             self._check_partition(topic, bound)
@@ -203,7 +206,7 @@ class SendSteps:
             placement = self._placement(topic)
             chosen = place(block, source.partition, placement)
             for batch in batches(
-                block, chosen, placement.partitions, self._limits.batch_bytes - BATCH_OVERHEAD
+                block, chosen, placement.partitions, self.limits.batch_bytes - BATCH_OVERHEAD
             ):
                 await asyncio.sleep(0)  # what is sent meanwhile, and the answers, have their turn
                 await self.become_ready(topic, batch.size)
@@ -222,8 +225,8 @@ class SendSteps:
         """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
         topic_name(topic)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.max_block_s
-        backoff = Backoff(min(self._limits.retry_backoff_max_ms, 100))
+        deadline = loop.time() + self.limits.max_block_s
+        backoff = Backoff(min(self.limits.retry_backoff_max_ms, 100))
         while True:
             info = self._cluster.metadata.topics.get(topic)
             if info is not None and info.partitions:
@@ -232,7 +235,7 @@ class SendSteps:
             if info is not None and not error.retriable and error != ErrorCode.NONE:
                 raise KafkaError(error, f"topic {topic!r}: {error.message}")
             if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self._limits.max_block_s:g} s")
+                raise KafkaError(error, f"topic {topic!r} did not appear in {self.limits.max_block_s:g} s")
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
             await self._cluster.refresh([topic])

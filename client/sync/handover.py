@@ -59,6 +59,19 @@ class Delivery(Future[RecordMetadata]):
         return False
 
 
+class SpooledDelivery(Delivery):
+    """Of a record in a spool, which keeps no future that its caller has dropped: one with a callback keeps itself."""
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        """See Delivery."""
+        _kept.add(self)
+        super().add_done_callback(_kept.discard)
+        super().add_done_callback(fn)
+
+
+_kept: set[Future[RecordMetadata]] = set()
+
+
 class Sent(NamedTuple):
     """A record, where it is to go, and who waits for it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
@@ -21,11 +22,12 @@ from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.deliveries import RecordMetadata
 from ..producing.record_writer import RecordWriter, WriterOptions
+from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
 from .facade import Facade, blocking
-from .handover import Delivery, Handover, Sent
+from .handover import Delivery, Handover, Sent, SpooledDelivery
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,6 +73,10 @@ class Writer(Facade[WriterT_co]):
                 return delivery
         steps.check_open()
         record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
+        if steps.keeps_records:  # it is to be in the file when this returns
+            kept = Sent(topic, partition, record, size, SpooledDelivery())
+            self._loop.run(self._enqueue(kept), timeout_ms=timeout_ms)
+            return kept.delivery
         sent = Sent(topic, partition, record, size, Delivery())
         known = self._partitions.get(topic)
         if known is not None and (partition is None or partition in known):
@@ -269,13 +275,28 @@ class Producer(Writer[producer.Producer]):
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        spool_dir: str | os.PathLike[str] | None = None,
+        spool_bytes_max: int = 1 << 30,
         **options: Unpack[WriterOptions],
     ) -> None:
         super().__init__(
             producer.Producer(
-                transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms, **options
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                spool_dir=spool_dir,
+                spool_bytes_max=spool_bytes_max,
+                **options,
             )
         )
+
+    @property
+    def spooled(self) -> Spooled:
+        """What waits in the spool, and what keeps it there; all zero without one."""
+        return self._client.spooled
+
+    def sync(self, *, timeout_ms: float | None = None) -> None:
+        """Return once all records sent before are on the disk. See `ottla.Producer.sync`."""
+        self._loop.run(self._client.sync(), timeout_ms=timeout_ms)
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
         """A transaction for a `with`: committed at the end of the block, aborted when that raises. See

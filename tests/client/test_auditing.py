@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -324,3 +325,12 @@ def test_blocking_clients_are_audited(cluster: RunningCluster) -> None:
             consumer.getone(timeout_ms=10_000)
     found = asyncio.run(compared(cluster, "blocking", "producer", "half"))
     assert records(found) == {"producer": [50], "half": [25]}
+
+
+async def test_what_went_through_a_spool_counts_once_it_is_delivered(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    await create(cluster, "spooled", "spooled-audit")
+    await produce(cluster, "spooled", 65, spool_dir=tmp_path)
+    found = await compared(cluster, "spooled", log=True)
+    assert records(found) == {"producer": [60, 5], "log": [60, 5]}

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,7 @@ WITHOUT = {
     ),
     *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
     *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
+    *("RejectedRecord", "Spooled", "SpooledRecord"),
     *("TopicInfo", "TransactionDescription", "TransactionListing", "ErrorCode"),
 }
 
@@ -93,7 +95,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         Producer(transactional_id="examples", **at) as producer,
         Producer(transactional_id="owner", **at) as owner,
         Producer(**at) as filler,
-        ExactlyOnce("originals", group_id="batches", idle_timeout_ms=1, **at) as copier,
+        ExactlyOnce("orders", group_id="batches", idle_timeout_ms=500, **at) as copier,
     ):
         for number in range(3):
             for partition in (0, 1):
@@ -105,7 +107,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         yield {name: getattr(ottla, name) for name in ottla.__all__} | {
             "Consumer": partial(Ending, **at),
             "Producer": partial(Producer, **at),
-            "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=1, **at),
+            "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=500, **at),
             "copier": copier,
             "admin": admin,
             "consumer": consumer,
@@ -125,8 +127,8 @@ def test_a_class_that_programs_make_has_an_example(one: type) -> None:
 
 
 @pytest.mark.parametrize("example", COLLECTED)
-async def test_examples_run(example: str, cluster: LocalCluster) -> None:
-    source = example.replace("localhost:9092", cluster.bootstrap_servers)
+async def test_examples_run(example: str, cluster: LocalCluster, tmp_path: Path) -> None:
+    source = example.replace("localhost:9092", cluster.bootstrap_servers).replace("/var/spool", str(tmp_path))
     code = compile(source, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with given(cluster) as namespace, asyncio.timeout(30):
         with suppress(TimeoutError):  # of Ending

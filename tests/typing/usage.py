@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import assert_type
+from typing import Any, assert_type
 
 import ottla
 from ottla import (
@@ -31,6 +30,7 @@ from ottla import (
     ProducerDescription,
     QuorumDescription,
     RebalanceListener,
+    RecordDelivery,
     RecordMetadata,
     TopicInfo,
     TopicPartition,
@@ -62,7 +62,8 @@ async def producing() -> None:
         assert_type(producer, Producer)
         headers: Sequence[tuple[str, bytes | None]] = [("a", b"1"), ("b", None)]
         sent = await producer.send("orders", {"a": 1}, key="k", partition=0, timestamp_ms=1, headers=headers)
-        assert_type(sent, asyncio.Future[RecordMetadata])
+        assert_type(sent, RecordDelivery)
+        assert_type(await sent, RecordMetadata)
         placed = await producer.send_and_wait("orders", None)
         assert_type(placed, RecordMetadata)
         assert_type(placed.offset, int)
@@ -82,7 +83,7 @@ async def consuming() -> None:
         consumer.subscribe(pattern="ord.*", listener=Told())
         async for record in consumer:
             assert_type(record, ConsumerRecord)
-            assert_type(record.value, bytes | None)
+            assert_type(record.value, Any)  # bytes, or what a deserializer made
             assert_type(record.headers, Sequence[tuple[str, bytes | None]])
         assert_type(await consumer.getone(), ConsumerRecord)
         assert_type(await consumer.getmany(HERE, timeout_ms=None), dict[TopicPartition, list[ConsumerRecord]])

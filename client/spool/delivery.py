@@ -1,0 +1,430 @@
+"""Delivers a spool: chunk after chunk, each in one transaction that also tells the cluster the position behind it.
+
+Whatever fails, the same way leads on: another transactional producer, which fences the former one and settles its
+transaction, then the position that the cluster knows. It is behind the chunk that was under way, or before it: the
+chunk counts as a whole, or is sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, ParamSpec, Protocol, TypeVar
+
+from ...protocol.errors import KafkaError
+from ..connections.cluster import Backoff, Cluster
+from ..consuming.fetched import TopicPartition
+from ..consuming.offset_and_metadata import OffsetAndMetadata
+from ..failures import ClientError, RequestTimedOut, SpoolUnusable, TransactionFailed
+from ..producing.deliveries import RecordDelivery
+from .folder import Checkpoint, Folder
+from .frames import SpooledRecord
+from .futures import Waiting
+from .position import ClusterPosition, resolve
+from .set_aside import Rejected
+from .spool_log import SpoolLog
+from .verdicts import Verdict, verdict
+
+CHUNK_RECORDS: Final = 8192
+CHUNK_BYTES: Final = 1 << 20
+"""So much is in one transaction at most, one record at least."""
+KNOWN_S: Final = 3600.0
+"""What the cluster was last told longer ago it is told again before it matters: it may be about to forget it."""
+CLOSE_S: Final = 2.0
+"""So long a producer that is given up may take to abort what it left open. The next one has that done in any case."""
+TELL_AGAIN_S: Final = 60.0
+P = ParamSpec("P")
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Courier(Protocol):
+    """A transactional producer."""
+
+    async def start(self) -> None:
+        """Fence the former one."""
+
+    async def stop(self) -> None:
+        """Close."""
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of `topic`; waits for it to exist."""
+
+    async def begin_transaction(self) -> None:
+        """See Producer."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> RecordDelivery:
+        """See Producer."""
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+    ) -> None:
+        """See Producer."""
+
+    async def commit_transaction(self) -> None:
+        """See Producer."""
+
+    async def abort_transaction(self) -> None:
+        """See Producer."""
+
+
+Sent = list[tuple[SpooledRecord, RecordDelivery]]
+
+
+class Delivery:
+    """Of one spool, while its folder is open."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        log: SpoolLog,
+        rejected: Rejected,
+        waiting: Waiting,
+        cluster: Cluster,
+        courier: Callable[[str], Courier],
+    ) -> None:
+        """`courier` makes a producer for a transactional id."""
+        self.position = folder.checkpoint.delivered
+        """All records before it are delivered or rejected."""
+        self.error: Exception | None = None
+        """What keeps the records from being delivered now."""
+        self.dead = False
+        """Whether they will not be by this producer, because of the error."""
+        self.appended = asyncio.Event()
+        """To be set when there is something new in the log."""
+        self._doubtful = folder.checkpoint.open
+        if not log.count_from(self.position):
+            self.position, self._doubtful = log.end, False
+        self._folder = folder
+        self._log = log
+        self._rejected = rejected
+        self._waiting = waiting
+        self._cluster = cluster
+        self._courier = courier
+        self._name = folder.identity.name
+        self._known = ClusterPosition(cluster, self._name)
+        self._unanswered: Sent = []  # of a commit whose outcome is not known
+        self._knows_owner = False
+        self._told_s = -KNOWN_S  # loop time at which the cluster was last told the position
+        self._limit = CHUNK_RECORDS
+        self._absent: dict[str, KafkaError] = {}
+        self._backoff = Backoff(cluster.retry_backoff_max_ms)
+        self._warned_s = -TELL_AGAIN_S
+        self._waiters: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return self.position >= self._log.end
+
+    @property
+    def clean_checkpoint(self) -> Checkpoint:
+        """What the folder is to keep when delivery has ended."""
+        return Checkpoint(self.position, self._folder.checkpoint.under_way, self._doubtful)
+
+    async def run(self) -> None:
+        """Deliver, until it is cancelled or `dead`."""
+        try:
+            while True:
+                try:
+                    await self._session()
+                except Exception as error:
+                    if self.dead:
+                        self.error = error
+                        _log.error("spool %s: delivery has ended: %s", self._folder.path, error)
+                        return
+                    self._tell(error)
+                    await asyncio.sleep(self._backoff.next_s())
+        finally:
+            self._wake()
+
+    async def moved(self) -> None:
+        """Wait until something was delivered or rejected, or delivery has ended."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+
+    # ------------------------------------------------------------ one producer
+
+    async def _session(self) -> None:
+        await self._something_waits()
+        courier = self._courier(self._name)
+        try:
+            await courier.start()
+            await self._find_position()
+            while True:
+                await self._something_waits()
+                await self._deliver_next(courier)
+        finally:
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await courier.stop()
+
+    async def _something_waits(self) -> None:
+        while self.done:
+            self.appended.clear()
+            await self.appended.wait()
+
+    async def _find_position(self) -> None:
+        """Nothing of an older producer is under way: what the cluster says now is final."""
+        known = await self._known.read()
+        lowest = max([self.position, *(one.position for one in known.values())])
+        ahead = await in_thread(self._log.read, lowest, CHUNK_RECORDS, CHUNK_BYTES)
+        known = await self._known.read({record.topic for record in ahead.records})
+        checkpoint = self._folder.checkpoint._replace(delivered=self.position, open=self._doubtful)
+        try:
+            position = resolve(known, self._folder.identity, checkpoint)
+        except SpoolUnusable:
+            self.dead = True
+            raise
+        if not self._knows_owner:
+            newest = max(known.values(), default=None)
+            await in_thread(self._folder.begin_owner, newest.owner if newest else "")
+            self._knows_owner = True
+        if not known:
+            self._told_s = -KNOWN_S
+        unanswered, self._unanswered, self._doubtful = self._unanswered, [], False
+        if position > self.position:
+            self._settle(unanswered, position)
+            self._advance(position)
+        self._folder.keep(Checkpoint(position, position))
+
+    async def _deliver_next(self, courier: Courier) -> None:
+        chunk = await in_thread(self._log.read, self.position, self._limit, CHUNK_BYTES)
+        records = [record for record in chunk.records if record.position not in self._rejected]
+        records = await self._for_topics_there_are(courier, records)
+        if records:
+            await self._tell_position(courier, records[0].topic)
+            await self._keep_open(chunk.end)
+            sent = await self._send(courier, records, chunk.end)
+            if sent is None:
+                return
+            self._settle(sent, chunk.end)
+            self._limit = min(2 * self._limit, CHUNK_RECORDS)
+        self._advance(chunk.end)
+        self.error = None
+        self._backoff.reset()
+
+    async def _tell_position(self, courier: Courier, topic: str) -> None:
+        """So that it is known where the next chunk begins, should the cluster be asked for its fate later."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told_s < KNOWN_S:
+            return
+        await courier.begin_transaction()
+        await self._with_position(courier, [topic], self.position)
+        try:
+            await self._commit(courier)
+        finally:
+            self._doubtful = False  # whether it was told or not: no record was with it
+        self._told_s = now
+
+    async def _with_position(self, courier: Courier, topics: Iterable[str], position: int) -> None:
+        """Let the transaction tell the position, and whose it is."""
+        place = OffsetAndMetadata(position, self._folder.identity.next_owner)
+        await courier.send_offsets_to_transaction(
+            {TopicPartition(topic, 0): place for topic in topics}, self._name
+        )
+
+    async def _keep_open(self, under_way: int) -> None:
+        """Records up to there may be delivered from now on. That the folder says so at all outlives a power failure."""
+        opened = Checkpoint(self.position, under_way, open=True)
+        if self._folder.checkpoint.open:
+            self._folder.keep(opened)
+        else:
+            await in_thread(self._folder.keep, opened, durably=True)
+
+    async def _send(self, courier: Courier, records: list[SpooledRecord], end: int) -> Sent | None:
+        """Deliver these records, and the position behind them. None: some of them have to be left out first."""
+        sent: Sent = []
+        refused: list[tuple[SpooledRecord, KafkaError]] = []
+        await courier.begin_transaction()
+        try:
+            for record in records:
+                try:
+                    sent.append((record, await self._hand_over(courier, record)))
+                except _Refused as error:
+                    refused.append((record, error.reason))
+            await self._reject(refused)
+            if sent:
+                await self._with_position(courier, {record.topic for record, _ in sent}, end)
+            self._unanswered = sent
+            await self._commit(courier)
+        except KafkaError:
+            if self._doubtful or not await self._leave_out(sent):
+                raise
+            await courier.abort_transaction()
+            return None
+        self._unanswered = []
+        self._told_s = asyncio.get_running_loop().time()
+        return sent
+
+    async def _hand_over(self, courier: Courier, record: SpooledRecord) -> RecordDelivery:
+        try:
+            return await courier.send(
+                record.topic,
+                record.value,
+                record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+        except KafkaError as error:
+            told = verdict(error)
+            if told is Verdict.AGAIN or (told is Verdict.NOT_THE_TOPIC and await self._may_exist(record)):
+                raise  # what is known of the topic is out of date: the next producer asks anew
+            raise _Refused(error) from error
+        except Exception as error:  # a partitioner is the program's own
+            raise _Refused(ClientError(f"the record cannot be sent: {error!r}")) from error
+
+    async def _may_exist(self, record: SpooledRecord) -> bool:
+        """False if the topic is known, and has no partition of the number that the record names."""
+        if record.partition is None:
+            return True
+        await self._cluster.refresh([record.topic])
+        self._cluster.unfollow([record.topic])
+        info = self._cluster.metadata.topics.get(record.topic)
+        return info is None or not info.partitions or record.partition in info.partitions
+
+    async def _commit(self, courier: Courier) -> None:
+        self._doubtful = True
+        while True:
+            try:
+                await courier.commit_transaction()
+            except RequestTimedOut as error:
+                self._tell(error)  # and ask again: nothing else is possible
+            except KafkaError as error:
+                self._doubtful = not _is_undone(error)
+                raise
+            else:
+                self._doubtful = False
+                return
+
+    # ------------------------------------------------------------ what is never taken
+
+    async def _for_topics_there_are(
+        self, courier: Courier, records: list[SpooledRecord]
+    ) -> list[SpooledRecord]:
+        against: dict[str, KafkaError] = {}
+        for topic in dict.fromkeys(record.topic for record in records):
+            error = await self._against_topic(courier, topic)
+            if error is not None:
+                against[topic] = error
+        await self._reject([(one, against[one.topic]) for one in records if one.topic in against])
+        return [one for one in records if one.topic not in against]
+
+    async def _against_topic(self, courier: Courier, topic: str) -> KafkaError | None:
+        """Why it takes no records. A topic that has not appeared is asked about, and not waited for a second time."""
+        if topic in self._absent:
+            await self._cluster.refresh([topic])
+            self._cluster.unfollow([topic])
+            info = self._cluster.metadata.topics.get(topic)
+            if info is None or not info.partitions:
+                return self._absent[topic]
+            del self._absent[topic]
+        try:
+            await courier.partitions_for(topic)
+        except KafkaError as error:
+            if verdict(error) is not Verdict.NOT_THE_TOPIC:
+                raise
+            self._absent[topic] = error
+            return error
+        return None
+
+    async def _leave_out(self, sent: Sent) -> bool:
+        """After a chunk that failed: reject what was the reason, or make chunks smaller to find it. False if no record
+        was.
+        """
+        failed = [
+            (record, error)
+            for record, future in sent
+            if future.done() and isinstance(error := future.exception(), KafkaError)
+            if verdict(error) is not Verdict.AGAIN
+        ]
+        topics = {record.topic: error for record, error in failed if verdict(error) is Verdict.NOT_THE_TOPIC}
+        if topics:
+            await self._reject([(one, topics[one.topic]) for one, _ in sent if one.topic in topics])
+        elif len(failed) == 1:
+            await self._reject(failed)
+        elif failed:
+            self._limit = max(1, len(sent) // 2)
+        return bool(failed)
+
+    async def _reject(self, records: list[tuple[SpooledRecord, KafkaError]]) -> None:
+        if not records:
+            return
+        await in_thread(self._rejected.add, records)
+        first, reason = records[0]
+        _log.warning(
+            "spool %s: %d records were rejected and stand in the file 'rejected', the first of them for topic %r: %s",
+            self._folder.path, len(records), first.topic, reason,
+        )  # fmt: skip
+        for record, error in records:
+            self._waiting.failed(record.position, error)
+
+    # ------------------------------------------------------------ progress
+
+    def _settle(self, sent: Sent, end: int) -> None:
+        for record, future in sent:
+            if record.position < end and future.done() and future.exception() is None:
+                self._waiting.delivered(record.position, future.result())
+
+    def _advance(self, position: int) -> None:
+        self.position = position
+        self._folder.keep(Checkpoint(position, position, self._folder.checkpoint.open))
+        self._log.delivered(position)
+        self._rejected.delivered(position)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _tell(self, error: Exception) -> None:
+        """Nothing is lost, but whoever looks after the program should know."""
+        now = asyncio.get_running_loop().time()
+        other = type(error) is not type(self.error)
+        self.error = error
+        if other or now - self._warned_s >= TELL_AGAIN_S:
+            self._warned_s = now
+            fault = None if isinstance(error, (KafkaError, OSError)) else error
+            _log.warning(
+                "spool %s: records wait, and will be sent again: %s", self._folder.path, error, exc_info=fault
+            )
+
+
+class _Refused(Exception):
+    """The record can never be sent."""
+
+    def __init__(self, reason: KafkaError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what waits for a disk in a thread. Whoever is cancelled meanwhile goes when it is done, and not before."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+def _is_undone(error: KafkaError) -> bool:
+    """Whether a commit that failed so has certainly not been carried out."""
+    return isinstance(error, TransactionFailed)

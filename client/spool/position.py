@@ -1,0 +1,102 @@
+"""How far a spool was delivered, as the cluster knows: the offsets of a group that has the spool's name.
+
+Each delivery commits the position behind it, in its transaction, for partition 0 of every topic that it wrote to, with
+the owner's name as metadata; the highest one counts. So the position is lost with none of the topics, only with all
+that it tells of. It expires like any group's offsets (offsets.retention.minutes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ..connections.cluster import Cluster
+from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
+from ..failures import SpoolPositionLost, SpoolUnusable
+from .folder import Checkpoint, Identity
+
+_LANE: Final = "offsets"
+_LAST_FOR_ONE_GROUP: Final = 7
+_FIRST_WITH_STABLE: Final = 7
+
+
+class KnownPosition(NamedTuple):
+    """What a cluster knows for a topic: the next position to deliver, and who has delivered so far."""
+
+    position: int
+    owner: str
+
+
+class ClusterPosition:
+    """Of one spool."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._group_id = group_id
+        self._coordinator = Coordinator(cluster, group_id, OF_GROUP, _LANE)
+
+    async def read(self, topics: Iterable[str] = ()) -> dict[str, KnownPosition]:
+        """By topic, what is known for all and, where a transaction may just be ending, for `topics`: of those that are
+        not named a coordinator need not tell that. Raises KafkaError, UNSTABLE_OFFSET_COMMIT among others.
+        """
+        names = list(topics)
+        try:
+            known = await self._ask(None)
+            return known | await self._ask(sorted({*known, *names})) if known or names else {}
+        except KafkaError as error:
+            if error.code in COORDINATOR_MOVED:
+                self._coordinator.forget()
+            raise
+
+    async def _ask(self, topics: list[str] | None) -> dict[str, KnownPosition]:
+        request = OffsetFetchRequest(
+            group_id=self._group_id,
+            topics=None
+            if topics is None
+            else [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in topics],
+        )
+        version = (await self._coordinator.connection()).version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
+        request.require_stable = version >= _FIRST_WITH_STABLE
+        response: OffsetFetchResponse = await self._coordinator.ask(request, at_most=version)
+        self._check(response.error_code)
+        found: dict[str, KnownPosition] = {}
+        for topic in response.topics:
+            for one in topic.partitions:
+                self._check(one.error_code)
+                if one.committed_offset >= 0:
+                    known = KnownPosition(one.committed_offset, one.metadata or "")
+                    found[topic.name] = max(known, found.get(topic.name, known))
+        return found
+
+    def _check(self, code: int) -> None:
+        if code:
+            error = ErrorCode.of(code)
+            raise KafkaError(error, f"position of a spool, group {self._group_id!r}: {error.message}")
+
+
+def resolve(known: Mapping[str, KnownPosition], identity: Identity, checkpoint: Checkpoint) -> int:
+    """The position to go on from. Pure.
+
+    Raises SpoolUnusable where another folder has delivered under this spool's id, SpoolPositionLost where nothing is
+    known and something had been under way.
+    """
+    newest = max(known.values(), default=None)
+    if newest is not None:
+        if newest.owner not in (identity.owner, identity.next_owner, ""):
+            raise SpoolUnusable(
+                f"another copy of this spool has delivered up to position {newest.position} (group {identity.name!r}). "
+                "What is in this one may be among it: remove the folder and begin a new one. Or, to deliver what is "
+                f"here all the same, delete that group and commit the offset {checkpoint.delivered} for it "
+                "(Admin.delete_groups, Admin.alter_offsets; partition 0 of any topic)"
+            )
+        return max(newest.position, checkpoint.delivered)
+    if checkpoint.open:
+        raise SpoolPositionLost(
+            f"the offsets of group {identity.name!r} are gone (they expire with offsets.retention.minutes), and it is "
+            f"not known whether the records from position {checkpoint.delivered} to before {checkpoint.under_way} were "
+            f"delivered. Commit for that group and partition 0 of any topic the offset {checkpoint.delivered} to send "
+            f"them, perhaps again, or {checkpoint.under_way} to go on behind them (Admin.alter_offsets): delivery "
+            "goes on then"
+        )
+    return checkpoint.delivered

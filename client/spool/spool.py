@@ -1,0 +1,221 @@
+"""A producer's spool as a whole: what `send`, `flush`, `sync` and `stop` do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..connections.cluster import Cluster
+from ..failures import ClientClosed, LeftInSpool, SpoolFull, SpoolUnusable
+from ..producing.pending import PendingRecord
+from .delivery import Courier, Delivery, in_thread
+from .folder import INDEX_BITS, Folder
+from .futures import SpooledFuture, Waiting
+from .set_aside import Rejected
+from .spool_log import SpoolLog
+
+STOP_S: Final = 5.0
+"""So long `stop` goes on delivering."""
+SEGMENT_BYTES_MAX: Final = 4 << 20
+FRAME_OVERHEAD: Final = 64
+"""What a frame takes beside the record, without its topic."""
+YIELD_BYTES: Final = 64 << 10
+"""After so many bytes `send` lets others have the event loop."""
+RECORDS_PER_LIMIT: Final = 4
+"""So many of the largest records fit into the smallest spool."""
+_log = logging.getLogger(__name__)
+
+
+class Spooled(NamedTuple):
+    """What is in a spool. `records` wait to be delivered; `bytes`: what its files take, those that were set aside
+    included; `rejected`: records in the file 'rejected'; `damaged`: files that were set aside because they could not be
+    read; `error`: what keeps the records from being delivered now.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    rejected: int = 0
+    damaged: int = 0
+    error: Exception | None = None
+
+
+class Spool:
+    """Made by a producer with a `spool_dir`."""
+
+    def __init__(
+        self,
+        path: Path,
+        bytes_max: int,
+        patience_s: float,
+        cluster: Cluster,
+        courier: Callable[[str], Courier],
+    ) -> None:
+        """`patience_s`: how long `send` waits while it is full; `courier` makes a producer for a transactional id."""
+        self.path = path
+        self._bytes_max = bytes_max
+        self._patience_s = patience_s
+        self._cluster = cluster
+        self._courier = courier
+        self._folder = Folder(path)
+        self._rejected = Rejected(path)
+        self._waiting = Waiting()
+        self._log: SpoolLog | None = None
+        self._delivery: Delivery | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unyielded = 0
+        self._stopped = False
+        self._left: Spooled | None = None
+
+    async def start(self) -> None:
+        """Take the folder and begin to deliver. Raises SpoolUnusable."""
+        try:
+            log = await in_thread(self._open)
+        except asyncio.CancelledError:
+            self._folder.close()
+            raise
+        self._delivery = Delivery(
+            self._folder, log, self._rejected, self._waiting, self._cluster, self._courier
+        )
+        self._log = log
+        self._task = asyncio.ensure_future(self._delivery.run())
+
+    def _open(self) -> SpoolLog:
+        try:
+            self._folder.open()
+            base = self._folder.identity.run << INDEX_BITS
+            log = SpoolLog(self.path, base, min(SEGMENT_BYTES_MAX, self._bytes_max // 8))
+            log.open()
+            self._rejected.open(self._folder.checkpoint.delivered)
+            return log
+        except OSError as error:
+            self._folder.close()
+            raise SpoolUnusable(f"the spool {self.path} cannot be opened: {error}") from error
+        except BaseException:
+            self._folder.close()
+            raise
+
+    # ------------------------------------------------------------ sending
+
+    def check(self) -> None:
+        """Raises what keeps it from taking records, and from delivering them."""
+        if self._task is None:
+            raise RuntimeError(f"the spool {self.path} is being opened: wait for the producer's start")
+        if self._stopped:
+            raise ClientClosed(f"the producer was stopped, and has let the spool {self.path} go")
+        delivery = self._started[1]
+        if delivery.dead:
+            raise SpoolUnusable(
+                f"the spool {self.path} delivers no more: {delivery.error}"
+            ) from delivery.error
+
+    def has_room(self, topic: str, size: int) -> bool:
+        """For a record of estimated `size`."""
+        used = self._started[0].bytes + self._rejected.bytes
+        return used + size + len(topic) + FRAME_OVERHEAD <= self._bytes_max
+
+    async def room(self, topic: str, size: int) -> None:
+        """Wait until there is room. Raises SpoolFull."""
+        _, delivery = self._started
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                while not self.has_room(topic, size):
+                    self.check()
+                    await delivery.moved()
+                return
+        now = self.spooled
+        raise SpoolFull(
+            f"the spool {self.path} was full for {self._patience_s:g} s of max_block_ms: {now.bytes} of "
+            f"{self._bytes_max} bytes (spool_bytes_max), {now.records} records wait; {self._rejected.bytes} bytes are "
+            f"rejected records. The delivery's last error: {delivery.error}"
+        )
+
+    def add(self, topic: str, partition: int | None, record: PendingRecord) -> tuple[SpooledFuture, bool]:
+        """Write a record down; its future, and whether it is time to let others have the event loop."""
+        if partition is not None and not 0 <= partition < 1 << 31:
+            raise ValueError(f"partition is a whole number from 0 on, or None, not {partition!r}")
+        log, delivery = self._started
+        key, value, timestamp_ms, headers = record
+        before = log.bytes
+        position = log.append(topic, partition, key, value, timestamp_ms, headers)
+        future = SpooledFuture(topic, partition, timestamp_ms)
+        self._waiting.add(position, future)
+        delivery.appended.set()
+        self._unyielded += log.bytes - before
+        if self._unyielded < YIELD_BYTES:
+            return future, False
+        self._unyielded = 0
+        return future, True
+
+    async def flush(self) -> None:
+        """Wait until all that was added before is delivered or rejected. Raises SpoolUnusable."""
+        log, delivery = self._started
+        end = log.end
+        while delivery.position < end:
+            self.check()
+            await delivery.moved()
+
+    async def sync(self) -> None:
+        """Return once all that was added before is on the disk. Raises SpoolUnusable."""
+        await in_thread(self._started[0].sync)
+
+    @property
+    def spooled(self) -> Spooled:
+        """What is in it."""
+        if self._left is not None:
+            return self._left
+        if self._log is None or self._delivery is None:
+            return Spooled()
+        return Spooled(
+            self._log.count_from(self._delivery.position),
+            self._log.bytes + self._rejected.bytes,
+            self._rejected.count,
+            self._log.damaged,
+            self._delivery.error,
+        )
+
+    # ------------------------------------------------------------ the end
+
+    async def stop(self) -> None:
+        """Deliver what can be within STOP_S, then let the folder go; what is left stays there."""
+        if self._task is None or self._log is None or self._delivery is None:
+            return
+        try:
+            with suppress(TimeoutError, SpoolUnusable):
+                async with asyncio.timeout(STOP_S):
+                    await self.flush()
+        finally:
+            self._stopped = True  # for those who wait for room, whom the end of the task wakes
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            await in_thread(self._close)
+            self._waiting.all_failed(
+                LeftInSpool(
+                    f"the producer was stopped; the record is in the spool {self.path} for the next one"
+                )
+            )
+
+    def _close(self) -> None:
+        log, delivery = self._started
+        left = self.spooled
+        try:
+            log.sync()
+            self._folder.keep(delivery.clean_checkpoint, durably=True)
+            log.close(delivery.position)
+        finally:
+            self._folder.close()
+            self._left = left._replace(bytes=log.bytes + self._rejected.bytes)
+        if left.records:
+            _log.warning(
+                "spool %s: %d records were not delivered and stay there for the next producer (%d bytes; %s)",
+                self.path, left.records, left.bytes, left.error or "there was no time",
+            )  # fmt: skip
+
+    @property
+    def _started(self) -> tuple[SpoolLog, Delivery]:
+        assert self._log is not None
+        assert self._delivery is not None
+        return self._log, self._delivery

@@ -1,0 +1,316 @@
+"""The records of a spool, in files of a few megabytes called after the position of their first record.
+
+Records are appended to the newest file and read in order; a file whose records are all delivered is deleted. What is
+damaged is found when the log is opened, or read: it is copied into a file of its own, told, and passed over. Only a
+frame at the very end that was not written whole, of which no `send` has returned, is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ...protocol.record import Headers
+from ..failures import SpoolUnusable
+from .folder import sync_folder
+from .frames import (
+    FILE_HEADER_BYTES,
+    MARKER_BYTES,
+    BadFileHeader,
+    Gap,
+    SpooledRecord,
+    decode_frame,
+    encode_frame,
+    file_header,
+    read_file_header,
+    walk,
+)
+
+SUFFIX: Final = ".spool"
+DAMAGED: Final = "damaged-"
+_log = logging.getLogger(__name__)
+
+
+class Chunk(NamedTuple):
+    """Records that follow each other, and the position behind them."""
+
+    records: list[SpooledRecord]
+    end: int
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """A file. Invariant: base <= the positions of its records < end."""
+
+    path: Path
+    base: int
+    end: int
+    marker: bytes
+    size: int
+    records: int
+
+
+@dataclass(slots=True)
+class _Window:
+    """What was read of a segment: `buffer` stands in the file from `offset` on, and is used up to `at`."""
+
+    segment: _Segment
+    buffer: bytes
+    offset: int
+    at: int
+    position: int
+
+
+class SpoolLog:
+    """Of one folder. `read` may run in another thread than `append`; of each there is one at a time."""
+
+    def __init__(self, path: Path, base: int, segment_bytes: int) -> None:
+        """`base`: the first position that is given out; all that are in the files are lower."""
+        self.end = base
+        """The position of the next record."""
+        self.bytes = 0
+        """What the files take, those set aside included."""
+        self.damaged = 0
+        """Files with what was set aside, now."""
+        self._path = path
+        self._segment_bytes = segment_bytes
+        self._segments: list[_Segment] = []  # Invariant: ordered by base
+        self._active: _Segment | None = None
+        self._file = -1
+        self._unsynced: dict[Path, None] = {}
+        self._window: _Window | None = None
+
+    def open(self) -> None:
+        """Look through all files, so that it is known what is in them. Raises SpoolUnusable."""
+        for aside in self._path.glob(DAMAGED + "*"):
+            self.bytes += aside.stat().st_size
+            self.damaged += 1
+        paths = sorted(one for one in self._path.glob("*" + SUFFIX) if one.stem.isdecimal())
+        for path in paths:
+            self._look_through(path, newest=path == paths[-1])
+        if self._segments and self._segments[-1].end > self.end:
+            raise SpoolUnusable(
+                f"the spool {self._path} has records of a later run than the file 'identity' tells of"
+            )
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> int:
+        """Write a record to the newest file; returns its position. It outlives the process, and `sync` lets it outlive
+        the machine. Raises SpoolUnusable if the disk does not take it, and ValueError.
+        """
+        active = self._active
+        if active is None or active.size >= self._segment_bytes:
+            active = self._roll()
+        position = self.end
+        record = SpooledRecord(position, topic, partition, key, value, timestamp_ms, headers)
+        frame = encode_frame(record, active.marker)
+        try:
+            if os.write(self._file, frame) < len(frame):
+                raise OSError("the disk is full")
+        except OSError as error:
+            os.ftruncate(self._file, active.size)
+            raise SpoolUnusable(f"{active.path} takes no record: {error}") from error
+        active.size += len(frame)
+        active.end = self.end = position + 1
+        active.records += 1
+        self.bytes += len(frame)
+        return position
+
+    def read(self, position: int, records_max: int, bytes_max: int) -> Chunk:
+        """Records from `position` on, at least one if there is any; they take little more than `bytes_max`."""
+        end = self.end  # before the search: what another thread appends meanwhile is not passed over
+        segment = next((one for one in self._segments if one.end > position), None)
+        if segment is None:
+            return Chunk([], max(position, end))
+        end = segment.end  # what was appended up to here is in the file
+        records: list[SpooledRecord] = []
+        if self._window is not None and self._window.position > position:
+            self._window = None  # it is asked for again
+        window = self._window_at(segment)
+        while not records and window.at < len(window.buffer):
+            self._take(window, position, records, records_max, bytes_max)
+            window = self._window_at(segment)
+        if not records:  # what was left of it is damaged
+            window.position = end
+        return Chunk(records, window.position)
+
+    def count_from(self, position: int) -> int:
+        """How many records there are from `position` on."""
+        return sum(
+            min(one.records, one.end - max(position, one.base))
+            for one in self._segments
+            if one.end > position
+        )
+
+    def delivered(self, position: int) -> None:
+        """Delete the files that have no record from `position` on; the newest only once it is full."""
+        while self._segments and self._segments[0].end <= position:
+            oldest = self._segments[0]
+            if oldest is self._active:
+                if oldest.size < self._segment_bytes:
+                    return
+                self._close_active()
+            self._delete(oldest)
+
+    def sync(self) -> None:
+        """Return once all that was appended before is on the disk. Raises SpoolUnusable."""
+        paths = list(self._unsynced)
+        newest = None if self._active is None else self._active.path
+        try:
+            for path in paths:
+                try:
+                    descriptor = os.open(path, os.O_RDWR)
+                except FileNotFoundError:
+                    continue  # delivered meanwhile
+                try:
+                    os.fdatasync(descriptor)
+                finally:
+                    os.close(descriptor)
+            sync_folder(self._path)
+        except OSError as error:
+            raise SpoolUnusable(f"the spool {self._path} cannot be made durable: {error}") from error
+        for path in paths:
+            if path != newest:
+                self._unsynced.pop(path, None)
+
+    def close(self, position: int) -> None:
+        """Close the files, and delete those whose records are all before `position`. Idempotent."""
+        self._close_active()
+        while self._segments and self._segments[0].end <= position:
+            self._delete(self._segments[0])
+        self._segments.clear()
+
+    # inside
+
+    def _roll(self) -> _Segment:
+        self._close_active()
+        path = self._path / f"{self.end:020}{SUFFIX}"
+        marker = secrets.token_bytes(MARKER_BYTES)
+        header = file_header(marker)
+        try:
+            self._file = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+            if os.write(self._file, header) < len(header):
+                raise OSError("the disk is full")
+        except OSError as error:
+            self._close_active()
+            path.unlink(missing_ok=True)
+            raise SpoolUnusable(f"{path} cannot be begun: {error}") from error
+        self._active = _Segment(path, self.end, self.end, marker, len(header), 0)
+        self._segments.append(self._active)
+        self._unsynced[path] = None
+        self.bytes += len(header)
+        return self._active
+
+    def _close_active(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._active = -1, None
+
+    def _delete(self, segment: _Segment) -> None:
+        self._segments.remove(segment)
+        if self._window is not None and self._window.segment is segment:
+            self._window = None
+        segment.path.unlink()
+        self._unsynced.pop(segment.path, None)
+        self.bytes -= segment.size
+
+    def _window_at(self, segment: _Segment) -> _Window:
+        window = self._window
+        if window is None or window.segment is not segment:
+            window = self._window = _Window(segment, b"", FILE_HEADER_BYTES, 0, segment.base)
+        if window.at == len(window.buffer):
+            window.offset += window.at
+            size = segment.size
+            with segment.path.open("rb") as file:
+                window.buffer = os.pread(file.fileno(), size - window.offset, window.offset)
+            window.at = 0
+        return window
+
+    def _take(
+        self,
+        window: _Window,
+        position: int,
+        records: list[SpooledRecord],
+        records_max: int,
+        bytes_max: int,
+    ) -> None:
+        """Take records from `position` on out of what was read."""
+        begun = window.at
+        for found in walk(window.buffer, window.segment.marker, begun):
+            if len(records) >= records_max or (records and window.at - begun >= bytes_max):
+                return
+            window.at = found.end
+            if isinstance(found, Gap):
+                place = window.offset + found.start
+                self._set_aside(window.segment.path, place, window.buffer[found.start : found.end])
+                continue
+            window.position = found.position + 1
+            if found.position < position:
+                continue
+            try:
+                records.append(decode_frame(window.buffer, found))
+            except ValueError:  # its checksum is right, and it makes no sense
+                place = window.offset + found.start
+                self._set_aside(window.segment.path, place, window.buffer[found.start : found.end])
+
+    def _look_through(self, path: Path, *, newest: bool) -> None:
+        content = path.read_bytes()
+        try:
+            marker = read_file_header(content)
+        except BadFileHeader as error:
+            self._header_lost(path, content, newest, error)
+            return
+        base = int(path.stem)
+        segment = _Segment(path, base, base, marker, len(content), 0)
+        for found in walk(content, marker, FILE_HEADER_BYTES):
+            if not isinstance(found, Gap):
+                segment.end = found.position + 1
+                segment.records += 1
+            elif found.torn and newest:
+                _log.warning(
+                    "%s ends in the middle of a record, at byte %d: cut off there", path, found.start
+                )
+                os.truncate(path, found.start)
+                segment.size = found.start
+            else:
+                self._set_aside(path, found.start, content[found.start : found.end])
+        self._segments.append(segment)
+        self._unsynced[path] = None
+        self.bytes += segment.size
+
+    def _header_lost(self, path: Path, content: bytes, newest: bool, error: BadFileHeader) -> None:
+        if newest and len(content) < FILE_HEADER_BYTES:
+            path.unlink()  # it was just being begun
+            return
+        path.rename(path.with_name(DAMAGED + path.name))
+        self.bytes += len(content)
+        self.damaged += 1
+        _log.error("%s cannot be read: %s. It was renamed to %s%s, and its records are not delivered", path, error,
+                   DAMAGED, path.name)  # fmt: skip
+
+    def _set_aside(self, path: Path, offset: int, content: bytes) -> None:
+        """Once for each place, however often it is met."""
+        aside = path.with_name(f"{DAMAGED}{path.stem}-{offset}")
+        if aside.exists():
+            return
+        aside.write_bytes(content)
+        self.bytes += len(content)
+        self.damaged += 1
+        _log.error(
+            "%s is damaged at byte %d: %d bytes are no record. They were copied to %s, the records around them are "
+            "delivered",
+            path, offset, len(content), aside.name,
+        )  # fmt: skip

@@ -1,0 +1,46 @@
+"""What a failure says about spooled records: only few are for good. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..failures import ClientError
+
+
+class Verdict(Enum):
+    """What is to become of records that a cluster has not taken."""
+
+    AGAIN = "it may take them later"
+    NOT_THIS = "it will never take one of them"
+    NOT_THE_TOPIC = "it takes none for this topic"
+
+
+_NOT_THE_TOPIC: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_NOT_THIS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+
+
+def verdict(error: BaseException | None) -> Verdict:
+    """About the records of a batch that failed so, or of a topic that was asked about. What is not known to be for good
+    is tried again: a record is not given up for somebody's mistake in the cluster.
+    """
+    if not isinstance(error, KafkaError) or isinstance(error, ClientError):
+        return Verdict.AGAIN
+    if error.code in _NOT_THE_TOPIC:
+        return Verdict.NOT_THE_TOPIC
+    return Verdict.NOT_THIS if error.code in _NOT_THIS else Verdict.AGAIN

@@ -1,0 +1,545 @@
+"""Records in a spool are delivered in order and each once, whatever fails, and by whichever producer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from ottla import (
+    KafkaError,
+    LeftInSpool,
+    Producer,
+    SpoolFull,
+    SpoolUnusable,
+    read_rejected,
+)
+from ottla.client.spool import delivery as delivery_module
+from ottla.client.spool import spool as spool_module
+from ottla.client.spool.delivery import Delivery
+from ottla.protocol.errors import ErrorCode
+from tests.client.fake_cluster import Fault
+from tests.client.fake_transactions import Trouble
+from tests.client.spool.spool_cluster import SpoolCluster, spool_cluster
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has five seconds for each producer that cannot deliver."""
+    monkeypatch.setattr(spool_module, "STOP_S", 0.3)
+    monkeypatch.setattr(delivery_module, "CLOSE_S", 0.2)
+
+
+def producer(where: SpoolCluster | str, path: Path, **options: Any) -> Producer:
+    bootstrap = where if isinstance(where, str) else where.bootstrap
+    options = {"retry_backoff_max_ms": 10, "max_block_ms": 2_000} | options
+    return Producer(bootstrap_servers=bootstrap, spool_dir=path, **options)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.spool"))
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % one for one in range(start, start + count)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_records_are_delivered_and_their_futures_know_where(version: int, tmp_path: Path) -> None:
+    async with spool_cluster(version) as cluster:
+        async with producer(cluster, tmp_path) as spooling:
+            futures = [await spooling.send("t", value) for value in numbers(100)]
+            await spooling.flush()
+            assert [(await one).offset for one in futures] == list(range(100))
+            assert (await spooling.send_and_wait("t", b"100")).offset == 100
+            assert spooling.spooled.records == 0
+        assert cluster.committed(0) == numbers(101)
+        assert not cluster.hanging()
+        assert not files(tmp_path)  # nothing is left of what was delivered
+
+
+async def test_without_a_cluster_records_wait_for_the_next_producer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with producer(NOWHERE, tmp_path) as first:
+        futures = [await first.send("t", value, key=b"k", headers=[("h", b"x")]) for value in numbers(10)]
+        await until(lambda: first.spooled.error is not None)
+        assert first.spooled.records == 10
+    assert first.spooled.records == 10
+    for future in futures:
+        with pytest.raises(LeftInSpool):
+            await future
+    assert "10 records were not delivered and stay there" in caplog.text
+    async with producer(NOWHERE, tmp_path) as second:
+        await second.send("t", b"10")
+    async with spool_cluster() as cluster, producer(cluster, tmp_path) as third:
+        assert third.spooled.records == 11
+        await third.send("t", b"11")
+        await third.flush()
+        assert cluster.committed(0) == numbers(12)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", range(6))
+async def test_each_is_delivered_once_and_in_order_whatever_fails(
+    seed: int, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections break, answers are lost, leaders and coordinators move, and producers die at any step."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(delivery_module, "CHUNK_RECORDS", 7)
+    faults = [
+        Fault.MOVE_LEADER,
+        Fault.DROP_BEFORE,
+        Fault.DROP_AFTER,
+        Fault.NOT_LEADER,
+        Fault.NOT_ENOUGH_REPLICAS,
+    ]
+    troubles = [Trouble.MOVED, Trouble.DROP_BEFORE, Trouble.DROP_AFTER, Trouble.BUSY, Trouble.ABORTABLE][
+        : 3 + version
+    ]
+    async with spool_cluster(version, brokers=2, partitions=2) as cluster:
+        cluster.fault = lambda: chance.choice(faults) if chance.random() < 0.1 else Fault.NONE
+        cluster.trouble = lambda: chance.choice(troubles) if chance.random() < 0.1 else Trouble.NONE
+        sent: list[bytes] = []
+        for _ in range(12):
+            one = producer(cluster, tmp_path)
+            await one.start()
+            for _ in range(chance.randrange(40)):
+                sent.append(b"%d" % len(sent))
+                await one.send("t", sent[-1], key=b"%d" % (len(sent) % 5))
+                if chance.random() < 0.1:
+                    await asyncio.sleep(chance.random() * 0.01)
+            await asyncio.sleep(chance.random() * 0.05)
+            await die(one)
+        async with producer(cluster, tmp_path) as last, asyncio.timeout(30):
+            await last.flush()
+        found = [cluster.committed(partition) for partition in range(2)]
+        assert sorted(found[0] + found[1], key=int) == sent, f"seed {seed}"
+        assert all(one == sorted(one, key=int) for one in found), f"seed {seed}"
+
+
+async def die(one: Producer) -> None:
+    """As by kill -9: nothing is tidied up. Only the lock goes, as it goes with a process."""
+    spool = one._spool
+    assert spool is not None
+    assert spool._task is not None
+    spool._task.cancel()
+    await asyncio.wait([spool._task])
+    spool._folder.close()
+    await one._cluster.close()
+
+
+async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None:
+    """Killed between commit and checkpoint: the next producer hears from the cluster that it was done."""
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path) as one:
+            await one.send_and_wait("t", b"0")
+        before = (tmp_path / "delivered").read_bytes()
+        two = producer(cluster, tmp_path)
+        await two.start()
+        await two.send_and_wait("t", b"1")
+        await die(two)
+        assert files(tmp_path)
+        (tmp_path / "delivered").write_bytes(before)
+        async with producer(cluster, tmp_path) as three:
+            await three.send_and_wait("t", b"2")
+        assert cluster.committed(0) == numbers(3)
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("which", [1, 2])
+async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, tmp_path: Path) -> None:
+    """The coordinator is lost over the first commit, of the position, or the second, of the records; when it answers
+    again the producer is fenced. Futures learn all the same where their records are.
+    """
+    async with spool_cluster() as cluster:
+        ends = 0
+
+        def trouble() -> Trouble:
+            nonlocal ends
+            if cluster.asked[-1] != "EndTxn":
+                return Trouble.NONE
+            ends += 1
+            if ends == which + 1:
+                [owned] = cluster.ids.values()
+                owned.epoch, owned.last_epoch = owned.epoch + 1, -1
+                cluster._settle(owned, set())
+            lost = Trouble.DROP_AFTER if done else Trouble.DROP_BEFORE
+            return lost if ends == which else Trouble.NONE
+
+        cluster.trouble = trouble
+        async with producer(cluster, tmp_path) as one, asyncio.timeout(20):
+            futures = [await one.send("t", value) for value in numbers(10)]
+            await one.flush()
+            assert ends > which
+            offsets = [(await future).offset for future in futures]
+        assert cluster.committed(0) == numbers(10)
+        assert [cluster.fates[0][offset].value for offset in offsets] == numbers(10)
+        assert all(cluster.fates[0][offset].committed for offset in offsets)
+
+
+async def test_half_of_a_chunk_in_the_log_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when its records are written and not committed: they are aborted, and sent again as a whole."""
+    async with spool_cluster(partitions=2) as cluster:
+        one = producer(cluster, tmp_path)
+        await one.start()
+        await one.send_and_wait("t", b"-2", partition=0)
+        committing = asyncio.Event()
+
+        async def hang(*_: object) -> None:
+            committing.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(Delivery, "_commit", hang)
+        for value in numbers(10):
+            await one.send("t", value, partition=int(value) % 2)
+        await committing.wait()
+        await until(lambda: sum(map(len, cluster.fates)) > 1)
+        await die(one)
+        monkeypatch.undo()
+        async with producer(cluster, tmp_path) as two:
+            await two.flush()
+        assert cluster.committed(0) == [b"-2", *numbers(10)[::2]]
+        assert cluster.committed(1) == numbers(10)[1::2]
+        assert not cluster.hanging()
+
+
+async def test_a_forgotten_position_matters_only_when_something_was_under_way(tmp_path: Path) -> None:
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path) as one:
+            await one.send_and_wait("t", b"0")
+        cluster.group_offsets.clear()
+        async with producer(cluster, tmp_path) as two:
+            await two.send_and_wait("t", b"1")
+        assert cluster.committed(0) == numbers(2)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_forgotten_position_is_asked_of_the_operator(
+    again: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Killed with a chunk under way, and the group's offsets expired meanwhile: neither guess is made."""
+    async with spool_cluster() as cluster:
+        one = producer(cluster, tmp_path)
+        await one.start()
+        await one.send_and_wait("t", b"0")
+        cluster.held[26] = asyncio.Event()  # EndTxn
+        await one.send("t", b"1")
+        await until(lambda: cluster.waiting)
+        checkpoint = one._spool._folder.checkpoint  # type: ignore[union-attr]
+        await die(one)
+        cluster.held.pop(26).set()
+        await until(lambda: cluster.committed(0) == numbers(2))  # it had gone out
+        cluster.group_offsets.clear()
+        two = producer(cluster, tmp_path)
+        await two.start()
+        await two.send("t", b"2")
+        await until(lambda: "Admin.alter_offsets" in caplog.text)
+        assert two.spooled.records == 2
+        assert cluster.committed(0) == numbers(2)
+        assert str(checkpoint.under_way) in caplog.text
+        cluster.owner = ""
+        cluster.group_offsets["t", 0] = checkpoint.delivered if again else checkpoint.under_way
+        async with asyncio.timeout(20):
+            await two.flush()
+        await two.stop()
+        assert cluster.committed(0) == [b"0", b"1", *([b"1"] if again else []), b"2"]
+
+
+async def test_a_second_producer_on_the_folder_is_refused(tmp_path: Path) -> None:
+    async with producer(NOWHERE, tmp_path):
+        with pytest.raises(SpoolUnusable, match=f"{tmp_path} is used by another producer"):
+            await producer(NOWHERE, tmp_path).start()
+    async with producer(NOWHERE, tmp_path):
+        """The lock went with the first."""
+
+
+async def test_of_two_copies_of_a_folder_the_later_one_goes_on(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    async with spool_cluster() as cluster:
+        async with producer(cluster, original) as one:
+            await one.send_and_wait("t", b"0")
+            shutil.copytree(original, copy)
+            async with producer(cluster, copy) as two:
+                await two.send_and_wait("t", b"of the copy")
+                future = await one.send("t", b"of the original")
+                with pytest.raises(SpoolUnusable, match="another copy of this spool"):
+                    await one.flush()
+                with pytest.raises(SpoolUnusable, match="delivers no more"):
+                    await one.send("t", b"?")
+                await two.send_and_wait("t", b"1")
+        with pytest.raises(LeftInSpool):
+            await future
+        assert cluster.committed(0) == [b"0", b"of the copy", b"1"]
+
+
+async def test_an_old_copy_of_a_folder_delivers_nothing(tmp_path: Path) -> None:
+    folder, copy = tmp_path / "folder", tmp_path / "copy"
+    async with spool_cluster() as cluster:
+        async with producer(NOWHERE, folder) as one:
+            await one.send("t", b"0")
+        shutil.copytree(folder, copy)
+        for value in numbers(3, 1):
+            async with producer(cluster, folder) as one:
+                await one.send_and_wait("t", value)
+        async with producer(cluster, copy) as old:
+            with pytest.raises(SpoolUnusable, match="another copy"):
+                await old.flush()
+        assert cluster.committed(0) == numbers(4)
+
+
+async def test_a_full_spool_makes_send_wait_and_then_says_so(tmp_path: Path) -> None:
+    small = {"max_request_size": 2_000, "batch_size": 1_000, "spool_bytes_max": 8_000}
+    async with spool_cluster() as cluster:
+        count = 0
+        async with producer(NOWHERE, tmp_path, max_block_ms=100, **small) as one:
+            with pytest.raises(SpoolFull) as caught:
+                while True:
+                    await one.send("t", b"%d" % count + b" " * 500)
+                    count += 1
+            assert one.spooled.bytes <= 8_000
+        for part in (str(tmp_path), "8000 bytes (spool_bytes_max)", f"{count} records", "max_block_ms"):
+            assert part in str(caught.value)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert count == 14
+        async with producer(cluster, tmp_path, **small) as two:
+            for more in range(count, 100):  # waits while records are delivered
+                await two.send("t", b"%d" % more + b" " * 500)
+                assert two.spooled.bytes <= 8_000
+            await two.flush()
+        assert [int(one) for one in cluster.committed(0)] == list(range(100))
+
+
+async def test_a_topic_that_never_appears_holds_nobody_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path, max_block_ms=100) as one:
+            first = await one.send("t", b"0")
+            lost = [
+                await one.send("nobody", b"x%d" % index, b"k", headers=[("h", None)]) for index in range(3)
+            ]
+            last = await one.send("t", b"1")
+            await one.flush()
+            assert (await first).offset == 0
+            assert (await last).offset == 1
+            for future in lost:
+                with pytest.raises(KafkaError, match="nobody") as caught:
+                    await future
+                assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (one.spooled.records, one.spooled.rejected) == (0, 3)
+        assert "3 records were rejected" in caplog.text
+        found = list(read_rejected(tmp_path))
+        assert [one.record.value for one in found] == [b"x0", b"x1", b"x2"]
+        assert {(one.record.topic, one.record.key, one.record.headers) for one in found} == {
+            ("nobody", b"k", (("h", None),))
+        }
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in found[0].reason
+        async with producer(cluster, tmp_path) as two:
+            assert two.spooled.rejected == 3
+            await two.send_and_wait("t", b"2")
+        assert cluster.committed(0) == numbers(3)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_record_that_is_refused_is_found_among_many(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker refuses a batch as a whole; what else is in it is delivered."""
+    async with spool_cluster(version) as cluster:
+
+        def admits(request: Any, number: int, index: int, header: Any) -> ErrorCode:
+            code = SpoolCluster.admits(cluster, request, number, index, header)
+            data = request.topic_data[0].partition_data[0].records
+            return ErrorCode.MESSAGE_TOO_LARGE if code == 0 and b"poison" in bytes(data) else code
+
+        monkeypatch.setattr(cluster, "admits", admits)
+        values = numbers(30)
+        values[11] = b"poison 1"
+        values[25] = b"poison 2"
+        async with producer(cluster, tmp_path) as one:
+            futures = [await one.send("t", value) for value in values]
+            async with asyncio.timeout(20):
+                await one.flush()
+            failed = [index for index, future in enumerate(futures) if future.exception()]
+            assert failed == [11, 25]
+            assert one.spooled.rejected == 2
+        assert [one.record.value for one in read_rejected(tmp_path)] == [b"poison 1", b"poison 2"]
+        assert cluster.committed(0) == [value for value in values if b"poison" not in value]
+
+
+async def test_what_a_partitioner_cannot_place_is_rejected(tmp_path: Path) -> None:
+    def partitioner(key: bytes, count: int) -> int:
+        if key == b"bad":
+            raise RuntimeError("no place for it")
+        return 0
+
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path, partitioner=partitioner) as one:
+            await one.send("t", b"0", b"k")
+            bad = await one.send("t", b"?", b"bad")
+            beyond = await one.send("t", b"?", partition=7)
+            await one.send("t", b"1", b"k")
+            await one.flush()
+            with pytest.raises(KafkaError, match="no place for it"):
+                await bad
+            with pytest.raises(KafkaError, match="none numbered 7"):
+                await beyond
+        assert cluster.committed(0) == numbers(2)
+
+
+async def test_after_a_death_what_was_rejected_is_not_tried_again(tmp_path: Path) -> None:
+    async with spool_cluster() as cluster:
+        one = producer(cluster, tmp_path, max_block_ms=100)
+        await one.start()
+        cluster.held[26] = asyncio.Event()  # EndTxn: the records behind it are not committed
+        await one.send("nobody", b"x")
+        await one.send("t", b"0")
+        await until(lambda: one.spooled.rejected == 1 and cluster.waiting)
+        await die(one)
+        cluster.held.pop(26).set()
+        async with producer(cluster, tmp_path, max_block_ms=100) as two:
+            await two.flush()
+            assert two.spooled.rejected == 1
+        assert cluster.committed(0) == [b"0"]
+
+
+async def test_a_cluster_that_forbids_is_asked_again_until_it_does_not(tmp_path: Path) -> None:
+    """A mistake in its settings costs no record."""
+    async with spool_cluster() as cluster:
+        cluster.refuse_offsets = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        async with producer(cluster, tmp_path) as one:
+            await one.send("t", b"0")
+            await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(one.spooled.error))
+            cluster.refuse_offsets = ErrorCode.NONE
+            await one.flush()
+            assert one.spooled.error is None
+        assert cluster.committed(0) == [b"0"]
+
+
+async def test_a_cluster_that_comes_back_gets_what_waited(tmp_path: Path) -> None:
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path) as one:
+            await one.send_and_wait("t", b"0")
+            await cluster.stop()
+            futures = [await one.send("t", value) for value in numbers(50, 1)]
+            await until(lambda: one.spooled.error is not None)
+            await cluster.restart()
+            await one.flush()
+            assert [future.result().offset for future in futures] == list(range(1, 51))
+        assert cluster.committed(0) == numbers(51)
+
+
+async def test_nothing_is_kept_of_a_future_that_was_dropped(tmp_path: Path) -> None:
+    async with producer(NOWHERE, tmp_path) as one:
+        dropped = ref(await one.send("t", b"0"))
+        told: list[object] = []
+        (await one.send("t", b"1")).add_done_callback(told.append)
+        held = await one.send("t", b"2")
+        gc.collect()
+        assert dropped() is None
+    with pytest.raises(LeftInSpool):
+        await held
+    await asyncio.sleep(0)
+    assert len(told) == 1  # its callback kept it
+
+
+async def test_sync_takes_a_spool_and_keeps_what_was_sent(tmp_path: Path) -> None:
+    async with producer(NOWHERE, tmp_path) as one:
+        await one.send("t", b"0")
+        await one.sync()
+    with pytest.raises(KafkaError, match="spool_dir"):
+        await Producer().sync()
+    assert Producer().spooled.records == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"transactional_id": "x"}, "transactional_id"),
+        ({"acks": 1}, "acks"),
+        ({"enable_idempotence": False}, "idempotence"),
+        ({"large_message_segment_size": 1000}, "spool_dir and large_message_segment_size"),
+        ({"audit_topic": "audit", "audit_bucket_ms": 7}, "audit_bucket_ms"),
+        ({"spool_bytes_max": 4095, "max_request_size": 1024, "batch_size": 512}, "4096"),
+    ],
+)
+def test_what_does_not_go_with_a_spool_is_refused_by_name(
+    options: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        producer(NOWHERE, tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_full_disk_keeps_what_is_rejected_in_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with spool_cluster() as cluster:
+        async with producer(cluster, tmp_path, max_block_ms=50) as one, asyncio.timeout(20):
+            (tmp_path / "rejected").mkdir()  # nothing can be written there
+            lost = await one.send("nobody", b"x")
+            await one.send("t", b"0")
+            await until(lambda: "rejected takes no record" in str(one.spooled.error))
+            assert one.spooled.records == 2
+            (tmp_path / "rejected").rmdir()
+            await one.flush()
+            assert isinstance(lost.exception(), KafkaError)
+            assert one.spooled.rejected == 1
+        assert cluster.committed(0) == [b"0"]
+
+
+async def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SpoolUnusable, match="file/spool cannot be opened"):
+        await producer(NOWHERE, tmp_path / "file" / "spool").start()
+
+
+async def test_a_damaged_identity_is_named(tmp_path: Path) -> None:
+    async with producer(NOWHERE, tmp_path) as one:
+        await one.send("t", b"0")
+    identity = tmp_path / "identity"
+    good = identity.read_bytes()
+    assert json.loads(good.splitlines()[0])["format"] == 1
+    identity.write_bytes(good.replace(b'"run": 1', b'"run": 0'))
+    with pytest.raises(SpoolUnusable, match=r"identity.*checksum"):
+        await producer(NOWHERE, tmp_path).start()
+    identity.unlink()
+    with pytest.raises(SpoolUnusable, match="no file 'identity'"):
+        await producer(NOWHERE, tmp_path).start()
+
+
+async def test_a_damaged_place_does_not_stop_delivery(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with producer(NOWHERE, tmp_path) as one:
+        for value in numbers(5):
+            await one.send("t", b"value " + value)
+    [file] = files(tmp_path)
+    file.write_bytes(file.read_bytes().replace(b"value 2", b"damaged"))
+    async with spool_cluster() as cluster:
+        with caplog.at_level(logging.ERROR):
+            async with producer(cluster, tmp_path) as two:
+                assert (two.spooled.records, two.spooled.damaged) == (4, 1)
+                await two.flush()
+        assert cluster.committed(0) == [b"value 0", b"value 1", b"value 3", b"value 4"]
+    assert str(file) in caplog.text

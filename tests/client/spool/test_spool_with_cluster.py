@@ -1,0 +1,283 @@
+"""A spool and a real cluster: brokers that are away or die, processes that are killed, and what is read in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla.sync
+from ottla import (
+    Admin,
+    Consumer,
+    KafkaError,
+    LeftInSpool,
+    NewTopic,
+    Producer,
+    SpoolUnusable,
+    TopicPartition,
+    read_rejected,
+)
+from ottla.testing import LocalCluster
+
+pytestmark = pytest.mark.cluster
+CHILD = Path(__file__).with_name("spooling_child.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(settings={"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
+    """One of two partitions, new for each test."""
+    cluster.heal()
+    name = request.node.name.translate({ord("["): "-", ord("]"): None})[:200]
+    cluster.create_topic(name, partitions=2)
+    return name
+
+
+async def committed(cluster: LocalCluster, topic: str) -> dict[int, list[bytes]]:
+    """What readers of committed records see, by partition."""
+    found: dict[int, list[bytes]] = {0: [], 1: []}
+    async with Consumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        ends = await consumer.end_offsets(consumer.assignment())
+        async with asyncio.timeout(30):
+            for partition, end in ends.items():
+                while await consumer.position(partition) < end:
+                    for place, records in (await consumer.getmany(timeout_ms=200)).items():
+                        found[place.partition] += [record.value or b"" for record in records]
+    return found
+
+
+def check(found: dict[int, list[bytes]], count: int) -> None:
+    """All numbers below `count`, each once, and in order within a partition."""
+    assert sorted(int(one) for values in found.values() for one in values) == list(range(count))
+    for values in found.values():
+        assert values == sorted(values, key=int)
+
+
+def spooling(cluster: LocalCluster, folder: Path, **options: int) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, spool_dir=folder, **options)
+
+
+def process(*arguments: str) -> subprocess.Popen[bytes]:
+    """Another Python, which sees what this one does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, env=environment)
+
+
+def spool_id(folder: Path) -> str:
+    return str(json.loads((folder / "identity").read_bytes().splitlines()[0])["id"])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_broker_that_is_away_at_the_start_and_dies_in_the_middle(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    cluster.kill(1)
+    async with spooling(cluster, tmp_path, retry_backoff_max_ms=50) as producer:
+        first = await producer.send(topic, b"0", key=b"0")
+        await until(lambda: producer.spooled.error)
+        assert producer.spooled.records == 1
+        await asyncio.to_thread(cluster.restart, 1)
+        placed = await first
+        assert (placed.topic, placed.offset) == (topic, 0)
+
+        async def send() -> None:
+            for number in range(1, 20_000):
+                await producer.send(topic, b"%d" % number, key=b"%d" % (number % 7))
+                if number % 100 == 0:
+                    await asyncio.sleep(0.001)
+
+        sending = asyncio.create_task(send())
+        for _ in range(2):
+            await asyncio.sleep(0.05)
+            cluster.kill(1)
+            await until(lambda: producer.spooled.error or sending.done())
+            await asyncio.to_thread(cluster.restart, 1)
+        await sending
+        async with asyncio.timeout(60):
+            await producer.flush()
+    check(await committed(cluster, topic), 20_000)
+
+
+async def test_a_process_that_is_killed_many_times_delivers_each_record_once(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    promised = 0
+    for _ in range(8):
+        child = process(str(CHILD), cluster.bootstrap_servers, str(tmp_path), topic, str(promised))
+        assert child.stdout is not None
+        try:
+            assert await asyncio.to_thread(child.stdout.readline)
+            await asyncio.sleep(chance.random() * 0.4)
+        finally:
+            child.kill()
+            rest = await asyncio.to_thread(child.communicate)
+        told = rest[0].splitlines()
+        # What was sent, and not told any more, is numbered on from; that shows in the spool or in the topic.
+        async with spooling(cluster, tmp_path) as producer:
+            async with asyncio.timeout(60):
+                await producer.flush()
+        found = await committed(cluster, topic)
+        count = sum(map(len, found.values()))
+        check(found, count)
+        last = [line for line in told[:-1] if line]
+        assert count > (int(last[-1]) if last else promised), f"seed {seed}"
+        promised = count
+    assert promised > 100
+
+
+async def test_killed_again_and_again_before_all_is_delivered(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """Each process begins with what the one before has left, and is killed while it delivers that."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    cluster.kill(1)
+    async with spooling(cluster, tmp_path) as producer:
+        for number in range(60_000):
+            await producer.send(topic, b"%d" % number, key=b"%d" % (number % 7))
+    await asyncio.to_thread(cluster.restart, 1)
+    code = (
+        "import asyncio, sys, ottla\n"
+        "async def main():\n"
+        "    async with ottla.Producer(bootstrap_servers=sys.argv[1], spool_dir=sys.argv[2]) as producer:\n"
+        "        print('up', flush=True)\n"
+        "        await producer.flush()\n"
+        "asyncio.run(main())\n"
+    )
+    kills = 0
+    for _ in range(12):
+        child = process("-c", code, cluster.bootstrap_servers, str(tmp_path))
+        assert child.stdout is not None
+        await asyncio.to_thread(child.stdout.readline)
+        deadline = time.monotonic() + 0.1 + chance.random() * 0.5
+        while child.poll() is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.001)
+        done = child.poll() is not None
+        child.kill()
+        await asyncio.to_thread(child.communicate)
+        if done:
+            break
+        kills += 1
+    print(f"{kills} kills")
+    async with spooling(cluster, tmp_path) as producer, asyncio.timeout(60):
+        await producer.flush()
+    check(await committed(cluster, topic), 60_000)
+    assert kills > 0
+
+
+async def test_the_group_is_gone_and_nothing_was_under_way(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        for number in range(3):
+            async with spooling(cluster, tmp_path) as producer:
+                await producer.send_and_wait(topic, b"%d" % number)
+            group = f"ottla-spool-{spool_id(tmp_path)}"
+            offsets = await admin.committed_offsets(group)
+            assert set(offsets) == {TopicPartition(topic, 0)}
+            assert (await admin.delete_groups([group]))[group] is None
+    check(await committed(cluster, topic), 3)
+
+
+async def test_a_topic_that_carried_the_position_is_deleted(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic("short-lived", 1, 1)])
+        async with spooling(cluster, tmp_path) as producer:
+            await producer.send_and_wait(topic, b"0")
+            await producer.send_and_wait("short-lived", b"x")
+        await admin.delete_topics(["short-lived"])
+        async with spooling(cluster, tmp_path) as producer:
+            await producer.send_and_wait(topic, b"1")
+    check(await committed(cluster, topic), 2)
+
+
+async def test_what_a_topic_is_too_small_for_is_set_aside(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic("small", 1, 1, configs={"max.message.bytes": "1000"})])
+    async with spooling(cluster, tmp_path, max_block_ms=1_000) as producer:
+        before = await producer.send(topic, b"0", key=b"k")
+        fitting = [await producer.send("small", b"%d" % one * 300) for one in range(9)]
+        large = await producer.send("small", b"x" * 2_000)
+        nowhere = await producer.send("not-there", b"y")
+        after = await producer.send(topic, b"1", key=b"k")
+        async with asyncio.timeout(60):
+            await producer.flush()
+        assert (await after).offset > (await before).offset
+        offsets = [(await one).offset for one in fitting]
+        assert offsets == sorted(set(offsets))
+        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+            await large
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await nowhere
+        assert producer.spooled.rejected == 2
+    assert sorted(one.record.topic for one in read_rejected(tmp_path)) == ["not-there", "small"]
+    check(await committed(cluster, topic), 2)
+
+
+async def test_a_process_that_stood_still_for_longer_than_its_transaction(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """Its transaction was aborted and its epoch raised: it goes on, as nobody else has delivered from the folder."""
+    async with spooling(cluster, tmp_path) as producer:
+        await producer.send_and_wait(topic, b"0", key=b"k")
+        other = Producer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id=f"ottla-spool-{spool_id(tmp_path)}"
+        )
+        async with other:
+            pass  # raises the epoch, as a timeout does
+        await producer.send_and_wait(topic, b"1", key=b"k")
+    check(await committed(cluster, topic), 2)
+
+
+def test_without_an_event_loop(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    cluster.kill(1)
+    options = {"bootstrap_servers": cluster.bootstrap_servers, "spool_dir": tmp_path}
+    told: list[object] = []
+    with ottla.sync.Producer(**options) as producer:
+        futures = [producer.send(topic, b"%d" % number, key=b"k") for number in range(100)]
+        futures[0].add_done_callback(told.append)
+        assert producer.spooled.records == 100
+        producer.sync()
+        with pytest.raises(SpoolUnusable):
+            ottla.sync.Producer(**options).start()
+    with pytest.raises(LeftInSpool):
+        futures[0].result()
+    assert told == [futures[0]]
+    cluster.restart(1)
+    with ottla.sync.Producer(**options) as producer:
+        placed = producer.send(topic, b"100", key=b"k").result(30)
+        producer.flush(timeout_ms=30_000)
+        assert placed.offset == 101  # behind them stands a marker
+    check(asyncio.run(committed(cluster, topic)), 101)
