@@ -188,7 +188,9 @@ class GroupAdmin(AdminSession):
     async def _coordinator(self, group_id: str) -> int:
         connection = await self._cluster.any_connection()
         version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)
-        response = await connection.request(FindCoordinatorRequest(key=group_id, key_type=0), version=version)
+        response = await connection.request(
+            FindCoordinatorRequest(key=group_id, key_type=0), version=version, timeout_ms=self._timeout_ms
+        )
         check(response.error_code, f"group {group_id!r}", response.error_message)
         self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
         return response.node_id

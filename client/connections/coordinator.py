@@ -92,7 +92,9 @@ class Coordinator:
         connection = await self._cluster.any_connection()
         version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)
         request = FindCoordinatorRequest(key=self.key, key_type=self._key_type)
-        response = await connection.request(request, version=version)
+        response = await connection.request(
+            request, version=version, timeout_ms=self._cluster.request_timeout_ms
+        )
         if response.error_code:
             error = ErrorCode.of(response.error_code)
             whose = "group" if self._key_type == OF_GROUP else "transactional id"
