@@ -46,6 +46,8 @@ FORM_S = 20.0
 CHAOS_S = 3.5
 HEAL_S = 30.0
 """Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
+END_S = 90.0
+"""By when clients have done what they set out to do: longer, where links are slow and transactions time out."""
 
 
 NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
@@ -174,7 +176,7 @@ class Scenario:
         self._wait(self._steady, HEAL_S, "every broker serves and every replica is whole and in sync")
         machine.run(machine.now + 0.2)
         workload.over = True
-        self._wait(lambda: all(workload.ended.values()), HEAL_S, "every client ends")
+        self._wait(lambda: all(workload.ended.values()), END_S, "every client ends")
         self._client("last reader", lambda: clients.read_all(workload))
         if is_transactional(self.seed):
             self._wait(self._no_transaction_is_open, HEAL_S, "every transaction ends")
