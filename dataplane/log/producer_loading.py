@@ -19,8 +19,6 @@ from .producer_state import ProducerStates
 from .segment import Segment
 from .storage_errors import damage
 
-_WINDOW_SEARCH_BYTES = 1 << 20
-
 logger = logging.getLogger(__name__)
 
 
@@ -43,21 +41,19 @@ def load_producers(
         start = segments[0].base_offset
     else:
         producers.expire(now_ms, config.producer_id_expiration_ms)
-        if len(producers):
-            producers.extend_window_backwards(reversed(_headers_before(segments, start)))
     for _, header, marker in _batches_from(segments, start):
         _note(producers, header, marker, now_ms)
     return producers
 
 
 def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
-    """The offset from which on batches tell the last of every producer; 0 where that takes a snapshot."""
+    """The offset from which on batches tell the window of every producer; 0 where that takes a snapshot."""
     if not producers.transactions.is_pristine:
         return 0
     entries = producers.entries()
     return min(
         (
-            0 if entry.is_transactional or not entry.batches else entry.batches[-1].first_offset
+            0 if entry.is_transactional or not entry.batches else entry.batches[0].first_offset
             for entry in entries
         ),
         default=log_end_offset,
@@ -167,28 +163,3 @@ def _batches_from(segments: Sequence[Segment], offset: int) -> Iterator[_Batch]:
                     yield segment, header, marker
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
-
-
-def _headers_before(segments: list[Segment], offset: int) -> list[BatchHeader]:
-    """Headers of the idempotent batches in the last MiB or so below ``offset``, rising."""
-    headers: list[BatchHeader] = []
-    budget = _WINDOW_SEARCH_BYTES
-    for segment in reversed(segments):
-        if segment.base_offset >= offset or budget <= 0:
-            continue
-        at = segment.offset_index.lookup(offset)
-        limit = segment.size if at is None or segment is not segments[-1] else at[1]
-        found = segment.offset_index.lookup_position(max(0, limit - budget))
-        start = 0 if found is None else found[1]
-        earlier = []
-        try:
-            for _, header in segment.walk(start, segment.base_offset):
-                if header.base_offset >= offset:
-                    break
-                if header.has_producer_id:
-                    earlier.append(header)
-        except BrokenBatch as broken:
-            raise damage(segment.path, broken.position, broken.reason) from broken
-        headers = earlier + headers
-        budget -= limit - start
-    return headers

@@ -1,8 +1,9 @@
 """``.snapshot``: producer state at an offset, in Kafka's format version 1.
 
-It holds only the last batch of each producer; the rest of the window is found again in the log. Kafka's field for the
-coordinator epoch has the number of the producer's last marker. Where there were markers something follows that Kafka's
-readers pass over: their commit indexes, and the transactions that ended above the high watermark.
+Kafka's entries hold only the last batch of each producer, and their field for the coordinator epoch has the number of
+the producer's last marker. What follows them Kafka's readers pass over: the commit indexes of markers, the transactions
+that ended above the high watermark, and the producers' whole windows. In the log a window cannot be found again: its
+older batches may have been deleted, and one of them that is sent again is still a duplicate.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from ...protocol.record import NO_COMMIT_INDEX
 from ...protocol.record_batch import NO_SEQUENCE
 from .checkpoints import write_atomically
 from .open_transactions import Ended
-from .producer_state import NO_OFFSET, SEQUENCE_MAX, ProducedBatch, ProducerEntry, ProducerStates
+from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates
 
 SUFFIX = ".snapshot"
 _VERSION = 1
 _PREFIX = struct.Struct(">hIi")  # version, CRC-32C of all that follows it, number of entries
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_COVERS_FROM = 6
-_TRAILER_VERSION = 0
+_TRAILER_VERSION = 1
 _TRAILER = struct.Struct(">hqqi")  # version, last commit index, forgotten below, number of ended transactions
 _ENDED = struct.Struct(">qq")  # marker offset, first offset
 _COMMIT_INDEX = struct.Struct(">q")  # of the last marker of each entry, in their order
+_WINDOW = struct.Struct(">B")  # number of batches; of each entry, in their order
+_BATCH = struct.Struct(">qiiq")  # first offset, first sequence, last offset delta, timestamp; oldest first
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
@@ -50,7 +53,7 @@ def encode_snapshot(producers: ProducerStates) -> bytes:
             entry.marker_number,
             entry.transaction_first_offset,
         )
-    if not producers.transactions.is_pristine:
+    if len(producers) or not producers.transactions.is_pristine:
         out += _encode_trailer(producers)
     with memoryview(out) as view:
         crc = crc32c(view[_CRC_COVERS_FROM:])
@@ -68,8 +71,22 @@ def _encode_trailer(producers: ProducerStates) -> bytes:
             ),
             *(_ENDED.pack(*each) for each in ended),
             *(_COMMIT_INDEX.pack(entry.marker_commit_index) for entry in producers.entries()),
+            *(_encode_window(entry) for entry in producers.entries()),
         )
     )
+
+
+def _encode_window(entry: ProducerEntry) -> bytes:
+    batches = (
+        _BATCH.pack(
+            batch.first_offset,
+            batch.first_sequence,
+            batch.last_offset - batch.first_offset,
+            batch.timestamp,
+        )
+        for batch in entry.batches
+    )
+    return b"".join((_WINDOW.pack(len(entry.batches)), *batches))
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
@@ -116,13 +133,14 @@ def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
         if version != _TRAILER_VERSION:
             raise ValueError(f"version {version} of what follows the entries is not supported")
         ended_end = _TRAILER.size + count * _ENDED.size
-        if count < 0 or len(data) != ended_end + len(producers) * _COMMIT_INDEX.size:
-            raise ValueError(f"{count} ended transactions do not fill {len(data)} bytes")
+        windows_at = ended_end + len(producers) * _COMMIT_INDEX.size
+        if count < 0 or len(data) < windows_at:
+            raise ValueError(f"{count} ended transactions do not fit in {len(data)} bytes")
         ended = [Ended._make(each) for each in _ENDED.iter_unpack(data[_TRAILER.size : ended_end])]
-        for entry, (of_entry,) in zip(
-            producers.entries(), _COMMIT_INDEX.iter_unpack(data[ended_end:]), strict=True
-        ):
+        commit_indexes = _COMMIT_INDEX.iter_unpack(data[ended_end:windows_at])
+        for entry, (of_entry,) in zip(producers.entries(), commit_indexes, strict=True):
             entry.marker_commit_index = of_entry
+        _decode_windows(data[windows_at:], producers)
     producers.transactions.restore(
         [
             (entry.producer_id, entry.transaction_first_offset)
@@ -133,6 +151,23 @@ def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
         forgotten_below=forgotten_below,
         last_commit_index=commit_index,
     )
+
+
+def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
+    """Raises ValueError."""
+    at = 0
+    for entry in producers.entries():
+        count = data[at] if at < len(data) else -1
+        end = at + _WINDOW.size + count * _BATCH.size
+        if not 0 <= count <= WINDOW or end > len(data):
+            raise ValueError(f"a window of {count} batches does not fit in {len(data) - at} bytes")
+        entry.batches.clear()
+        for offset, sequence, delta, timestamp in _BATCH.iter_unpack(data[at + _WINDOW.size : end]):
+            last_sequence = (sequence + delta) & SEQUENCE_MAX
+            entry.batches.append(ProducedBatch(sequence, last_sequence, offset, offset + delta, timestamp))
+        at = end
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the windows")
 
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerStates, *, sync: bool) -> None:

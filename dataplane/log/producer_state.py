@@ -274,35 +274,6 @@ class ProducerStates:
         """Take an entry from a snapshot; the open transactions are taken apart from it."""
         self._entries[entry.producer_id] = entry
 
-    def extend_window_backwards(self, headers: Iterable[BatchHeader]) -> None:
-        """Fill the windows with earlier batches, given newest first; a snapshot holds only the last of each.
-
-        Batches that do not join what is known (another epoch, a gap) are left out.
-        """
-        for header in headers:
-            entry = self._entries.get(header.producer_id)
-            if entry is None or header.is_control or not entry.batches or len(entry.batches) == WINDOW:
-                continue
-            if header.base_sequence == NO_SEQUENCE:
-                continue
-            oldest = entry.batches[0]
-            joins = (header.last_sequence + 1) & SEQUENCE_MAX == oldest.first_sequence
-            if (
-                header.producer_epoch == entry.producer_epoch
-                and header.last_offset < oldest.first_offset
-                and joins
-            ):
-                timestamp = header.max_timestamp if header.is_log_append_time else oldest.timestamp
-                entry.batches.appendleft(
-                    ProducedBatch(
-                        header.base_sequence,
-                        header.last_sequence,
-                        header.base_offset,
-                        header.last_offset,
-                        timestamp,
-                    )
-                )
-
     def forget_from(self, offset: int) -> bool:
         """Undo the batches at or after ``offset``; False if the log must be walked to know the state before.
 

@@ -188,8 +188,9 @@ class TrimmableLog(StoredLog):
     def delete_old_segments(self, upto_offset: int, at_most: int) -> int:
         """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many.
 
-        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360). That
-        is so when power fails, too: what only a snapshot will tell then is kept until that is flushed.
+        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360), and
+        what they had in flight still a duplicate. That is so when power fails, too: what only a snapshot will tell then
+        is kept until that is flushed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -143,18 +143,23 @@ def test_undoing_batches_gives_the_state_before() -> None:
     assert not states.forget_from(0), "with the whole window cut off, only the log knows"
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 9), st.integers(0, 2**31 - 1)), max_size=9))
-def test_snapshot_keeps_the_last_batch_and_notices_damage(producers: list[tuple[int, int, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2) | st.integers(0, 2**40), st.integers(0, 2), st.integers(0, 2**31 - 1)),
+        max_size=30,
+    )
+)
+def test_snapshot_keeps_the_windows_and_notices_damage(producers: list[tuple[int, int, int]]) -> None:
     states = ProducerStates()
     for offset, producer in enumerate(producers):
         states.record(_header(producer, 1), offset, now_ms=offset)
     data = encode_snapshot(states)
     loaded = decode_snapshot(data)
     assert {
-        entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.last_seen_ms)
+        entry.producer_id: (entry.producer_epoch, entry.batches, entry.last_seen_ms)
         for entry in loaded.entries()
     } == {
-        entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.last_seen_ms)
+        entry.producer_id: (entry.producer_epoch, entry.batches, entry.last_seen_ms)
         for entry in states.entries()
     }
     for damaged in (data[:-1], data[:-1] + bytes([data[-1] ^ 1]), b"", b"\0\2" + data[2:]):

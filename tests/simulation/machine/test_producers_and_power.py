@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.producer_state import WINDOW
 from tests.dataplane.log.batches import make_batch
 from tests.simulation.machine.rooms import Room
 
@@ -61,6 +62,34 @@ def test_producers_of_deleted_records_are_known_after_power_was_lost(
         assert room.do(partial(sends_again, recovery_point)) == [True, True]
 
 
+def test_every_batch_of_a_window_is_known_though_it_was_deleted(make_room: Callable[[int], Room]) -> None:
+    """All that a producer may have in flight: the first may be sent again after the others were appended."""
+    for seed in range(8):
+        room = make_room(seed)
+
+        def write(seed: int) -> int:
+            log = _open()
+            recovery_point = 0
+            for sequence in range(WINDOW):
+                _append(log, 7, sequence)
+                if sequence % 2 == seed % 2:
+                    log.roll(1_000)
+                if sequence == seed % WINDOW:
+                    recovery_point = log.flush()
+                _delete_records(log, sequence)
+            log.flush()
+            _delete_records(log, log.log_end_offset)
+            return max(recovery_point, log.flush())
+
+        def sends_again(recovery_point: int) -> list[bool]:
+            log = _open(recovery_point)
+            return [_append(log, 7, sequence) for sequence in range(WINDOW)]
+
+        recovery_point = room.do(partial(write, seed))
+        room.lose_power()
+        assert room.do(partial(sends_again, recovery_point)) == [True] * WINDOW, seed
+
+
 def test_segments_go_once_what_they_tell_of_producers_is_flushed(room: Room) -> None:
     def bases(log: PartitionLog) -> list[int]:
         return [segment.base_offset for segment in log.segments]
@@ -76,8 +105,9 @@ def test_segments_go_once_what_they_tell_of_producers_is_flushed(room: Room) -> 
         _delete_records(log, 1)
         assert bases(log) == [1]
         log.roll(1_000)
-        for producer_id in 7, 8:
-            _append(log, producer_id, 1)
+        for sequence in range(1, WINDOW + 1):
+            for producer_id in 7, 8:
+                _append(log, producer_id, sequence)
         _delete_records(log, 2)
         assert bases(log) == [2], "what is left tells all that the log knows"
 
