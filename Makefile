@@ -67,5 +67,5 @@ format: venv
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -f protocol/_record_codec.*.so
+	rm -f protocol/*.so client/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,40 +7,15 @@ One broker, one partition, acks=all. The kinds of clients take turns; the table 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
-from statistics import median
-
-from rich.console import Console
-from rich.table import Table
 
 import ottla
 import ottla.sync
 
-from .clusters import ottla_cluster
-from .rounds import record
-
-COUNT = 100_000
-VALUE = bytes(100)
-TOPIC = "speed"
-Reading = tuple[float, float]
-"""Records per second, CPU microseconds for one."""
-
-
-@contextmanager
-def timed(readings: list[Reading]) -> Iterator[None]:
-    """One reading, for COUNT records in the block."""
-    began_s, cpu_s = time.perf_counter(), time.process_time()
-    yield
-    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
-    readings.append((COUNT / took_s, cpu_s / COUNT * 1e6))
+from .rates import COUNT, TOPIC, VALUE, Reading, Readings, main, timed
 
 
 def produce_asyncio(bootstrap: str, readings: list[Reading]) -> None:
@@ -98,29 +73,11 @@ KINDS: dict[str, Callable[[str, list[Reading]], None]] = {
 }
 
 
-def main() -> int:
-    """Measure and print one table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--record", type=Path)
-    args = parser.parse_args()
-    readings: dict[str, list[Reading]] = {kind: [] for kind in KINDS}
-    with tempfile.TemporaryDirectory() as name, ottla_cluster(Path(name), brokers=1, quorum=1) as cluster:
-        with ottla.sync.Admin(bootstrap_servers=cluster.bootstrap) as admin:
-            admin.create_topics([ottla.NewTopic(TOPIC, 1, 1)])
-        for _ in range(args.rounds):
-            for kind, measure in KINDS.items():
-                measure(cluster.bootstrap, readings[kind])
-    table = Table("", "records/s", "CPU us")
-    for kind, some in readings.items():
-        table.add_row(kind, f"{median(one[0] for one in some):,.0f}", f"{median(one[1] for one in some):.1f}")
-    Console().print(table)
-    if args.record is not None:
-        record(args.record, readings=readings)
-    return 0
+def one_round(bootstrap: str, readings: Readings) -> None:
+    """Each kind once."""
+    for kind, measure in KINDS.items():
+        measure(bootstrap, readings[kind])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, KINDS, one_round, rounds=5))

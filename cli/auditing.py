@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from ..client.admin import Admin
 from ..client.auditing.comparison import NothingToCompare, Row, Tally, Window, tiers_to_compare
@@ -15,15 +14,14 @@ from ..client.auditing.reports import NoReport, parse_report
 from ..client.auditing.settings import LOG_TIER
 from ..client.consumer import Consumer
 from ..client.consuming.fetched import ConsumerRecord, TopicPartition
+from ..client.consuming.reading import RECORDS_AT_A_TIME
 from .failures import CommandFailed
 from .selection import missing, select
 
 POLL_MS = 100
-POLL_RECORDS = 5_000
 Partitions = Mapping[str, Collection[int]]
 """Of all topics of the cluster."""
 Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> Non
         bar = progress.add_task(what, total=total)
         while any(offsets > 0 for offsets in left.values()):
             for partition, records in (
-                await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
+                await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_A_TIME)
             ).items():
                 handle(partition, records)
             left = {one: ends[one] - await consumer.position(one) for one in partitions}

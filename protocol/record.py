@@ -7,7 +7,6 @@ OTTLA_PURE_PYTHON=1 turns that down.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -18,6 +17,7 @@ from crc32c import crc32c
 from .compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer
+from .pure_python import PURE_PYTHON
 from .record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from . import record_codec as _codec
 else:
     try:
-        if os.environ.get("OTTLA_PURE_PYTHON") == "1":
+        if PURE_PYTHON:
             raise ImportError("the codec in C is turned down")
         from . import _record_codec as _codec
     except ImportError:  # or not built, or built for another Python

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_description import Assignment, ConsumerGroupDescribeRequest
-from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribedGroup,
@@ -25,7 +23,7 @@ from ...protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
-from ...protocol.schema import Message, Request
+from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
 from ..consuming.fetched import TopicPartition
 from ..consuming.subscription import decode_assignment
@@ -33,9 +31,8 @@ from ..failures import VersionUnsupported
 from .session import AdminSession, check, error_of
 from .values import GroupDescription, GroupListing, GroupMember
 
-ResponseT = TypeVar("ResponseT", bound=Message)
-_NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH, _ONE_KEY = 8, 7, 3
-"""Versions: later ones go by topic id, for many groups, for many keys."""
+_NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
+"""Versions: later ones go by topic id, for many groups."""
 _NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -65,7 +62,7 @@ class GroupAdmin(AdminSession):
         request = OffsetFetchRequest(group_id=group_id, topics=None)
 
         async def once() -> dict[TopicPartition, int]:
-            response = await self._ask_coordinator(group_id, request, at_most=_ONE_GROUP_FETCH)
+            response = await self._coordinator(group_id).ask(request, at_most=_ONE_GROUP_FETCH)
             check(response.error_code, f"offsets of group {group_id!r}", None)
             found: dict[TopicPartition, int] = {}
             for topic in response.topics:
@@ -95,7 +92,7 @@ class GroupAdmin(AdminSession):
         )
 
         async def once() -> dict[TopicPartition, KafkaError | None]:
-            response = await self._ask_coordinator(group_id, request, at_most=_NAMED_TOPICS_COMMIT)
+            response = await self._coordinator(group_id).ask(request, at_most=_NAMED_TOPICS_COMMIT)
             return {
                 TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
                 for topic in response.topics
@@ -121,7 +118,7 @@ class GroupAdmin(AdminSession):
         )
 
         async def once() -> dict[TopicPartition, KafkaError | None]:
-            response = await self._ask_coordinator(group_id, request)
+            response = await self._coordinator(group_id).ask(request)
             check(response.error_code, f"group {group_id!r}", None)
             return {
                 TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
@@ -133,7 +130,7 @@ class GroupAdmin(AdminSession):
 
     async def _delete(self, name: str) -> KafkaError | None:
         async def once() -> None:
-            response = await self._ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]))
+            response = await self._coordinator(name).ask(DeleteGroupsRequest(groups_names=[name]))
             for result in response.results:
                 check(result.error_code, f"group {name!r}", None)
 
@@ -145,10 +142,10 @@ class GroupAdmin(AdminSession):
 
     async def _describe(self, name: str) -> GroupDescription:
         """A group of either kind: the newer API is asked first, as a classic group is unknown there."""
-        coordinator = await self._coordinator(name)
-        where = self._cluster.metadata.brokers[coordinator]
+        coordinator = self._coordinator(name)
+        where = (await coordinator.connection()).address
         try:
-            newer = await self._cluster.ask(coordinator, ConsumerGroupDescribeRequest(group_ids=[name]))
+            newer = await coordinator.ask(ConsumerGroupDescribeRequest(group_ids=[name]))
         except VersionUnsupported:
             newer = None
         for found in newer.groups if newer is not None else ():
@@ -169,7 +166,7 @@ class GroupAdmin(AdminSession):
             return GroupDescription(
                 name, found.group_state, "consumer", "consumer", found.assignor_name, where, members
             )
-        response = await self._cluster.ask(coordinator, DescribeGroupsRequest(groups=[name]))
+        response = await coordinator.ask(DescribeGroupsRequest(groups=[name]))
         (group,) = response.groups
         if group.error_code:
             error = ErrorCode.of(group.error_code)
@@ -178,22 +175,8 @@ class GroupAdmin(AdminSession):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
         return _classic(group, where)
 
-    async def _ask_coordinator(
-        self, group_id: str, request: Request[ResponseT], *, at_most: int | None = None
-    ) -> ResponseT:
-        connection = await self._cluster.connection(await self._coordinator(group_id))
-        version = connection.version_for(type(request), at_most)
-        return await connection.request(request, version=version, timeout_ms=self._timeout_ms)
-
-    async def _coordinator(self, group_id: str) -> int:
-        connection = await self._cluster.any_connection()
-        version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)
-        response = await connection.request(
-            FindCoordinatorRequest(key=group_id, key_type=0), version=version, timeout_ms=self._timeout_ms
-        )
-        check(response.error_code, f"group {group_id!r}", response.error_message)
-        self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
-        return response.node_id
+    def _coordinator(self, group_id: str) -> Coordinator:
+        return Coordinator(self._cluster, group_id, OF_GROUP, lane="")
 
 
 def _settled(code: int) -> KafkaError | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ...protocol.compression import Compression
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..producing.appending import Appender
@@ -217,20 +217,10 @@ class Auditor:
         )
 
     async def _partitions(self) -> list[int]:
-        topic = self._settings.topic
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + TOPIC_S
-        backoff = Backoff(RETRY_MS_MAX)
-        while True:
-            info = self._cluster.metadata.topics.get(topic)
-            if info is not None and info.partitions:
-                return sorted(info.partitions)
-            if loop.time() > deadline:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-                raise KafkaError(error, f"topic {topic!r} did not appear in {TOPIC_S:g} s: {error.message}")
-            if info is not None:
-                await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh([topic])
+        found = await self._cluster.partitions_of(
+            self._settings.topic, patience_s=TOPIC_S, backoff_max_ms=RETRY_MS_MAX
+        )
+        return sorted(found)
 
     def _need_sender(self) -> Sender:
         if self._sender is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.schema import Message, Request
 from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
@@ -166,6 +166,24 @@ class Cluster:
             self._refreshing = asyncio.ensure_future(self._refresh(sorted(self._topics)))
             self._refreshing.add_done_callback(self._refreshed)
         await asyncio.shield(self._refreshing)
+
+    async def partitions_of(self, topic: str, *, patience_s: float, backoff_max_ms: float) -> list[int]:
+        """The partitions of `topic`, waiting up to `patience_s` for it to exist. Raises KafkaError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        backoff = Backoff(backoff_max_ms)
+        while True:
+            info = self.metadata.topics.get(topic)
+            if info is not None and info.partitions:
+                return list(info.partitions)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+            if info is not None and not error.retriable and error != ErrorCode.NONE:
+                raise KafkaError(error, f"topic {topic!r}: {error.message}")
+            if loop.time() > deadline:
+                raise KafkaError(error, f"topic {topic!r} did not appear in {patience_s:g} s")
+            if info is not None:
+                await asyncio.sleep(backoff.next_s())
+            await self.refresh([topic])
 
     async def _refresh(self, topics: list[str]) -> None:
         request = MetadataRequest(

@@ -98,6 +98,7 @@ class Coordinator:
         if response.error_code:
             error = ErrorCode.of(response.error_code)
             whose = "group" if self._key_type == OF_GROUP else "transactional id"
-            raise KafkaError(error, f"{whose} {self.key!r}, coordinator lookup: {error.message}")
+            why = response.error_message or error.message
+            raise KafkaError(error, f"{whose} {self.key!r}, coordinator lookup: {why}")
         self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
         return response.node_id

@@ -25,8 +25,8 @@ from .subscription import NO_GENERATION
 LANE = "offsets"
 """Not that of the membership, where a JoinGroup may wait for minutes."""
 _LAST_FOR_GENERATIONS, _LAST_WITH_NAMES = 8, 9
-_LAST_FOR_ONE_GROUP = 7
-_FIRST_WITH_STABLE = 7
+LAST_FOR_ONE_GROUP = 7
+FIRST_WITH_STABLE = 7
 
 
 class ConsumerGroupMetadata(NamedTuple):
@@ -109,9 +109,9 @@ class CommittedOffsets:
 
         async def once() -> None:
             connection = await self._coordinator.connection()
-            version = connection.version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
+            version = connection.version_for(OffsetFetchRequest, LAST_FOR_ONE_GROUP)
             # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
-            request.require_stable = self._read_committed and version >= _FIRST_WITH_STABLE
+            request.require_stable = self._read_committed and version >= FIRST_WITH_STABLE
             response = await self._coordinator.ask(request, at_most=version)
             self._check(response.error_code, "offset fetch")
             for topic in response.topics:

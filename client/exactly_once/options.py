@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from ..consumer import Consumer
-from ..consuming.deserialization import Deserializer
+from ..consuming.options import ReadingOptions
 from ..producing.record_writer import WriterOptions
 
 
-class ExactlyOnceOptions(WriterOptions, total=False):
+class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):
     """Options of `ottla.Consumer` besides those of `ottla.Producer`; what both have goes to both."""
-
-    client_rack: str
-    group_instance_id: str | None
-    auto_offset_reset: Literal["earliest", "latest", "none"]
-    fetch_max_wait_ms: int
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    max_partition_fetch_bytes: int
-    check_crcs: bool
-    group_protocol: Literal["classic", "consumer"]
-    group_remote_assignor: str | None
-    session_timeout_ms: int | None
-    heartbeat_interval_ms: int | None
-    max_poll_interval_ms: int
-    partition_assignment_strategy: Sequence[str] | None
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
-    metadata_max_age_ms: int
-    large_messages: bool
-    large_message_buffer_bytes: int
-    large_message_expiry_offsets: int
 
 
 def of_consumer(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,16 +10,16 @@ It is written twice, in Python and in C, with the same results; the latter is us
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.pure_python import PURE_PYTHON
 from .appending_in_python import TURN_RECORDS
 
 if TYPE_CHECKING:
     from . import appending_in_python as _chosen
 else:
     try:
-        if os.environ.get("OTTLA_PURE_PYTHON") == "1":
+        if PURE_PYTHON:
             raise ImportError("what is written in C is turned down")
         from . import _appending as _chosen
     except ImportError:  # or not built, or built for another Python

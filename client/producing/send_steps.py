@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
 from ..columns.sending import ColumnsDelivery, Placement, batches, place
 from ..columns.source import ColumnSource
-from ..connections.cluster import Backoff, Cluster
+from ..connections.cluster import Cluster
 from ..failures import TransactionAborted
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
 from ..large_messages.sending import SplitMessage
@@ -223,22 +223,11 @@ class SendSteps:
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
-        topic_name(topic)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.max_block_s
-        backoff = Backoff(min(self.limits.retry_backoff_max_ms, 100))
-        while True:
-            info = self._cluster.metadata.topics.get(topic)
-            if info is not None and info.partitions:
-                return list(info.partitions)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-            if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
-            if loop.time() > deadline:
-                raise KafkaError(error, f"topic {topic!r} did not appear in {self.limits.max_block_s:g} s")
-            if info is not None:
-                await asyncio.sleep(backoff.next_s())
-            await self._cluster.refresh([topic])
+        return await self._cluster.partitions_of(
+            topic_name(topic),
+            patience_s=self.limits.max_block_s,
+            backoff_max_ms=min(self.limits.retry_backoff_max_ms, 100),
+        )
 
     def _check_partition(self, topic: str, partition: int) -> None:
         partitions = self._cluster.metadata.topics[topic].partitions

@@ -8,18 +8,15 @@ that it tells of. It expires like any group's offsets (offsets.retention.minutes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from ..connections.cluster import Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
+from ..consuming.offsets import FIRST_WITH_STABLE, LANE, LAST_FOR_ONE_GROUP
 from ..failures import SpoolPositionLost, SpoolUnusable
 from .folder import Checkpoint, Identity
-
-_LANE: Final = "offsets"
-_LAST_FOR_ONE_GROUP: Final = 7
-_FIRST_WITH_STABLE: Final = 7
 
 
 class KnownPosition(NamedTuple):
@@ -34,7 +31,7 @@ class ClusterPosition:
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._group_id = group_id
-        self._coordinator = Coordinator(cluster, group_id, OF_GROUP, _LANE)
+        self._coordinator = Coordinator(cluster, group_id, OF_GROUP, LANE)
 
     async def read(self, topics: Iterable[str] = ()) -> dict[str, KnownPosition]:
         """By topic, what is known for all and, where a transaction may just be ending, for `topics`: of those that are
@@ -56,8 +53,8 @@ class ClusterPosition:
             if topics is None
             else [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in topics],
         )
-        version = (await self._coordinator.connection()).version_for(OffsetFetchRequest, _LAST_FOR_ONE_GROUP)
-        request.require_stable = version >= _FIRST_WITH_STABLE
+        version = (await self._coordinator.connection()).version_for(OffsetFetchRequest, LAST_FOR_ONE_GROUP)
+        request.require_stable = version >= FIRST_WITH_STABLE
         response: OffsetFetchResponse = await self._coordinator.ask(request, at_most=version)
         self._check(response.error_code)
         found: dict[str, KnownPosition] = {}

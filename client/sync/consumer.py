@@ -7,15 +7,15 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from .. import consumer
 from ..arguments import timeout
 from ..columns.fetching import first_offsets
-from ..consuming.deserialization import Deserializer
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.listener import RebalanceListener
 from ..consuming.offset_and_metadata import Place
+from ..consuming.options import ReadingOptions
 from ..failures import ClientClosed, RequestTimedOut
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
@@ -24,38 +24,18 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class ConsumerOptions(TypedDict, total=False):
+class ConsumerOptions(ReadingOptions, total=False):
     """See `ottla.Consumer` for the meaning of each, and for the defaults."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
-    client_rack: str
     group_id: str | None
-    group_instance_id: str | None
-    auto_offset_reset: Literal["earliest", "latest", "none"]
     isolation_level: Literal["read_uncommitted", "read_committed"]
     enable_auto_commit: bool
     auto_commit_interval_ms: int
-    fetch_max_wait_ms: int
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    max_partition_fetch_bytes: int
     max_poll_records: int
-    check_crcs: bool
-    group_protocol: Literal["classic", "consumer"]
-    group_remote_assignor: str | None
-    session_timeout_ms: int | None
-    heartbeat_interval_ms: int | None
-    max_poll_interval_ms: int
-    partition_assignment_strategy: Sequence[str] | None
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
-    metadata_max_age_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
-    large_messages: bool
-    large_message_buffer_bytes: int
-    large_message_expiry_offsets: int
     audit_topic: str | None
     audit_tier: str | None
     audit_bucket_ms: int
