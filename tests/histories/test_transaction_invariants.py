@@ -169,6 +169,14 @@ CLEAN: list[Case] = [
             *(final({}, 2), committed({}, 2), final({0: 1}, 2, 1), committed({0: 1}, 2, 1)),
         ],
     ),
+    (
+        "an unclean election took its marker and that of one that its producer aborted",
+        [
+            Lossy("unclean election", 6, topic="t", partition=0, from_offset=1),
+            *(COMMITTED, *TWO, polled(0, 0, 4), told(False, name="U"), sent(2, 5, transaction="U")),
+            *(final({0: 0}, 2), committed({}, 2), final({0: 1}, 2, 1), committed({0: 1}, 2, 1)),
+        ],
+    ),
 ]
 
 BROKEN: dict[str, list[Case]] = {
@@ -176,6 +184,14 @@ BROKEN: dict[str, list[Case]] = {
         ("half of it", [COMMITTED, *TWO, *BOTH, committed({0: 0}, 2), committed({}, 2, 1)]),
         ("half of what is unknown", [UNKNOWN, *TWO, *BOTH, committed({0: 0}, 2), committed({}, 2, 1)]),
         ("told that it is committed", [COMMITTED, *TWO, *HIDDEN]),
+        (
+            "an unclean election took its marker, and its producer aborted nothing",
+            [
+                Lossy("unclean election", 6, topic="t", partition=0, from_offset=1),
+                *(COMMITTED, *TWO, told(True, name="U"), sent(2, 5, transaction="U")),
+                *(final({0: 0}, 2), committed({}, 2), final({0: 1}, 2, 1), committed({0: 1}, 2, 1)),
+            ],
+        ),
         ("aborted, and there", [ABORTED, *TWO, *VISIBLE]),
         ("nobody asked to commit it", [begun(), *TWO, *VISIBLE]),
         ("the commit was refused", [told(True, "INVALID_TXN_STATE"), *TWO, *VISIBLE]),

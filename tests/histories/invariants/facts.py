@@ -372,7 +372,36 @@ class Facts:
 
     def must_stand_committed(self, send: Send) -> bool:
         """Whether the final read of what is committed has to show an acknowledged send whose transaction is."""
-        return self._must_stay(send) and not self._is_superseded(send)
+        return (
+            self._must_stay(send)
+            and not self._is_superseded(send)
+            and not self.may_have_lost_its_commit(send)
+        )
+
+    def may_have_lost_its_commit(self, send: Send) -> bool:
+        """Whether an unclean election may have taken the marker, and who led then could not tell this transaction from
+        one that its producer aborted there under the same epoch: all that was open is aborted then."""
+        place = (send.topic, send.partition)
+        if send.transaction is None or not self.losses.touch(place):
+            return False
+        mine = self.transactions[send.transaction]
+        others = (self.transactions[name] for name in self._written_by(mine, place) if name != mine.name)
+        return any(other.is_committed is not True for other in others)
+
+    def _written_by(self, transaction: Transaction, place: Place) -> set[str]:
+        """The names of all transactions that its producer, under this epoch, has written to the partition in."""
+        producer = (transaction.producer_id, transaction.producer_epoch)
+        return self._written.get((producer, place), set())
+
+    @cached_property
+    def _written(self) -> dict[tuple[tuple[int, int], Place], set[str]]:
+        found: dict[tuple[tuple[int, int], Place], set[str]] = {}
+        for name, sends in self.sent_in.items():
+            one = self.transactions[name]
+            for send in sends:
+                key = ((one.producer_id, one.producer_epoch), (send.topic, send.partition))
+                found.setdefault(key, set()).add(name)
+        return found
 
     def may_be_compacted(self, send: Send) -> bool:
         """Whether compaction may have taken a send: a later record of its key is committed, or it perhaps never was."""

@@ -18,7 +18,8 @@ def _place(one: Send | Poll | CommittedRead) -> Place:
 class TornTransaction(Invariant):
     """A committed transaction is there whole for readers of what is committed, in every partition that it wrote to: all
     records that were acknowledged. Of an aborted one nothing is. Where its producer was not told which, it is one of
-    both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing.)"""
+    both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing, or
+    whose commit it took, if who led then could not tell it from an aborted one.)"""
 
     scenarios = (8, 10, 33, 34)
 
@@ -265,5 +266,11 @@ class CommittedRetraction(Invariant):
             found = facts.committed_final[place].get(poll.offset, b"nothing")
             if found == b"nothing" and facts.was_taken(poll):
                 continue
-            if found != poll.value and not facts.losses.excuse(place, poll.offset, poll.at_s):
+            if found != poll.value and not self._is_excused(facts, poll):
                 yield f"{polled(poll)}; in the end {short(found)} is there"
+
+    def _is_excused(self, facts: Facts, poll: Poll) -> bool:
+        place = _place(poll)
+        return facts.losses.excuse(place, poll.offset, poll.at_s) or any(
+            facts.may_have_lost_its_commit(send) for send in facts.sent.get(place, {}).get(poll.value, ())
+        )
