@@ -256,6 +256,7 @@ class Lossy:
     Whatever was sent or seen at `from_offset` or above until `until_s` may be gone, or replaced; below it nothing is.
     `until_s`: when nothing from before the loss can still be on its way; None: the end of the history. `topic` None:
     every topic; `partition` None: all of the topic. `leader_epoch`: that which begins with it; None: not told.
+    `undecided`: (producer id, first offset) of transactions that have lost their marker, and perhaps no records.
     """
 
     reason: str
@@ -265,6 +266,7 @@ class Lossy:
     partition: int | None = None
     from_offset: int = 0
     leader_epoch: int | None = None
+    undecided: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -89,6 +89,14 @@ class Losses:
             for one in self._of(place)
         )
 
+    def undecided(self, place: Place, producer_id: int, offset: int | None, at_s: float) -> bool:
+        """Whether what this producer wrote there until then may have lost the marker that was told."""
+        return any(
+            number == producer_id and (offset is None or offset >= first) and at_s <= one.at_s
+            for one in self._of(place)
+            for number, first in one.undecided
+        )
+
     def during(self, place: Place, send: Send) -> bool:
         """Whether one began while the outcome of a send was not known."""
         until_s = float("inf") if send.completed_s is None else send.completed_s
@@ -379,29 +387,11 @@ class Facts:
         )
 
     def may_have_lost_its_commit(self, send: Send) -> bool:
-        """Whether an unclean election may have taken the marker, and who led then could not tell this transaction from
-        one that its producer aborted there under the same epoch: all that was open is aborted then."""
-        place = (send.topic, send.partition)
-        if send.transaction is None or not self.losses.touch(place):
+        """Whether it stood in the log of who was elected uncleanly, and its transaction's marker did not."""
+        if send.transaction is None:
             return False
-        mine = self.transactions[send.transaction]
-        others = (self.transactions[name] for name in self._written_by(mine, place) if name != mine.name)
-        return any(other.is_committed is not True for other in others)
-
-    def _written_by(self, transaction: Transaction, place: Place) -> set[str]:
-        """The names of all transactions that its producer, under this epoch, has written to the partition in."""
-        producer = (transaction.producer_id, transaction.producer_epoch)
-        return self._written.get((producer, place), set())
-
-    @cached_property
-    def _written(self) -> dict[tuple[tuple[int, int], Place], set[str]]:
-        found: dict[tuple[tuple[int, int], Place], set[str]] = {}
-        for name, sends in self.sent_in.items():
-            one = self.transactions[name]
-            for send in sends:
-                key = ((one.producer_id, one.producer_epoch), (send.topic, send.partition))
-                found.setdefault(key, set()).add(name)
-        return found
+        producer_id = self.transactions[send.transaction].producer_id
+        return self.losses.undecided((send.topic, send.partition), producer_id, send.offset, send.invoked_s)
 
     def may_be_compacted(self, send: Send) -> bool:
         """Whether compaction may have taken a send: a later record of its key is committed, or it perhaps never was."""

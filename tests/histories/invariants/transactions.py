@@ -19,7 +19,7 @@ class TornTransaction(Invariant):
     """A committed transaction is there whole for readers of what is committed, in every partition that it wrote to: all
     records that were acknowledged. Of an aborted one nothing is. Where its producer was not told which, it is one of
     both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing, or
-    whose commit it took, if who led then could not tell it from an aborted one.)"""
+    whose marker it took.)"""
 
     scenarios = (8, 10, 33, 34)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ from ottla.metadata_quorum.state.election import Progress
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import NO_LEADER, PartitionState
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.transaction_table import Transaction
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
 from tests.simulation.cluster.cluster import Cluster, Node
@@ -45,7 +46,8 @@ class UncleanElections:
     """Watches the quorum elect. Only who has all that was acknowledged leads: a member of the ISR, of the ELR, the only
     one of the last known ELR, or whoever is furthest along of all in there. In the topic that allows others each such
     election is declared a loss, of no more than it may have taken: what all logs have in common at that moment stays,
-    and so does what is sent after the last leader of before has given up.
+    and so does what is sent after the last leader of before has given up. What is open in the new leader's log, and
+    the quorum knows nothing of, may have been committed, and is not any more.
     """
 
     def __init__(self, cluster: Cluster, history: History, *, last_known_lose: bool) -> None:
@@ -69,10 +71,11 @@ class UncleanElections:
             work: Workspace, topic_id: bytes, index: int, state: PartitionState, *progress: Progress
         ) -> PartitionState:
             before = work.image.topics_by_id[topic_id].partitions.get(index)
+            owed = dict(work.image.transactions.at((topic_id, index)))
             after = set_partition(work, topic_id, index, state, *progress)
             if before is not None and after.leader != NO_LEADER and after.leader != before.leader:
                 topic = work.image.topics_by_id[topic_id].name
-                self._elected(topic, topic_id, index, before, after)
+                self._elected(topic, topic_id, index, before, after, owed)
             return after
 
         begin = Partition.__init__
@@ -118,9 +121,16 @@ class UncleanElections:
                 yield from node.led()
 
     def _elected(
-        self, topic: str, topic_id: bytes, index: int, before: PartitionState, after: PartitionState
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        before: PartitionState,
+        after: PartitionState,
+        owed: Mapping[int, Transaction],
     ) -> None:
-        """Each election is judged once, when the first quorum node applies it."""
+        """Each election is judged once, when the first quorum node applies it. `owed`: what it knows to lack markers
+        there, by producer id."""
         key = (topic_id, index, after.leader_epoch)
         if key in self._seen:
             return
@@ -133,30 +143,47 @@ class UncleanElections:
             if nothing_allows(before, after):
                 self._fail(where)
         elif last_known != (after.leader,) or self._last_known_lose:
-            self._declare(topic, topic_id, index, after)
+            self._declare(topic, topic_id, index, after, owed)
 
     def _fail(self, what: str) -> None:
         self._machine.failures.append(InvariantBroken("unclean elections only where they are allowed", what))
 
-    def _declare(self, topic: str, topic_id: bytes, index: int, after: PartitionState) -> None:
+    def _declare(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        after: PartitionState,
+        owed: Mapping[int, Transaction],
+    ) -> None:
         now = self._machine.now
-        common = self._common_end(topic_id, index, after)
+        logs = self._logs(topic_id, index, after)
+        common = common_end(list(logs.values())) if after.leader in logs else 0
         loss = Lossy("unclean election", now, None, topic, index, common, after.leader_epoch)
+        if after.leader in logs:
+            place = (topic_id, index)
+            loss.undecided = [
+                (producer_id, first)
+                for producer_id, first in logs[after.leader].open_transactions.items()
+                if producer_id not in owed
+                or not owed[producer_id].phase.commits
+                or place in owed[producer_id].aborted
+            ]
         self._machine.trace.note(
             now, "-", f"unclean election: {topic}-{index} from {common} on, {after.leader_epoch}"
         )
         self._history.add(loss)
         self._pending.append((loss, topic_id, index))
 
-    def _common_end(self, topic_id: bytes, index: int, after: PartitionState) -> int:
-        """Up to where the new leader has what all have: as they are, or as they were when their brokers died. Who has
-        not begun yet, or gave its replica up, has nothing to be lost."""
+    def _logs(self, topic_id: bytes, index: int, after: PartitionState) -> dict[int, PartitionLog]:
+        """Of all replicas, as they are, or as they were when their brokers died. Who has not begun yet, or gave its
+        replica up, has nothing to be lost."""
         logs: dict[int, PartitionLog] = {}
         for number in after.replicas:
             partition = self._replicas.get((self._cluster.brokers[number].host.name, topic_id, index))
             if partition is not None:
                 logs[number] = partition.log
-        return common_end(list(logs.values())) if after.leader in logs else 0
+        return logs
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
