@@ -1,8 +1,9 @@
 """Transactions that are open for too long, and transactional ids that nobody uses any more.
 
-Pure. What is open ends when its timeout is over, counted from when this leader first saw it open: a new leader begins
-anew, so that nobody's transaction is ended early because clocks differ (a delay is all that it costs). Brokers' clocks
-matter only for ids without an open transaction, and days matter there, not seconds.
+Pure. What is open ends when its timeout is over, counted from when this leader first saw it open, or saw that one which
+nobody owns was found again. A new leader begins anew, so that nobody's transaction is ended early because clocks differ
+(a delay is all that it costs). Brokers' clocks matter only for ids without an open transaction, and days matter there,
+not seconds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ PROPOSED_AGAIN_S = 5.0
 @dataclass(slots=True)
 class _Open:
     number: int
+    started_ms: int
     due: float
 
 
@@ -50,7 +52,7 @@ class TransactionClocks:
     def begin(self, table: TransactionTable, now: float) -> None:
         """This node leads from now on: every clock starts anew."""
         self._open = {
-            name: _Open(one.number, now + one.timeout_ms / 1000)
+            name: _Open(one.number, one.started_ms, now + one.timeout_ms / 1000)
             for name, one in table.transactions.items()
             if one.phase is Phase.ONGOING
         }
@@ -64,9 +66,10 @@ class TransactionClocks:
             self._open.pop(name, None)
             return
         known = self._open.get(name)
-        if known is None or known.number != transaction.number:
+        newest = (transaction.number, transaction.started_ms)
+        if known is None or (known.number, known.started_ms) != newest:
             due = now + transaction.timeout_ms / 1000
-            self._open[name] = _Open(transaction.number, due)
+            self._open[name] = _Open(*newest, due)
             self._look_at(name, due)
 
     def expire(self, now: float) -> ExpireTransactions | None:

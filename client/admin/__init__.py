@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..options import checks_options
+from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
@@ -14,7 +15,6 @@ from .quotas import QuotaAdmin
 from .records import RecordAdmin
 from .throttles import ThrottleAdmin
 from .topics import TopicAdmin
-from .transactions import TransactionAdmin
 from .values import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -44,6 +44,7 @@ __all__ = [
     "GROUP_RESOURCE",
     "TOPIC_RESOURCE",
     "Admin",
+    "BegunTransaction",
     "ClusterDescription",
     "ConfigEntry",
     "GroupDescription",
@@ -70,7 +71,7 @@ class Admin(
     RecordAdmin,
     LogDirAdmin,
     QuotaAdmin,
-    TransactionAdmin,
+    BegunTransactionAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

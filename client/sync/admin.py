@@ -67,5 +67,8 @@ class Admin(Facade[admin.Admin]):
     describe_transactions = blocking(admin.Admin.describe_transactions)
     abort_transaction = blocking(admin.Admin.abort_transaction)
     delete_transactional_id = blocking(admin.Admin.delete_transactional_id)
+    begin_transaction = blocking(admin.Admin.begin_transaction)
+    commit_transaction = blocking(admin.Admin.commit_transaction)
+    abort_begun_transaction = blocking(admin.Admin.abort_begun_transaction)
     describe_producers = blocking(admin.Admin.describe_producers)
     find_hanging = blocking(admin.Admin.find_hanging)

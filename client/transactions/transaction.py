@@ -85,7 +85,7 @@ class Transaction:
 
     def include(self, *receipts: Receipt) -> None:
         """Let the commit count what these writers have written."""
-        self._writers += [_receipt(one) for one in receipts]
+        self._writers += [receipt_of(one) for one in receipts]
 
     async def commit(self, writers: Iterable[Receipt] = ()) -> CommitResult:
         """Commit what the owner and exactly these writers have written, those that were included among them; whatever
@@ -95,7 +95,7 @@ class Transaction:
         TransactionFailed where only an abort is left, as for a writer who never joined.
         """
         self._check()
-        chosen = [*self._writers, *map(_receipt, writers)]
+        chosen = [*self._writers, *map(receipt_of, writers)]
         self.result = await self._transactions.commit(chosen)
         return self.result
 
@@ -144,5 +144,6 @@ class Transaction:
             raise OutOfTurn("the transaction is over: another one has begun")
 
 
-def _receipt(one: Receipt) -> WriterReceipt:
+def receipt_of(one: Receipt) -> WriterReceipt:
+    """Whatever a receipt was given as. Raises ValueError for text that is none."""
     return WriterReceipt.parse(one) if isinstance(one, str) else WriterReceipt(*one)

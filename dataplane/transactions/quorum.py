@@ -13,6 +13,8 @@ from ...protocol.messages.transaction_commands import (
     DeleteTransactionalId,
     EndTransaction,
     EndTransactionResult,
+    FindOrBegin,
+    FindOrBeginResult,
     InitTransactionalId,
     InitTransactionalIdResult,
     JoinTransaction,
@@ -53,6 +55,10 @@ class TransactionCommands:
     async def add(self, command: AddToTransaction) -> AddToTransactionResult:
         """Partitions are part of the transaction."""
         return await self._submit(command, AddToTransactionResult)
+
+    async def find_or_begin(self, command: FindOrBegin) -> FindOrBeginResult:
+        """A transaction that nobody owns is open."""
+        return await self._submit(command, FindOrBeginResult)
 
     async def join(self, command: JoinTransaction) -> JoinTransactionResult:
         """Somebody else writes in the transaction."""

@@ -47,6 +47,7 @@ from ...protocol.messages.transaction_commands import (
     DeleteTransactionalId,
     EndTransaction,
     ExpireTransactions,
+    FindOrBegin,
     ForgetTransactionalIds,
     InitTransactionalId,
     JoinTransaction,
@@ -251,4 +252,5 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     AbortTransaction: transactions.abort,
     VerifyTransaction: transactions.verify,
     DeleteTransactionalId: transactions.delete,
+    FindOrBegin: transactions.find_or_begin,
 }

@@ -3,7 +3,9 @@
     phase        command                         becomes            epoch
     -            InitTransactionalId             EMPTY              0 of a new producer id
     over         InitTransactionalId             EMPTY              + 1 (at the last one: a new producer id)
-    over         AddToTransaction                ONGOING            the same; the number rises
+    over         AddToTransaction, FindOrBegin   ONGOING            the same; the number rises
+    -            FindOrBegin                     ONGOING            0 of a new producer id
+    ONGOING      FindOrBegin                     ONGOING            the same
     ONGOING      AddToTransaction                ONGOING            the same
     ONGOING      EndTransaction                  PREPARE_x          + 1 if the client takes it up
     over         EndTransaction that bumps       COMPLETE_x         + 1; an empty transaction
@@ -34,6 +36,8 @@ from ...protocol.messages.transaction_commands import (
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
+    FindOrBegin,
+    FindOrBeginResult,
     ForgetTransactionalIds,
     InitTransactionalId,
     InitTransactionalIdResult,
@@ -292,6 +296,33 @@ def _ended(transaction: Transaction, *, was_committed: bool) -> EndTransactionRe
         number=transaction.number,
         was_committed=was_committed,
         commit_index=transaction.commit_index,
+    )
+
+
+def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
+    """The open transaction of a transactional id, begun if there is none; nothing if its application version was
+    committed before. Whoever finds it counts its time anew, as the clocks of nodes do by `started_ms`."""
+    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    if transaction is None:
+        transaction = Transaction(command.transactional_id, next_producer_id(work), 0)
+    elif 0 <= command.app_version <= transaction.app_version:
+        return FindOrBeginResult(was_committed=True)
+    elif transaction.phase.is_decided:
+        raise _concurrent(transaction)
+    begins = transaction.phase.is_over
+    found = _begun(transaction, command.now_ms) if begins else transaction
+    found = replace(
+        found,
+        timeout_ms=command.timeout_ms,
+        started_ms=max(command.now_ms, found.started_ms),
+        updated_ms=max(command.now_ms, found.updated_ms),
+    )
+    with Telling(work, found.transactional_id) as telling:
+        telling.state(found, replaces=begins)
+        if begins:
+            telling.writes(found.producer_id, found.producer_epoch, ())
+    return FindOrBeginResult(
+        producer_id=found.producer_id, producer_epoch=found.producer_epoch, number=found.number
     )
 
 

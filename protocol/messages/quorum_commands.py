@@ -49,6 +49,8 @@ from .transaction_commands import (
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
+    FindOrBegin,
+    FindOrBeginResult,
     ForgetTransactionalIds,
     InitTransactionalId,
     InitTransactionalIdResult,
@@ -104,6 +106,7 @@ Command = (
     | AbortTransaction
     | VerifyTransaction
     | DeleteTransactionalId
+    | FindOrBegin
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -136,6 +139,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     31: (AbortTransaction, CommandResult),
     32: (VerifyTransaction, CommandResult),
     33: (DeleteTransactionalId, CommandResult),
+    34: (FindOrBegin, FindOrBeginResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

@@ -3,6 +3,9 @@
 APIs of Ottla's own, under keys that Kafka does not use: Kafka's clients pass over them in ApiVersions. The owner of a
 transactional id begins a transaction and gets a token; whoever is given the token may write in the transaction, under a
 producer id of its own; the owner decides whose records count. Any broker answers.
+
+Where nobody is the owner from the start, as among the tasks of a job of which any may be the first, whoever asks
+without a producer id begins the transaction or finds it, and gets what its owner has (BeginTransaction 1).
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from ..schema import Message, Request, array, boolean, data, int16, int32, int64, request, response, string
 
 
-@response(20000, "0", flexible="0+")
+@response(20000, "0-1", flexible="0+")
 class BeginTransactionResponse(Message):
     """Answer to BeginTransactionRequest."""
 
@@ -20,15 +23,32 @@ class BeginTransactionResponse(Message):
     )
     number: int = int32(default=-1, about="Of the transaction; -1 if refused.")
     token: str = string(about="For those who shall write in it too: text without blanks.")
+    producer_id: int = int64(versions="1+", default=-1, about="The owner's.")
+    producer_epoch: int = int16(versions="1+", default=-1, about="The owner's.")
+    was_committed: bool = boolean(
+        versions="1+", about="The application version had been committed before: nothing was begun."
+    )
 
 
-@request(20000, "0", flexible="0+", response=BeginTransactionResponse)
+@request(20000, "0-1", flexible="0+", response=BeginTransactionResponse)
 class BeginTransactionRequest(Request[BeginTransactionResponse]):
-    """Begin a transaction that others can join. Asked again while it is open, the answer is the same."""
+    """Begin a transaction that others can join. Asked again while it is open, the answer is the same; without a
+    producer id also if it is somebody else who asks.
+    """
 
     transactional_id: str = string(about="Whose transaction.")
-    producer_id: int = int64(default=-1, about="As InitProducerId gave it.")
+    producer_id: int = int64(
+        default=-1, about="As InitProducerId gave it; -1 for whoever asks first to begin it (from 1 on)."
+    )
     producer_epoch: int = int16(default=-1, about="Likewise.")
+    app_version: int = int64(
+        versions="1+", default=-1, about="Without a producer id: what the commit will carry; -1 for none."
+    )
+    timeout_ms: int = int32(
+        versions="1+",
+        default=-1,
+        about="Without a producer id: how long it may stay open after it was last found.",
+    )
 
 
 @response(20001, "0", flexible="0+")

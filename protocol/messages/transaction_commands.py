@@ -111,6 +111,32 @@ class EndTransactionResult(Message):
 
 
 @data()
+class FindOrBegin(Message):
+    """Somebody of many who are to write in one transaction, none of whom owns it: the first one begins it."""
+
+    transactional_id: str = string(about="Not empty.")
+    app_version: int = int64(
+        default=-1, about="Nothing begins if this, or a later one, was committed; -1: none."
+    )
+    timeout_ms: int = int32(about="How long it may stay open after it was last found.")
+    now_ms: int = int64(default=-1, about="The clock of the broker that asks.")
+
+
+@data()
+class FindOrBeginResult(Message):
+    """What its owner would have."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="-1 if refused, or committed before.")
+    producer_epoch: int = int16(default=-1, about="Likewise.")
+    number: int = int32(default=-1, about="Of the transaction; likewise.")
+    was_committed: bool = boolean(
+        about="The application version had been committed before: nothing was begun."
+    )
+
+
+@data()
 class JoinTransaction(Message):
     """Another process wants to write in an open transaction."""
 

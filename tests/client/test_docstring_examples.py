@@ -25,7 +25,14 @@ pytestmark = pytest.mark.cluster
 
 WITHOUT = {
     # Only given to programs, or raised: there is nothing to show.
-    *("BrokerAddress", "ClusterDescription", "CommitResult", "CommittedTransaction", "ConfigEntry"),
+    *(
+        "BegunTransaction",
+        "BrokerAddress",
+        "ClusterDescription",
+        "CommitResult",
+        "CommittedTransaction",
+        "ConfigEntry",
+    ),
     *(
         "ConsumerGroupMetadata",
         "ConsumerRecord",

@@ -48,7 +48,7 @@ Step = tuple[str, str, int]
 """What happens, to which id, with which timeout in ms."""
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["begin", "add", "end", "forget", "lead", "tick", "tick"]),
+        st.sampled_from(["begin", "add", "find", "end", "forget", "lead", "tick", "tick"]),
         st.sampled_from("abc"),
         st.sampled_from([0, 250, 1000, 2000, 9000]),
     ),
@@ -72,6 +72,9 @@ class Watched:
             case "begin" if not is_open:
                 one.number, one.phase, one.timeout_ms = one.number + 1, Phase.ONGOING, timeout_ms
                 self.due[name] = self.now + timeout_ms / 1000
+            case "find" if is_open:
+                one.started_ms += 1
+                self.due[name] = self.now + one.timeout_ms / 1000
             case "end" if is_open:
                 one.phase = Phase.COMPLETE_COMMIT
                 del self.due[name]

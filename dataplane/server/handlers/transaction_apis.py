@@ -39,7 +39,8 @@ def transaction_handlers(
     )
     yield transactional
     yield ProducerHandlers(ProducerIds(blocks_from(session, node_id)), transactional)
-    yield SharedTransactionHandlers(clients, TransactionTokens(config.quorum.secret, config.cluster_id))
+    tokens = TransactionTokens(config.quorum.secret, config.cluster_id)
+    yield SharedTransactionHandlers(clients, tokens, timeout_max_ms)
     yield TransactionalOffsetHandlers(
         groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
     )

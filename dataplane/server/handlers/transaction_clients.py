@@ -12,6 +12,8 @@ from ....protocol.messages.transaction_commands import (
     ClientOrigin,
     EndTransaction,
     EndTransactionResult,
+    FindOrBegin,
+    FindOrBeginResult,
     InitTransactionalId,
     InitTransactionalIdResult,
     JoinTransaction,
@@ -52,6 +54,11 @@ class TransactionClients:
         """Partitions are part of the transaction."""
         command.origin = self._origin(request)
         return await _told(request, self._commands.add(command), knows_fenced)
+
+    async def find_or_begin(self, request: Request, command: FindOrBegin) -> FindOrBeginResult:
+        """A transaction that many may begin, on whatever connections."""
+        command.now_ms = self._wall_ms()
+        return await _told(request, self._commands.find_or_begin(command), knows_fenced=True)
 
     async def join(self, request: Request, command: JoinTransaction) -> JoinTransactionResult:
         """Another writer. On which connection it asked is of no matter: nobody waits for it under its name."""

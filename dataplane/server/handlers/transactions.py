@@ -34,6 +34,7 @@ from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
 from ..handler import Request, handles
 from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
+from .transaction_arguments import check_timeout, check_transactional_id
 from .transaction_clients import TransactionClients
 
 _FIRST_WITH_PRODUCER_FENCED = 2
@@ -84,13 +85,8 @@ class TransactionHandlers:
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
         """A producer id and epoch for a transactional id. KafkaError."""
         name, timeout_ms = message.transactional_id or "", message.transaction_timeout_ms
-        _check_id(name)
-        most = self._timeout_max_ms()
-        if not 0 < timeout_ms <= most:
-            raise KafkaError(
-                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"transaction.timeout.ms is {timeout_ms}: it must be from 1 to transaction.max.timeout.ms, {most}",
-            )
+        check_transactional_id(name)
+        check_timeout(timeout_ms, self._timeout_max_ms())
         command = InitTransactionalId(
             transactional_id=name,
             timeout_ms=timeout_ms,
@@ -116,7 +112,7 @@ class TransactionHandlers:
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
             )
-            _check_id(who.transactional_id)
+            check_transactional_id(who.transactional_id)
             results = await self._added(request, who, message.v3_and_below_topics)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         return AddPartitionsToTxnResponse(
@@ -181,7 +177,7 @@ class TransactionHandlers:
     @handles(AddOffsetsToTxnRequest, 0, 4)
     async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """The partition that holds the group's offsets is part of the transaction."""
-        _check_id(message.transactional_id)
+        check_transactional_id(message.transactional_id)
         if OFFSETS_TOPIC not in self._image().topics:
             await self._make_offsets_topic()
         topic = self._image().topics.get(OFFSETS_TOPIC)
@@ -195,7 +191,7 @@ class TransactionHandlers:
     @handles(EndTxnRequest, 0, 5)
     async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
-        _check_id(message.transactional_id)
+        check_transactional_id(message.transactional_id)
         command = EndTransaction(
             transactional_id=message.transactional_id,
             producer_id=message.producer_id,
@@ -220,11 +216,6 @@ class TransactionHandlers:
     def _place(self, topic: str, index: int) -> Place | None:
         found = self._image().topics.get(topic)
         return (found.id, index) if found is not None and index in found.partitions else None
-
-
-def _check_id(transactional_id: str) -> None:
-    if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
 
 
 def _knows_fenced(request: Request) -> bool:

@@ -68,7 +68,8 @@ async def served(directory: Path) -> AsyncIterator[Served]:
             one.catch_up()
 
         handlers = TransactionHandlers(lambda: one.image, clients, lambda: TIMEOUT_MAX_MS, make_offsets_topic)
-        table = HandlerTable(handlers, Init(handlers), SharedTransactionHandlers(clients, TOKENS))
+        shared = SharedTransactionHandlers(clients, TOKENS, lambda: TIMEOUT_MAX_MS)
+        table = HandlerTable(handlers, Init(handlers), shared)
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         server.metadata_offset = lambda: one.image.offset

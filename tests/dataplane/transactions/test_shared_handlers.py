@@ -108,6 +108,61 @@ async def test_beginning_again_gives_the_same_token_while_it_is_open(tmp_path: P
         client.close()
 
 
+async def find_or_begin(
+    client: Connection, version: int = -1, timeout_ms: int = 60_000, name: str = "x"
+) -> BeginTransactionResponse:
+    request = BeginTransactionRequest(transactional_id=name, app_version=version, timeout_ms=timeout_ms)
+    return await client.request(request)
+
+
+async def test_whoever_comes_first_begins_and_all_others_find_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        one, client, elsewhere = here.broker, await here.client(), await here.client()
+        opened = await find_or_begin(client, 3)
+        assert (opened.error_code, opened.number, opened.was_committed) == (ErrorCode.NONE, 1, False)
+        assert await find_or_begin(elsewhere, 3) == opened
+        owner = (opened.producer_id, opened.producer_epoch)
+        writers = [await joined(elsewhere, opened.token) for _ in range(2)]
+        for writer in writers:
+            await one.produce(writer, 0, adds="x")
+        third = await here.client()  # it neither began it nor joined
+        ended = await commit(third, owner, writers[:1], number=opened.number, version=3)
+        assert (ended.error_code, ended.was_committed, ended.commit_index) == (ErrorCode.NONE, False, 0)
+        again = await commit(elsewhere, owner, writers[1:], number=opened.number, version=3)
+        assert (again.error_code, again.commit_index) == (ErrorCode.NONE, 0), "it was decided, and once"
+        partition = one.partition()
+        log = partition.log
+        aborted = log.aborted_transactions(0, log.last_stable_offset(partition.high_watermark))
+        assert [each.producer_id for each in aborted] == [writers[1][0]]
+        for late in (3, 2):
+            answer = await find_or_begin(client, late)
+            assert (answer.error_code, answer.was_committed, answer.token) == (ErrorCode.NONE, True, "")
+        following = await find_or_begin(client, 4)
+        assert (following.number, following.was_committed) == (2, False)
+        for each in (client, elsewhere, third):
+            each.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "timeout_ms", "code"),
+    [
+        ("", -1, 60_000, ErrorCode.INVALID_REQUEST),
+        ("x" * (TRANSACTIONAL_ID_BYTES_MAX + 1), -1, 60_000, ErrorCode.INVALID_REQUEST),
+        ("x", -2, 60_000, ErrorCode.INVALID_REQUEST),
+        ("x", 0, 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 0, 2**31 - 1, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+async def test_what_cannot_begin_is_refused_before_the_quorum_is_asked(
+    tmp_path: Path, name: str, version: int, timeout_ms: int, code: ErrorCode
+) -> None:
+    async with served(tmp_path) as here:
+        here.broker.quorum.answers = False
+        client = await here.client()
+        assert (await find_or_begin(client, version, timeout_ms, name)).error_code == code
+        client.close()
+
+
 async def test_a_token_is_of_no_use_after_the_end(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         client = await here.client()

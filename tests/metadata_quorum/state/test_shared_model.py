@@ -69,6 +69,23 @@ class SharedTransactions(RuleBasedStateMachine):
             self.number, self.open, self.last = self.number + 1, True, None
         assert (found.error_code, found.number) == (OK, self.number)
 
+    @rule(version=st.integers(-1, 6))
+    def find_or_begin(self, version: int) -> None:
+        """Somebody who knows nothing but the name."""
+        before = repr(self.cluster.state())
+        found = self.cluster.find_or_begin(version)
+        if 0 <= version <= max(self.versions, default=-1):
+            assert (found.was_committed, found.number, repr(self.cluster.state())) == (True, -1, before)
+            return
+        assert not found.was_committed
+        if self.decided:
+            assert found.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            return
+        if not self.open:
+            self.number, self.open, self.last = self.number + 1, True, None
+        told = (found.error_code, (found.producer_id, found.producer_epoch), found.number)
+        assert told == (OK, self.owner, self.number)
+
     @rule()
     def init(self) -> None:
         """The owner was restarted: what was open is aborted at once, and whoever asks again gets the next epoch."""
@@ -215,18 +232,22 @@ class SharedTransactions(RuleBasedStateMachine):
         if self.versions:
             self.cluster.do(command, q.CommandResult)
 
-    @rule()
-    def delete(self) -> None:
+    @rule(found=st.booleans())
+    def delete(self, found: bool) -> None:
         """And begun anew, with other producer ids for the owner and for all who join it."""
         is_over = not self.open and not self.decided
         command = t.DeleteTransactionalId(transactional_id="x")
         error = self.cluster.do(command, q.CommandResult).error_code
         assert error == (OK if is_over else ErrorCode.CONCURRENT_TRANSACTIONS)
         if is_over:
-            self.owner = self.cluster.begin()
+            if found:
+                first = self.cluster.find_or_begin()
+                self.owner = (first.producer_id, first.producer_epoch)
+            else:
+                self.owner = self.cluster.begin()
             assert self.owner[0] not in {producer_id for producer_id, _ in self.given}
             self.given_out(self.owner)
-            self.number, self.versions, self.last = 0, [], None
+            self.number, self.versions, self.last, self.open = int(found), [], None, found
 
     @rule()
     def restart_from_a_snapshot(self) -> None:

@@ -83,6 +83,12 @@ class Transactions(Cluster):
         )
         return self.do(command, t.AddToTransactionResult)
 
+    def find_or_begin(self, version: int = -1, name: str = "x") -> t.FindOrBeginResult:
+        command = t.FindOrBegin(
+            transactional_id=name, app_version=version, timeout_ms=2000, now_ms=self.machine.image.offset
+        )
+        return self.do(command, t.FindOrBeginResult)
+
     def end(
         self,
         who: Identity,

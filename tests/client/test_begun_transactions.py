@@ -1,0 +1,132 @@
+"""Transactions that no producer owns, on a real cluster: tasks that begin, join and crash, and who decides them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import Admin, BegunTransaction, Consumer, KafkaError, Producer, TransactionWriter
+from ottla.protocol.errors import ErrorCode
+from ottla.testing.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.xdist_group("begun transactions")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(1) as cluster:
+        yield cluster
+
+
+def admin(cluster: LocalCluster) -> Admin:
+    return Admin(bootstrap_servers=cluster.bootstrap_servers)
+
+
+async def work(cluster: LocalCluster, begun: BegunTransaction, topic: str, value: bytes) -> str:
+    async with TransactionWriter.join(begun.token, bootstrap_servers=cluster.bootstrap_servers) as writer:
+        await writer.send(topic, value)
+        return str(await writer.finish())
+
+
+async def committed(cluster: LocalCluster, topic: str) -> list[bytes]:
+    async with (
+        Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+        Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        ) as consumer,
+    ):
+        await producer.send_and_wait(topic, b"end")
+        found: list[bytes] = []
+        async with asyncio.timeout(20):
+            async for record in consumer:
+                if record.value == b"end":
+                    return found
+                found.append(record.value)
+    raise AssertionError("the consumer ended")
+
+
+async def test_tasks_that_know_no_more_than_a_name_write_in_one_transaction(cluster: LocalCluster) -> None:
+    cluster.create_topic("tasks")
+    async with admin(cluster) as one, admin(cluster) as other:
+        asked = await asyncio.gather(
+            *(each.begin_transaction("tasks", app_version=0) for each in (one, other) * 4)
+        )
+        assert len(set(asked)) == 1
+        begun = asked[0]
+        assert begun is not None
+        receipts = await asyncio.gather(*(work(cluster, begun, "tasks", b"%d" % n) for n in range(4)))
+        result = await other.commit_transaction(begun, receipts[:3])
+        assert not result.was_committed
+        assert sorted(await committed(cluster, "tasks")) == [b"0", b"1", b"2"]
+        assert await one.begin_transaction("tasks", app_version=0) is None
+
+
+async def test_who_commits_what_was_committed_is_told_so(cluster: LocalCluster) -> None:
+    """Two drivers at once, and one whose answer was lost until the next transaction had begun."""
+    cluster.create_topic("drivers")
+    async with admin(cluster) as one:
+        begun = await one.begin_transaction("drivers", app_version=5)
+        assert begun is not None
+        receipts = [await work(cluster, begun, "drivers", b"%d" % n) for n in range(2)]
+        first = await one.commit_transaction(begun, receipts[:1])
+        assert await one.commit_transaction(begun, receipts[1:]) == first
+        following = await one.begin_transaction("drivers", app_version=6)
+        assert following is not None
+        assert following.number == begun.number + 1
+        assert (await one.commit_transaction(begun, receipts[:1])).was_committed
+        await one.abort_begun_transaction(following)
+        assert await committed(cluster, "drivers") == [b"0"]
+        with pytest.raises(KafkaError) as caught:
+            await one.commit_transaction(following)
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_transaction_without_a_version_can_be_committed_once_only(cluster: LocalCluster) -> None:
+    cluster.create_topic("plain")
+    async with admin(cluster) as one:
+        begun = await one.begin_transaction("plain")
+        assert begun is not None
+        receipt = await work(cluster, begun, "plain", b"v")
+        await one.commit_transaction(begun, [receipt])
+        following = await one.begin_transaction("plain")
+        assert following is not None
+        with pytest.raises(KafkaError, match="nothing was committed: transaction 1 of 'plain'"):
+            await one.commit_transaction(begun, [receipt])
+        await one.abort_begun_transaction(begun)
+        assert await one.begin_transaction("plain") == following, "it is another one, and goes on"
+        await one.abort_begun_transaction(following)
+
+
+async def test_a_transaction_ends_when_nobody_has_asked_for_it_for_its_time(cluster: LocalCluster) -> None:
+    async with admin(cluster) as one:
+        begun = await one.begin_transaction("short", timeout_ms=1000)
+        assert begun is not None
+        for _ in range(5):
+            await asyncio.sleep(0.3)
+            assert await one.begin_transaction("short", timeout_ms=1000) == begun, "its time begins anew"
+
+        async with asyncio.timeout(20):
+            while (await one.begin_transaction("other", timeout_ms=1000)) is None or (
+                await one.describe_transactions(["short"])
+            )["short"].state == "Ongoing":  # type: ignore[union-attr]
+                await asyncio.sleep(0.1)
+        following = await one.begin_transaction("short", timeout_ms=1000)
+        assert following is not None
+        assert following.number == begun.number + 1
+        with pytest.raises(KafkaError, match="is over"):
+            await work(cluster, begun, "tasks", b"late")
+
+
+async def test_what_cannot_be_is_said_by_name(cluster: LocalCluster) -> None:
+    async with admin(cluster) as one:
+        with pytest.raises(ValueError, match="an application version is 0 or more, not -3"):
+            await one.begin_transaction("wrong", app_version=-3)
+        with pytest.raises(KafkaError, match="a transactional id is not empty"):
+            await one.begin_transaction("")
+        with pytest.raises(KafkaError, match=r"transaction\.timeout\.ms is 0"):
+            await one.begin_transaction("wrong", timeout_ms=0)
