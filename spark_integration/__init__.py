@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from .sink.foreach_batch import ottla_sink
+
+__all__ = ["ottla_sink", "register"]
+
+_HOMES = {"ottla_sink": "sink.foreach_batch"}
+"""Names that are loaded when they are first asked for: they need PySpark."""
 
 
 def register(spark: SparkSession) -> None:
@@ -32,3 +37,14 @@ def register(spark: SparkSession) -> None:
     from .data_source import OttlaDataSource
 
     spark.dataSource.register(OttlaDataSource)
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    from .requirements import need_pyspark
+
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; there are {', '.join(__all__)}")
+    need_pyspark()
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,73 @@
+"""What the driver does with its tasks' messages: one commit for all of them, which names exactly the accepted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ...client.admin import BegunTransaction
+from ...client.sync import Admin
+from ...protocol.errors import ErrorCode, KafkaError
+from .options import SinkOptions
+from .task import Written
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class TornBatch(RuntimeError):
+    """Tasks of one batch found different transactions: the first had timed out. Nothing of it was committed."""
+
+
+def commit(options: SinkOptions, messages: Messages) -> None:
+    """Let count what these tasks have written. Asked again it does nothing more.
+
+    Raises TornBatch, and KafkaError as Admin.commit_transaction does.
+    """
+    written = [one for one in messages if isinstance(one, Written)]
+    transactions = _transactions(written)
+    if not transactions:
+        return
+    with Admin(**options.connection) as admin:
+        if any(
+            one.was_committed for one in written
+        ):  # by another driver, while tasks of this one were writing
+            _abort(admin, transactions)
+            return
+        if len(transactions) > 1:
+            _abort(admin, transactions)
+            numbers = ", ".join(str(one.number) for one in transactions)
+            raise TornBatch(
+                f"the tasks wrote in transactions {numbers} of {transactions[0].transactional_id!r}: the first ended "
+                f"before all had written, perhaps since for {options.transaction_timeout_ms} ms of option "
+                "'transactionTimeoutMs' no task was writing. Nothing was committed; the batch can be written again"
+            )
+        admin.commit_transaction(transactions[0], [one.receipt for one in written if one.receipt])
+
+
+def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> None:
+    """Let nothing of it count, unless it does already. `name`: of a transactional id that is this job's alone: where
+    no task has told of the transaction it is ended all the same."""
+    transactions = _transactions(one for one in messages if isinstance(one, Written))
+    with Admin(**options.connection) as admin:
+        _abort(admin, transactions)
+        if name is None or transactions:
+            return
+        try:
+            admin.abort_transaction(name)
+        except KafkaError as error:  # no task has got so far as to begin it
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+
+
+def _transactions(written: Iterable[Written]) -> list[BegunTransaction]:
+    return sorted({one.transaction for one in written if one.transaction is not None}, key=_number)
+
+
+def _number(transaction: BegunTransaction) -> int:
+    return transaction.number
+
+
+def _abort(admin: Admin, transactions: Iterable[BegunTransaction]) -> None:
+    for one in transactions:
+        admin.abort_begun_transaction(one)

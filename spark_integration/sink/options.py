@@ -1,0 +1,97 @@
+"""What a writer may be told."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..options import WrongOption, client_options, known_only, whole_number
+
+TOPIC = "topic"
+TRANSACTIONAL_ID = "transactionalId"
+APP_VERSION = "appVersion"
+TRANSACTION_TIMEOUT = "transactionTimeoutMs"
+DELIVERY = "delivery"
+KNOWN = (TOPIC, TRANSACTIONAL_ID, APP_VERSION, TRANSACTION_TIMEOUT, DELIVERY)
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+TIMEOUT_MS = 60_000
+"""So long after a job has died its transaction is aborted, if nobody goes on with it. While tasks write they ask for it
+again and again, so that a batch may take as long as it likes."""
+
+_OF_WRITERS: Mapping[str, type] = {
+    "compression_type": str,
+    "linger_ms": int,
+    "batch_size": int,
+    "max_request_size": int,
+    "buffer_memory": int,
+    "max_in_flight": int,
+    "delivery_timeout_ms": int,
+    "max_block_ms": int,
+}
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """See docs/SPARK.md for the meaning of each. It goes to executors as it is."""
+
+    client: Mapping[str, Any]
+    """Keyword arguments of whatever client is made."""
+    topic: str | None
+    transactional_id: str | None
+    app_version: int | None
+    transaction_timeout_ms: int
+    exactly_once: bool
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Those of `client` that an Admin takes."""
+        names = ("bootstrap_servers", "client_id", "request_timeout_ms")
+        return {name: self.client[name] for name in names if name in self.client}
+
+
+def of_stream(options: Mapping[str, str]) -> SinkOptions:
+    """For `writeStream`. Raises WrongOption."""
+    parsed = _parsed(options)
+    if parsed.app_version is not None:
+        raise WrongOption(
+            f"option {APP_VERSION!r} is for df.write: a stream's batches have their numbers as versions"
+        )
+    return parsed
+
+
+def of_batch(options: Mapping[str, str]) -> SinkOptions:
+    """For `df.write`. Raises WrongOption."""
+    parsed = _parsed(options)
+    if parsed.app_version is not None and parsed.transactional_id is None:
+        raise WrongOption(
+            f"option {APP_VERSION!r} needs {TRANSACTIONAL_ID!r}: a version is remembered under a name"
+        )
+    return parsed
+
+
+def unique_id() -> str:
+    """The transactional id of a job that has no name."""
+    return f"spark-batch-{uuid.uuid4()}"
+
+
+def _parsed(options: Mapping[str, str]) -> SinkOptions:
+    given = known_only(options, KNOWN)
+    delivery = given.get(DELIVERY, EXACTLY_ONCE)
+    if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise WrongOption(f"option {DELIVERY!r} is {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
+    for name in (TOPIC, TRANSACTIONAL_ID):
+        if name in given and not given[name]:
+            raise WrongOption(f"option {name!r} is empty")
+    version = given.get(APP_VERSION)
+    if delivery == AT_LEAST_ONCE and (TRANSACTIONAL_ID in given or version is not None):
+        raise WrongOption(f"option {DELIVERY!r} is {AT_LEAST_ONCE}: there is no transaction to be named")
+    return SinkOptions(
+        client_options(options, _OF_WRITERS),
+        given.get(TOPIC),
+        given.get(TRANSACTIONAL_ID),
+        None if version is None else whole_number(APP_VERSION, version),
+        whole_number(TRANSACTION_TIMEOUT, given.get(TRANSACTION_TIMEOUT, str(TIMEOUT_MS)), least=1),
+        delivery == EXACTLY_ONCE,
+    )

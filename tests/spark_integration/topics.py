@@ -1,0 +1,31 @@
+"""What stands in topics, as readers of committed records see it."""
+
+from __future__ import annotations
+
+from ottla import ConsumerRecord, TopicPartition
+from ottla.sync import Admin, Consumer
+from ottla.testing.local_cluster import LocalCluster
+
+
+def records(cluster: LocalCluster, topic: str, *, committed: bool = True) -> list[ConsumerRecord]:
+    """All that there is now, partition by partition."""
+    servers = cluster.bootstrap_servers
+    level = "read_committed" if committed else "read_uncommitted"
+    with (
+        Admin(bootstrap_servers=servers) as admin,
+        Consumer(bootstrap_servers=servers, isolation_level=level, auto_offset_reset="earliest") as consumer,
+    ):
+        (described,) = admin.describe_topics([topic])
+        places = [TopicPartition(topic, index) for index in described.partitions]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        found: dict[TopicPartition, list[ConsumerRecord]] = {one: [] for one in places}
+        while any(consumer.position(one) < ends[one] for one in places):
+            for place, some in consumer.getmany(timeout_ms=100).items():
+                found[place] += some
+        return [record for place in places for record in found[place]]
+
+
+def values(cluster: LocalCluster, topic: str, *, committed: bool = True) -> list[bytes]:
+    """The values, sorted."""
+    return sorted(record.value or b"" for record in records(cluster, topic, committed=committed))
