@@ -1,0 +1,90 @@
+"""Options of readers and writers: names in any case, as Spark takes them; what is wrong is told by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ..protocol.nearest import nearest
+
+PREFIX = "kafka."
+"""Of options that are the client's, as Spark's own Kafka source and sink have them."""
+BOOTSTRAP = "kafka.bootstrap.servers"
+
+
+class WrongOption(ValueError):
+    """An option that nobody knows, that is missing, or whose value cannot be. The message names it and what may be."""
+
+
+def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """The options under their known names, those of the client left out. Raises WrongOption for an unknown one."""
+    names = {one.lower(): one for one in known}
+    found: dict[str, str] = {}
+    for given, value in options.items():
+        name = given.lower()
+        if name.startswith(PREFIX) or name in ELSEWHERE:
+            continue
+        if name not in names:
+            meant = nearest(given, known)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(known))}"
+            raise WrongOption(f"format('ottla') has no option {given!r}; {hint}")
+        found[names[name]] = value
+    return found
+
+
+_CONNECTION: Mapping[str, type] = {
+    "bootstrap_servers": str,
+    "client_id": str,
+    "request_timeout_ms": int,
+    "retry_backoff_max_ms": int,
+}
+ELSEWHERE = frozenset({"checkpointlocation", "path"})
+"""Options that Spark takes for itself and hands on."""
+
+
+def client_options(options: Mapping[str, str], also: Mapping[str, type] | None = None) -> dict[str, Any]:
+    """`kafka.*` as options of our clients: `kafka.request.timeout.ms` is `request_timeout_ms`.
+
+    `also`: options that the client in question has beyond those of connections, with their types. Raises WrongOption.
+    """
+    known: dict[str, Any] = {**_CONNECTION, **(also or {})}
+    found: dict[str, Any] = {}
+    for given, value in options.items():
+        if not given.lower().startswith(PREFIX):
+            continue
+        name = given.lower().removeprefix(PREFIX).replace(".", "_")
+        if name not in known:
+            meant = nearest(name, known)
+            dotted = (meant or "").replace("_", ".")
+            hint = f"did you mean 'kafka.{dotted}'?" if meant else "the client has no such setting"
+            raise WrongOption(f"format('ottla') has no option {given!r}; {hint}")
+        found[name] = _converted(given, value, known[name])
+    if not found.get("bootstrap_servers"):
+        raise WrongOption(f"option {BOOTSTRAP!r} is missing: the brokers' addresses, HOST:PORT,HOST:PORT")
+    return found
+
+
+def boolean(name: str, value: str) -> bool:
+    """Raises WrongOption."""
+    if value.lower() not in ("true", "false"):
+        raise WrongOption(f"option {name!r} is true or false, not {value!r}")
+    return value.lower() == "true"
+
+
+def whole_number(name: str, value: str, least: int = 0) -> int:
+    """Raises WrongOption."""
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise WrongOption(f"option {name!r} is a whole number from {least} on, not {value!r}")
+    return number
+
+
+def _converted(name: str, value: str, kind: Any) -> Any:
+    if kind is bool:
+        return boolean(name, value)
+    if kind is int:
+        return whole_number(name, value)
+    return value

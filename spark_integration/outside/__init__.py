@@ -1,0 +1,1 @@
+"""foreachBatch made exactly-once: to a cluster, to databases and to files."""

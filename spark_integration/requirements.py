@@ -1,0 +1,24 @@
+"""What Spark needs: PySpark of a version that has what we use, and pyarrow."""
+
+from __future__ import annotations
+
+FIRST_VERSION = (4, 2)
+
+
+def need_pyspark() -> None:
+    """Raises ModuleNotFoundError that says how to install PySpark, or ImportError for a version that is too old."""
+    try:
+        import pyspark
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Spark pipelines need PySpark: pip install ottla[spark]", name="pyspark"
+        ) from error
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < FIRST_VERSION:
+        raise ImportError(f"PySpark {pyspark.__version__} is too old: format('ottla') needs 4.2 or newer")
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "format('ottla') needs pyarrow: pip install ottla[spark]", name="pyarrow"
+        ) from error

@@ -1,0 +1,1 @@
+"""Writing: the tasks of a batch are writers of one transaction."""
