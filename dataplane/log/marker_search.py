@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ...protocol.record_batch import CONTROL_FLAG
+from ...protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from .batch_walk import BrokenBatch
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
+from .recent_markers import FirstMarker
 from .segment import Segment
 from .storage_errors import damage
 
@@ -33,17 +34,19 @@ class MarkerSearch:
         # While this is held the active segment's descriptor is not closed under `find`, whoever rolls it.
         self._pin = segments[-1].descriptor()
 
-    def find(self) -> int | None:
-        """Offset of the marker; the start of the first segment if that is behind it; None if there is none.
+    def find(self) -> FirstMarker | None:
+        """The marker; the start of the first segment if that is behind it; None if there is none.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is damaged.
         """
         first = self._first_to_read()
         if first is None:
-            return self._segments[0].base_offset
+            start = self._segments[0].base_offset
+            return FirstMarker(start, start)
+        open_ = self._open_before(first)
         for segment in self._segments[first:]:
-            found = self._find_in(segment)
+            found = self._find_in(segment, open_)
             if found is not None:
                 return found
         return None
@@ -73,13 +76,33 @@ class MarkerSearch:
             return _ABOVE_ALL
         return producers.transactions.last_commit_index
 
-    def _find_in(self, segment: Segment) -> int | None:
+    def _open_before(self, number: int) -> dict[int, int]:
+        """First offset of each transaction that is open where a segment begins, by producer id. Without a snapshot
+        none is known: then it is the first segment, and what lies before it cannot be read."""
+        offset = self._segments[number].base_offset
+        if offset not in snapshot_offsets(self._directory):
+            return {}
+        try:
+            producers = read_snapshot(snapshot_path(self._directory, offset))
+        except ValueError:
+            return {}
+        return dict(producers.transactions.open)
+
+    def _find_in(self, segment: Segment, open_: dict[int, int]) -> FirstMarker | None:
+        """Brings `open_` up to the end of the segment, if the marker is not in it."""
         try:
             for position, header in segment.walk(0, segment.base_offset):
                 if header.attributes & CONTROL_FLAG:
                     marker = segment.marker_at(position, header)
-                    if marker is not None and marker.commit_index > self._commit_index:
-                        return header.base_offset
+                    if marker is None:
+                        continue
+                    if marker.commit_index > self._commit_index:
+                        return FirstMarker(
+                            header.base_offset, min(open_.values(), default=header.base_offset)
+                        )
+                    open_.pop(header.producer_id, None)
+                elif header.attributes & TRANSACTIONAL_FLAG:
+                    open_.setdefault(header.producer_id, header.base_offset)
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
         return None

@@ -85,7 +85,7 @@ class OpenTransactions:
     def end(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
         """A marker is at the log end; what to note in the index of aborted transactions, if it ends one with data."""
         self.last_offset = offset
-        self.markers.note(marker.commit_index, offset)
+        self.markers.note(marker.commit_index, offset, next(iter(self._open.values()), offset))
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None

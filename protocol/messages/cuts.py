@@ -51,6 +51,12 @@ class CutOffset(Message):
         default=-1,
         about="Of the first marker of a transaction that was decided after the cut, else the high watermark.",
     )
+    open_from: int = int64(
+        "0+",
+        tag=0,
+        default=-1,
+        about="Where the first transaction begins that is open at that offset; the offset itself if none is.",
+    )
 
 
 @data()
