@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..options import checks_options
 from .cluster import ClusterAdmin
+from .cuts import CutAdmin
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
 from .placement import OngoingReassignment, PlacementAdmin
@@ -24,6 +25,8 @@ from .values import (
     TOPIC_RESOURCE,
     ClusterDescription,
     ConfigEntry,
+    Cut,
+    CutOffset,
     GroupDescription,
     GroupListing,
     GroupMember,
@@ -46,6 +49,8 @@ __all__ = [
     "Admin",
     "ClusterDescription",
     "ConfigEntry",
+    "Cut",
+    "CutOffset",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -71,6 +76,7 @@ class Admin(
     LogDirAdmin,
     QuotaAdmin,
     TransactionAdmin,
+    CutAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

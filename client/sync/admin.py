@@ -69,3 +69,6 @@ class Admin(Facade[admin.Admin]):
     delete_transactional_id = blocking(admin.Admin.delete_transactional_id)
     describe_producers = blocking(admin.Admin.describe_producers)
     find_hanging = blocking(admin.Admin.find_hanging)
+
+    find_cut = blocking(admin.Admin.find_cut)
+    cut_offsets = blocking(admin.Admin.cut_offsets)

@@ -9,6 +9,7 @@ from typing import Final
 
 from ...protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from .batch_walk import BrokenBatch
+from .open_transactions import OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .recent_markers import FirstMarker
 from .segment import Segment
@@ -43,10 +44,10 @@ class MarkerSearch:
         first = self._first_to_read()
         if first is None:
             start = self._segments[0].base_offset
-            return FirstMarker(start, start)
-        open_ = self._open_before(first)
+            return FirstMarker(start, start, start)
+        transactions = self._before(first)
         for segment in self._segments[first:]:
-            found = self._find_in(segment, open_)
+            found = self._find_in(segment, transactions)
             if found is not None:
                 return found
         return None
@@ -76,33 +77,33 @@ class MarkerSearch:
             return _ABOVE_ALL
         return producers.transactions.last_commit_index
 
-    def _open_before(self, number: int) -> dict[int, int]:
-        """First offset of each transaction that is open where a segment begins, by producer id. Without a snapshot
-        none is known: then it is the first segment, and what lies before it cannot be read."""
+    def _before(self, number: int) -> OpenTransactions:
+        """The transactions where a segment begins. Without a snapshot none is known: then it is the first segment, and
+        what lies before it cannot be read."""
         offset = self._segments[number].base_offset
         if offset not in snapshot_offsets(self._directory):
-            return {}
+            return OpenTransactions()
         try:
-            producers = read_snapshot(snapshot_path(self._directory, offset))
+            return read_snapshot(snapshot_path(self._directory, offset)).transactions
         except ValueError:
-            return {}
-        return dict(producers.transactions.open)
+            return OpenTransactions()
 
-    def _find_in(self, segment: Segment, open_: dict[int, int]) -> FirstMarker | None:
-        """Brings `open_` up to the end of the segment, if the marker is not in it."""
+    def _find_in(self, segment: Segment, transactions: OpenTransactions) -> FirstMarker | None:
+        """Brings `transactions` up to the end of the segment, if the marker is not in it."""
         try:
             for position, header in segment.walk(0, segment.base_offset):
+                offset = header.base_offset
                 if header.attributes & CONTROL_FLAG:
                     marker = segment.marker_at(position, header)
                     if marker is None:
                         continue
                     if marker.commit_index > self._commit_index:
-                        return FirstMarker(
-                            header.base_offset, min(open_.values(), default=header.base_offset)
-                        )
-                    open_.pop(header.producer_id, None)
-                elif header.attributes & TRANSACTIONAL_FLAG:
-                    open_.setdefault(header.producer_id, header.base_offset)
+                        open_from = next(iter(transactions.open.values()), offset)
+                        return FirstMarker(offset, open_from, transactions.behind_last_end)
+                    transactions.end(header.producer_id, marker, offset)
+                    transactions.forget(offset + 1)
+                elif header.attributes & TRANSACTIONAL_FLAG and header.producer_id not in transactions.open:
+                    transactions.begin(header.producer_id, offset)
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
         return None

@@ -132,10 +132,15 @@ class CutHandlers:
 
     async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
         try:
-            offset, open_from = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
+            found = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
         except KafkaError as error:
             return CutOffset(partition_index=index, error_code=error.code)
-        return CutOffset(partition_index=index, offset=offset, open_from=open_from)
+        return CutOffset(
+            partition_index=index,
+            offset=found.offset,
+            open_from=found.open_from,
+            least_offset=found.least_offset,
+        )
 
     async def _cut_offset(self, partition: Partition, cut: int) -> FirstMarker:
         leader = _settled(partition)
@@ -146,8 +151,12 @@ class CutHandlers:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         start, watermark = partition.log.log_start_offset, leader.high_watermark
         if found is None or found.offset >= watermark:
-            return FirstMarker(watermark, partition.log.last_stable_offset(watermark))
-        return FirstMarker(max(found.offset, start), max(found.open_from, start))
+            last = (
+                partition.log.producers.transactions.behind_last_end if found is None else found.least_offset
+            )
+            stable = partition.log.last_stable_offset(watermark)
+            return FirstMarker(watermark, stable, min(max(last, start), watermark))
+        return FirstMarker(*(max(offset, start) for offset in found))
 
     async def _search(self, searched: _Searched, search: MarkerSearch) -> FirstMarker | None:
         """What was found is remembered for who asks again because it took long. It stays there in this leader epoch."""

@@ -347,13 +347,17 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             expected = self.batches[above].header.base_offset
             assert max(found.offset, self.log_start) == max(expected, self.log_start)
             open_ = {
-                one.producer_id: one.first
-                for one in transactions_in(self.batches[:above])
-                if one.end is None
+                one.producer_id: one.first for one in transactions_in(self.batches[:above]) if one.end is None
             }
             begin = min(open_.values(), default=expected)
             if found.offset == expected and begin >= self.log.segments[0].base_offset:
                 assert found.open_from == begin
+            ends = [one.end for one in transactions_in(self.batches[:above]) if one.end is not None]
+            assert found.least_offset <= found.offset
+            if found.offset == expected:
+                assert max(found.least_offset, self.log_start) == max(
+                    0, self.log_start, *(end + 1 for end in ends)
+                )
             assert not any(
                 self.log_start <= one.header.base_offset < found.open_from
                 for one in self.batches[:above]
