@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..options import checks_options
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
+from .cuts import CutAdmin
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
 from .placement import OngoingReassignment, PlacementAdmin
@@ -24,6 +25,8 @@ from .values import (
     TOPIC_RESOURCE,
     ClusterDescription,
     ConfigEntry,
+    Cut,
+    CutOffset,
     GroupDescription,
     GroupListing,
     GroupMember,
@@ -47,6 +50,8 @@ __all__ = [
     "BegunTransaction",
     "ClusterDescription",
     "ConfigEntry",
+    "Cut",
+    "CutOffset",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -72,6 +77,7 @@ class Admin(
     LogDirAdmin,
     QuotaAdmin,
     BegunTransactionAdmin,
+    CutAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

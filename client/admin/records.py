@@ -24,9 +24,12 @@ Found = dict[TopicPartition, int | KafkaError]
 class RecordAdmin(LeaderSession):
     """Looks offsets up and deletes records."""
 
-    async def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Found:
+    async def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> Found:
         """The offset of the first record at or after each timestamp (ms, EARLIEST or LATEST), -1 where there
-        is none; or why the partition could not be asked.
+        is none; or why the partition could not be asked. With `read_committed` LATEST is the last stable offset, and
+        the high watermark without.
 
             offsets = await admin.list_offsets({TopicPartition("orders", 0): EARLIEST})
         """
@@ -37,7 +40,9 @@ class RecordAdmin(LeaderSession):
                 asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
                 topics.setdefault(one.topic, []).append(asked)
             request = ListOffsetsRequest(
-                replica_id=-1, topics=[ListOffsetsTopic(name=n, partitions=p) for n, p in topics.items()]
+                replica_id=-1,
+                isolation_level=int(read_committed),
+                topics=[ListOffsetsTopic(name=n, partitions=p) for n, p in topics.items()],
             )
             response = await self._cluster.ask(leader, request)
             return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
 from ..connections.metadata import BrokerAddress
@@ -166,6 +167,27 @@ class ProducerDescription:
     last_ms: int
     coordinator_epoch: int
     transaction_start: int
+
+
+class Cut(NamedTuple):
+    """A consistent cut through all partitions: a transaction decided up to this commit index lies below it, any other
+    does not. -1: no transaction was ever decided.
+    """
+
+    commit_index: int
+    metadata_offset: int = -1
+    """How far the quorum's metadata were when it was found; -1 lets the leaders ask for that."""
+
+
+class CutOffset(NamedTuple):
+    """Where a cut lies in one partition."""
+
+    offset: int
+    open_from: int
+    """Where the first transaction begins that is open at that offset; the offset itself if none is. Who goes on from
+    the cut and wants such transactions whole reads from here."""
+    least_offset: int
+    """From here to `offset` no transaction ends: any offset between cuts the partition as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,12 @@ def record_batch(columns: ColumnBuffers, runs: Sequence[Run]) -> pyarrow.RecordB
         partitions += array("i", [partition]) * rows
     names = pa.array(list(topics), pa.string())
     arrays = {
-        "topic": pa.DictionaryArray.from_arrays(_numbers(pa.int32(), indices, columns.rows), names),
-        "partition": _numbers(pa.int32(), partitions, columns.rows),
-        "offset": _numbers(pa.int64(), columns.offsets, columns.rows),
-        "timestamp": _numbers(pa.timestamp("ms", tz="UTC"), columns.timestamps, columns.rows),
-        "key": _blobs(columns.keys, columns.rows),
-        "value": _blobs(columns.values, columns.rows),
+        "topic": pa.DictionaryArray.from_arrays(number_array(pa.int32(), indices, columns.rows), names),
+        "partition": number_array(pa.int32(), partitions, columns.rows),
+        "offset": number_array(pa.int64(), columns.offsets, columns.rows),
+        "timestamp": number_array(pa.timestamp("ms", tz="UTC"), columns.timestamps, columns.rows),
+        "key": blob_array(columns.keys, columns.rows),
+        "value": blob_array(columns.values, columns.rows),
     }
     if columns.headers is not None:
         header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -50,12 +50,14 @@ def record_batch(columns: ColumnBuffers, runs: Sequence[Run]) -> pyarrow.RecordB
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-def _numbers(kind: pyarrow.DataType, data: bytes | array[int], rows: int) -> pyarrow.Array:
+def number_array(kind: pyarrow.DataType, data: bytes | array[int], rows: int) -> pyarrow.Array:
+    """Numbers without nulls, not copied."""
     pa = need_pyarrow()
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
 
 
-def _blobs(blobs: BlobColumn, rows: int) -> pyarrow.Array:
+def blob_array(blobs: BlobColumn, rows: int) -> pyarrow.Array:
+    """Keys or values, not copied."""
     pa = need_pyarrow()
     valid = None if blobs.valid is None else pa.py_buffer(blobs.valid)
     buffers = [valid, pa.py_buffer(blobs.ends), pa.py_buffer(blobs.data)]

@@ -89,6 +89,7 @@ class FetchedRecords:
         self._aborting: set[int] = set()
         self._walk = walk_batches(batches, partial_tail=True)
         self._cursor: RecordCursor[ConsumerRecord] | None = None
+        self._log_append_time = False
         self._cursor_end = 0
         """The offset after the batch that the cursor is in."""
         self.damage: KafkaError | None = None
@@ -101,6 +102,11 @@ class FetchedRecords:
         for _, header in walk_batches(self._batches, partial_tail=True):
             end = max(end, header.next_offset)
         return end
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether what was taken last has the time at which the broker appended it."""
+        return self._log_append_time
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Up to `count` records; fewer means that there are no more, or a damaged batch: asked again it raises
@@ -162,6 +168,7 @@ class FetchedRecords:
             batch = self._batches[position : position + header.size]
             if not self._hidden(header, batch):
                 self._cursor_end = header.next_offset
+                self._log_append_time = header.is_log_append_time
                 self._cursor = consumer_records(self._partition, header, batch, self.next_offset)
                 return self._cursor
             self.next_offset = header.next_offset

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ...protocol.record_batch import CONTROL_FLAG
+from ...protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from .batch_walk import BrokenBatch
+from .open_transactions import OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
+from .recent_markers import FirstMarker
 from .segment import Segment
 from .storage_errors import damage
 
@@ -33,17 +35,19 @@ class MarkerSearch:
         # While this is held the active segment's descriptor is not closed under `find`, whoever rolls it.
         self._pin = segments[-1].descriptor()
 
-    def find(self) -> int | None:
-        """Offset of the marker; the start of the first segment if that is behind it; None if there is none.
+    def find(self) -> FirstMarker | None:
+        """The marker; the start of the first segment if that is behind it; None if there is none.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is damaged.
         """
         first = self._first_to_read()
         if first is None:
-            return self._segments[0].base_offset
+            start = self._segments[0].base_offset
+            return FirstMarker(start, start, start)
+        transactions = self._before(first)
         for segment in self._segments[first:]:
-            found = self._find_in(segment)
+            found = self._find_in(segment, transactions)
             if found is not None:
                 return found
         return None
@@ -73,13 +77,33 @@ class MarkerSearch:
             return _ABOVE_ALL
         return producers.transactions.last_commit_index
 
-    def _find_in(self, segment: Segment) -> int | None:
+    def _before(self, number: int) -> OpenTransactions:
+        """The transactions where a segment begins. Without a snapshot none is known: then it is the first segment, and
+        what lies before it cannot be read."""
+        offset = self._segments[number].base_offset
+        if offset not in snapshot_offsets(self._directory):
+            return OpenTransactions()
+        try:
+            return read_snapshot(snapshot_path(self._directory, offset)).transactions
+        except ValueError:
+            return OpenTransactions()
+
+    def _find_in(self, segment: Segment, transactions: OpenTransactions) -> FirstMarker | None:
+        """Brings `transactions` up to the end of the segment, if the marker is not in it."""
         try:
             for position, header in segment.walk(0, segment.base_offset):
+                offset = header.base_offset
                 if header.attributes & CONTROL_FLAG:
                     marker = segment.marker_at(position, header)
-                    if marker is not None and marker.commit_index > self._commit_index:
-                        return header.base_offset
+                    if marker is None:
+                        continue
+                    if marker.commit_index > self._commit_index:
+                        open_from = next(iter(transactions.open.values()), offset)
+                        return FirstMarker(offset, open_from, transactions.behind_last_end)
+                    transactions.end(header.producer_id, marker, offset)
+                    transactions.forget(offset + 1)
+                elif header.attributes & TRANSACTIONAL_FLAG and header.producer_id not in transactions.open:
+                    transactions.begin(header.producer_id, offset)
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
         return None

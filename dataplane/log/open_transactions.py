@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ...protocol.record import NO_COMMIT_INDEX, ControlRecord, ControlType
-from .recent_markers import RecentMarkers
+from .recent_markers import FirstMarker, RecentMarkers
 
 NOWHERE: Final = -1
 
@@ -69,6 +69,11 @@ class OpenTransactions:
         return tuple(self._ended)
 
     @property
+    def behind_last_end(self) -> int:
+        """The offset behind the last marker that ended a transaction with data; 0 without any."""
+        return self._ended[-1].marker_offset + 1 if self._ended else self.forgotten_below
+
+    @property
     def last_commit_index(self) -> int:
         """The highest of any marker; they rise along a log."""
         return self.markers.last_commit_index
@@ -85,7 +90,8 @@ class OpenTransactions:
     def end(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
         """A marker is at the log end; what to note in the index of aborted transactions, if it ends one with data."""
         self.last_offset = offset
-        self.markers.note(marker.commit_index, offset)
+        open_from = next(iter(self._open.values()), offset)
+        self.markers.note(marker.commit_index, FirstMarker(offset, open_from, self.behind_last_end))
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None

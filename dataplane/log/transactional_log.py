@@ -8,6 +8,7 @@ from .log_slice import LogSlice
 from .marker_search import MarkerSearch
 from .open_transactions import AbortedTransaction
 from .producer_loading import load_transactions
+from .recent_markers import FirstMarker
 from .trimmable_log import TrimmableLog
 
 
@@ -28,9 +29,9 @@ class TransactionalLog(TrimmableLog):
         """
         return self.producers.transactions.last_commit_index
 
-    def marker_above(self, commit_index: int) -> int | MarkerSearch | None:
-        """Offset of the first marker with a higher commit index, None if there is none, or how to look for it in the
-        files. It may lie above the high watermark. All markers up to ``commit_index`` lie below.
+    def marker_above(self, commit_index: int) -> FirstMarker | MarkerSearch | None:
+        """The first marker with a higher commit index, None if there is none, or how to look for it in the files. It
+        may lie above the high watermark. All markers up to ``commit_index`` lie below.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

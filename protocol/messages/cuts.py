@@ -51,6 +51,18 @@ class CutOffset(Message):
         default=-1,
         about="Of the first marker of a transaction that was decided after the cut, else the high watermark.",
     )
+    open_from: int = int64(
+        "0+",
+        tag=0,
+        default=-1,
+        about="Where the first transaction begins that is open at that offset; the offset itself if none is.",
+    )
+    least_offset: int = int64(
+        "0+",
+        tag=1,
+        default=-1,
+        about="From here to that offset no transaction ends: any offset between cuts the partition as well.",
+    )
 
 
 @data()

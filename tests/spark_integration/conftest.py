@@ -38,6 +38,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .config(
             "spark.sql.execution.arrow.maxRecordsPerBatch", "10"
         )  # so that much is written before a task fails
@@ -51,6 +53,12 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[LocalCluster]:
-    """One broker is enough for what Spark does."""
-    with LocalCluster(1) as cluster:
+    """One broker is enough for what Spark does. Topics are made by tests."""
+    with LocalCluster(1, settings={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(spark_cluster: LocalCluster) -> LocalCluster:
+    """The same."""
+    return spark_cluster

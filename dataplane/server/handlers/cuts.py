@@ -25,6 +25,7 @@ from ....protocol.messages.cuts import (
 from ....protocol.messages.transaction_commands import VerifyTransaction
 from ....protocol.transaction_table import Place
 from ...log.marker_search import MarkerSearch
+from ...log.recent_markers import FirstMarker
 from ...off_loop import off_loop
 from ...quorum.transaction_questions import Cut
 from ...replication.leader import LeaderState
@@ -82,7 +83,7 @@ class CutHandlers:
         self._finder = finder
         self._commands = commands
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
-        self._found: OrderedDict[_Searched, int] = OrderedDict()
+        self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
     @handles(FindCutRequest, 0, 0)
     async def find(self, request: Request, message: FindCutRequest) -> FindCutResponse:
@@ -131,12 +132,17 @@ class CutHandlers:
 
     async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
         try:
-            offset = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
+            found = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
         except KafkaError as error:
             return CutOffset(partition_index=index, error_code=error.code)
-        return CutOffset(partition_index=index, offset=offset)
+        return CutOffset(
+            partition_index=index,
+            offset=found.offset,
+            open_from=found.open_from,
+            least_offset=found.least_offset,
+        )
 
-    async def _cut_offset(self, partition: Partition, cut: int) -> int:
+    async def _cut_offset(self, partition: Partition, cut: int) -> FirstMarker:
         leader = _settled(partition)
         found = partition.log.marker_above(cut)
         if isinstance(found, MarkerSearch):
@@ -144,9 +150,15 @@ class CutHandlers:
             if partition.leader is not leader:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         start, watermark = partition.log.log_start_offset, leader.high_watermark
-        return watermark if found is None else min(max(found, start), watermark)
+        if found is None or found.offset >= watermark:
+            last = (
+                partition.log.producers.transactions.behind_last_end if found is None else found.least_offset
+            )
+            stable = partition.log.last_stable_offset(watermark)
+            return FirstMarker(watermark, stable, min(max(last, start), watermark))
+        return FirstMarker(*(max(offset, start) for offset in found))
 
-    async def _search(self, searched: _Searched, search: MarkerSearch) -> int | None:
+    async def _search(self, searched: _Searched, search: MarkerSearch) -> FirstMarker | None:
         """What was found is remembered for who asks again because it took long. It stays there in this leader epoch."""
         try:
             async with self._searching:

@@ -331,23 +331,38 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
 
     @rule(fraction=st.floats(0, 1))
     def cut(self, fraction: float) -> None:
-        """Whether the marker is listed or has to be looked for. Where it was deleted the log begins behind it."""
+        """Whether the marker is listed or has to be looked for. Where it was deleted the log begins behind it. With it
+        comes where the first transaction begins that is open there, as far as that has not been deleted."""
         asked = round((self.commit_index + 1) * fraction) - 1
         found = self.log.marker_above(asked)
         if isinstance(found, MarkerSearch):
             search, found = found, found.find()
             search.close()
-        expected = next(
-            (
-                one.header.base_offset
-                for one in self.batches
-                if one.marker and one.marker.commit_index > asked
-            ),
+        above = next(
+            (at for at, one in enumerate(self.batches) if one.marker and one.marker.commit_index > asked),
             None,
         )
-        assert (expected is None) == (found is None)
-        if found is not None and expected is not None:
-            assert max(found, self.log_start) == max(expected, self.log_start)
+        assert (above is None) == (found is None)
+        if found is not None and above is not None:
+            expected = self.batches[above].header.base_offset
+            assert max(found.offset, self.log_start) == max(expected, self.log_start)
+            open_ = {
+                one.producer_id: one.first for one in transactions_in(self.batches[:above]) if one.end is None
+            }
+            begin = min(open_.values(), default=expected)
+            if found.offset == expected and begin >= self.log.segments[0].base_offset:
+                assert found.open_from == begin
+            ends = [one.end for one in transactions_in(self.batches[:above]) if one.end is not None]
+            assert found.least_offset <= found.offset
+            if found.offset == expected:
+                assert max(found.least_offset, self.log_start) == max(
+                    0, self.log_start, *(end + 1 for end in ends)
+                )
+            assert not any(
+                self.log_start <= one.header.base_offset < found.open_from
+                for one in self.batches[:above]
+                if one.is_data and open_.get(one.header.producer_id, expected) <= one.header.base_offset
+            )
 
     @rule(one=st.floats(0, 1), other=st.floats(0, 1))
     def fetch(self, one: float, other: float) -> None:

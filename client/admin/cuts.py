@@ -1,0 +1,80 @@
+"""Cuts: where all partitions are to be cut so that no transaction is torn. Ottla's own; see docs/TRANSACTIONS.md."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ..arguments import topic_partitions
+from ..connections.metadata import ClusterMetadata
+from ..consuming.fetched import TopicPartition
+from .of_leaders import LeaderSession
+from .session import check
+from .values import Cut, CutOffset
+
+
+class CutAdmin(LeaderSession):
+    """Finds cuts, for readers that take transactions as a whole."""
+
+    async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:
+        """The newest cut of these partitions: every transaction that was decided up to there has all its markers in
+        them. What is true of a cut stays true.
+
+            cut = await admin.find_cut([TopicPartition("orders", 0), TopicPartition("payments", 0)])
+
+        Raises KafkaError: VersionUnsupported of clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        wanted = topic_partitions("find_cut", partitions)
+        topics = _topics(wanted, await self._metadata())
+
+        async def once() -> Cut:
+            found = await self._cluster.ask_any(FindCutRequest(topics=topics))
+            check(found.error_code, "cut", found.error_message)
+            return Cut(found.cut, found.metadata_offset)
+
+        return await self._with_retries(once)
+
+    async def cut_offsets(
+        self, cut: Cut, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CutOffset | KafkaError]:
+        """Where a cut lies in each of these partitions, or why the partition could not be asked. Any commit index up to
+        that of a cut that was found is a cut of the same partitions, too.
+
+            offsets = await admin.cut_offsets(cut, [TopicPartition("orders", 0)])
+        """
+        wanted = topic_partitions("cut_offsets", partitions)
+        metadata = await self._metadata()
+
+        async def ask(
+            leader: int, some: list[TopicPartition]
+        ) -> dict[TopicPartition, CutOffset | KafkaError]:
+            request = ListCutOffsetsRequest(
+                cut=cut.commit_index, metadata_offset=cut.metadata_offset, topics=_topics(some, metadata)
+            )
+            answer = await self._cluster.ask(leader, request)
+            names = {metadata.topics[one.topic].id: one.topic for one in some}
+            found: dict[TopicPartition, CutOffset | KafkaError] = {}
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    one = TopicPartition(names.get(topic.topic_id, "?"), each.partition_index)
+                    if each.error_code:
+                        code = ErrorCode.of(each.error_code)
+                        found[one] = KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
+                    else:
+                        found[one] = CutOffset(each.offset, each.open_from, each.least_offset)
+            return found
+
+        return await self._of_leaders(wanted, ask)
+
+
+def _topics(partitions: Iterable[TopicPartition], metadata: ClusterMetadata) -> list[CutTopic]:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        by_topic[topic].append(index)
+    for name in by_topic:
+        if name not in metadata.topics:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(code, f"topic {name!r}: {code.message}")
+    return [CutTopic(topic_id=metadata.topics[name].id, partitions=some) for name, some in by_topic.items()]

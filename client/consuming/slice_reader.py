@@ -1,0 +1,105 @@
+"""Reads a stretch of one partition as it stands in the log: batches, markers and open transactions among them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Self
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..connections.cluster import Cluster
+from ..failures import RequestTimedOut
+from .fetched import FetchedRecords, TopicPartition
+from .fetcher import Fetcher, FetchOptions, PartitionState
+
+LOOK_S = 0.2
+"""While nothing comes, so often the reason is looked for."""
+GONE_AFTER_S = 3.0
+"""A topic that no broker knows for so long is gone; one that is new may be unknown to some for a moment."""
+
+
+class SliceReader:
+    """From an offset on, chunk by chunk; the next ones are fetched meanwhile. Raises what it cannot read.
+
+    The caller says when it has enough: what lies at its end may be fetched in vain. With `read_committed` the chunks
+    leave out what was aborted, and end at the last stable offset.
+    """
+
+    def __init__(
+        self, cluster: Cluster, fetching: FetchOptions, partition: TopicPartition, start: int
+    ) -> None:
+        """`fetching.reset_timestamp` does not matter: an offset that is not there is an error."""
+        self._cluster = cluster
+        self._fetcher = Fetcher(cluster, replace(fetching, reset_timestamp=None), f"slice-{id(self)}")
+        self._partition = partition
+        self._start = start
+        self.position = start
+        """Where the next chunk begins."""
+        self._patience_s = fetching.request_timeout_ms / 1000
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begin to fetch."""
+        self._fetcher.assign([self._partition])
+        self._state.seek(self._start)
+        self._fetcher.start()
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        await self._fetcher.stop()
+
+    def seek(self, offset: int) -> None:
+        """Go on there; what was fetched is dropped."""
+        self.position = offset
+        self._state.seek(offset)
+        self._fetcher.changed()
+
+    async def next_chunk(self) -> FetchedRecords:
+        """What was fetched next: one whole batch at least.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE for what is not there (any more), UNKNOWN_TOPIC_OR_PARTITION when the topic
+                is gone, RequestTimedOut when nothing has come for the request timeout, and what else ends fetching.
+        """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        state = self._state
+        while not state.buffer:
+            self._fetcher.raise_failure()
+            await self._fetcher.wait(LOOK_S)
+            if not state.buffer:
+                self._look_for_reason(loop.time() - began_s)
+        chunk = state.buffer.pop(0)
+        self.position = chunk.end_offset
+        self._fetcher.changed()
+        return chunk
+
+    @property
+    def _state(self) -> PartitionState:
+        return self._fetcher.assigned[self._partition]
+
+    def _look_for_reason(self, waited_s: float) -> None:
+        topic, index = self._partition
+        info = self._cluster.metadata.topics.get(topic)
+        unknown = info is not None and (
+            info.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            or (not info.error and index not in info.partitions)
+        )
+        if unknown and waited_s >= GONE_AFTER_S:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not there any more")
+        if waited_s >= self._patience_s:
+            offset = self._state.fetch_offset
+            if 0 <= self._state.high_watermark <= offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{topic}-{index} ends at {self._state.high_watermark}; there is nothing at offset {offset}",
+                )
+            raise RequestTimedOut(
+                f"{topic}-{index}: nothing came from offset {offset} on within {self._patience_s:g} s"
+            )

@@ -1,0 +1,106 @@
+"""`spark.read.format("ottla")`: everything between two bounds, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from ...client.consuming.fetched import TopicPartition
+from ...client.sync.loop_thread import shared_loop
+from ..options import WrongOption
+from .cluster_view import ClusterView
+from .cut_filter import Window
+from .data_loss import DataLoss
+from .pushed_filters import Pushed
+from .settings import ATOMIC, SourceSettings, read_settings
+from .slice_rows import Slice, read_slice
+from .slices import Range, split
+from .starting import first_position, last_offsets, newest_position
+
+if TYPE_CHECKING:
+    import pyarrow
+
+NOTHING_YOUNGER = 1 << 62
+"""Behind every offset."""
+
+
+class OttlaReader(DataSourceReader):
+    """One query. With isolation=atomic what it reads ends at a consistent cut: no transaction is read in part, unless
+    bounds are named that lie across one."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises WrongOption."""
+        self._settings = read_settings(options, streaming=False)
+        self._pushed = Pushed()
+        # Not a method of this class: where spark.sql.python.filterPushdown.enabled is off, as it is unless somebody
+        # turns it on, Spark refuses readers that have one of their own, instead of not calling it.
+        self.pushFilters = _PushFilters(self._pushed)  # type: ignore[method-assign]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks."""
+        isolation, ranges = shared_loop().run(_plan(self._settings, self._pushed))
+        slices = split(
+            ranges, at_least=self._settings.min_partitions, records_max=self._settings.records_per_partition
+        )
+        return [Slice(one, isolation, self._settings) for one in slices] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of one task."""
+        return read_slice(partition) if isinstance(partition, Slice) else iter(())
+
+
+class _PushFilters:
+    """Called with the filters of a query; answers with those that Spark has still to apply."""
+
+    def __init__(self, pushed: Pushed) -> None:
+        self.__func__ = DataSourceReader.pushFilters
+        self._pushed = pushed
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._pushed.take(filters)
+
+
+async def _plan(settings: SourceSettings, pushed: Pushed) -> tuple[str, list[Range]]:
+    view = ClusterView(settings)
+    await view.start()
+    try:
+        found = await view.partitions(must_exist=True)
+        isolation = await view.isolation()
+        start = await first_position(view, found, settings.starting, late=settings.late_timestamp)
+        newest = await newest_position(view, found)
+        ends = await last_offsets(view, newest, settings.ending)
+        loss = DataLoss(fails=settings.fail_on_data_loss)
+        beginnings = await view.beginnings(found.partitions)
+        times = await _firsts_in_time(view, found.partitions, pushed)
+        ranges = []
+        for one in sorted(found.partitions):
+            begin, end = start.places[one].offset, ends[one]
+            if begin < beginnings[one]:
+                loss.tell(
+                    f"{one.topic}-{one.partition} begins at offset {beginnings[one]}, and {begin} was asked for"
+                )
+                begin = beginnings[one]
+            if begin > end:
+                raise WrongOption(
+                    f"{one.topic}-{one.partition} was to be read from offset {begin} up to {end}, which lies before"
+                )
+            window = Window(begin, newest.places[one].offset) if isolation == ATOMIC else None
+            part = pushed.narrowed(Range(one, begin, end, window), times.get(one))
+            if part is not None:
+                ranges.append(part)
+        return isolation, ranges
+    finally:
+        await view.stop()
+
+
+async def _firsts_in_time(
+    view: ClusterView, partitions: Iterable[TopicPartition], pushed: Pushed
+) -> dict[TopicPartition, int]:
+    """Of each partition the first record that is as young as the query wants; behind the end where there is none."""
+    if pushed.earliest_ms is None:
+        return {}
+    wanted = [one for one in partitions if pushed.wants(*one)]
+    found = await view.offsets(dict.fromkeys(wanted, pushed.earliest_ms))
+    return {one: NOTHING_YOUNGER if offset < 0 else offset for one, offset in found.items()}

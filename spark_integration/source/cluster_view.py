@@ -1,0 +1,147 @@
+"""What the driver asks the cluster: partitions, offsets, cuts. One client for as long as the query runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...client.admin import Admin, Cut, CutOffset
+from ...client.consuming.fetched import TopicPartition
+from ...client.failures import VersionUnsupported
+from ...protocol.errors import KafkaError
+from ...protocol.nearest import nearest
+from ..options import WrongOption
+from .settings import ATOMIC, EARLIEST, LATEST, READ_COMMITTED, SourceSettings, Topics
+
+CLIENT_ID = "ottla-spark"
+ADMIN_OPTIONS = ("bootstrap_servers", "client_id", "request_timeout_ms")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The partitions that there are now of what is read, and the ids of their topics."""
+
+    partitions: frozenset[TopicPartition]
+    topic_ids: Mapping[str, str]
+
+
+class ClusterView:
+    """Asks, and says plainly what cannot be answered. Raises KafkaError; NoBrokerReachable without a cluster."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        options = {name: settings.client[name] for name in ADMIN_OPTIONS if name in settings.client}
+        self.admin = Admin(**{"client_id": CLIENT_ID, **options})
+        self._topics = settings.topics
+        self._pattern = _compiled(settings.topics)
+        self._isolation = settings.isolation
+
+    async def start(self) -> None:
+        """Reach the cluster."""
+        await self.admin.start()
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        await self.admin.stop()
+
+    async def isolation(self) -> str:
+        """As asked for; else atomic, where the cluster has cuts, and read_committed otherwise."""
+        if self._isolation is None:
+            try:
+                await self.admin.find_cut([])
+                self._isolation = ATOMIC
+            except VersionUnsupported:
+                self._isolation = READ_COMMITTED
+        return self._isolation
+
+    async def partitions(self, *, must_exist: bool = False) -> Found:
+        """What there is now. With `must_exist` raises WrongOption for what was named and is not there."""
+        known = {info.name: info for info in await self.admin.describe_topics() if not info.error}
+        topics = self._topics
+        if topics.partitions:
+            wanted = set(topics.partitions)
+        else:
+            named = topics.names or [name for name in known if self._matches(name, known[name].is_internal)]
+            wanted = {
+                TopicPartition(name, index)
+                for name in named
+                if name in known
+                for index in known[name].partitions
+            }
+        there = {one for one in wanted if one.topic in known and one.partition in known[one.topic].partitions}
+        if must_exist:
+            self._check_existence(wanted, there, known)
+        return Found(frozenset(there), {one.topic: known[one.topic].id.hex() for one in there})
+
+    async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start offsets."""
+        return await self.offsets(dict.fromkeys(partitions, EARLIEST))
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offsets with read_committed, else the high watermarks."""
+        return await self.offsets(dict.fromkeys(partitions, LATEST))
+
+    async def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of the first record not older than each time in ms, -1 where there is none; EARLIEST and LATEST are times."""
+        committed = await self.isolation() == READ_COMMITTED
+        return settled(await self.admin.list_offsets(timestamps, read_committed=committed))
+
+    async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
+        """See Admin.find_cut."""
+        try:
+            return await self.admin.find_cut(partitions)
+        except VersionUnsupported as error:
+            raise WrongOption(
+                f"isolation=atomic takes a cluster of Ottla; this one has no cuts ({error.message}): use read_committed"
+            ) from error
+
+    async def cut_offsets(
+        self, cut: Cut, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CutOffset]:
+        """See Admin.cut_offsets."""
+        return settled(await self.admin.cut_offsets(cut, partitions))
+
+    def _matches(self, name: str, internal: bool) -> bool:
+        return not internal and self._pattern is not None and self._pattern.fullmatch(name) is not None
+
+    def _check_existence(
+        self, wanted: set[TopicPartition], there: set[TopicPartition], known: Collection[str]
+    ) -> None:
+        for name in self._topics.names:
+            if name not in known:
+                raise WrongOption(_no_topic("subscribe", name, known))
+        for one in sorted(wanted - there):
+            if one.topic not in known:
+                raise WrongOption(_no_topic("assign", one.topic, known))
+            raise WrongOption(
+                f"option 'assign' names partition {one.partition} of {one.topic!r}, which is not there"
+            )
+
+
+def settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
+    """The answers. Raises the first that is an error."""
+    good: dict[TopicPartition, T] = {}
+    for one, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            raise KafkaError(answer.code, f"{one.topic}-{one.partition}: {answer.message}")
+        good[one] = answer
+    return good
+
+
+def _no_topic(option: str, name: str, known: Collection[str]) -> str:
+    meant = nearest(name, known)
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    return f"option {option!r} names topic {name!r}, which is not there{hint}"
+
+
+def _compiled(topics: Topics) -> re.Pattern[str] | None:
+    if topics.pattern is None:
+        return None
+    try:
+        return re.compile(topics.pattern)
+    except re.error as error:
+        raise WrongOption(
+            f"option 'subscribePattern' is no regular expression: {topics.pattern!r}: {error}"
+        ) from None

@@ -1,0 +1,191 @@
+"""On an executor: one slice of a partition, from the cluster to Arrow batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ...client.connections.cluster import Cluster
+from ...client.consuming.fetched import FetchedRecords, consumer_records
+from ...client.consuming.fetcher import FetchOptions
+from ...client.consuming.slice_reader import SliceReader
+from ...client.sync.loop_thread import LoopThread, shared_loop
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import Columns
+from ...protocol.record_columns import column_buffers
+from .cluster_view import CLIENT_ID
+from .cut_filter import Counted, CutFilter, Step
+from .data_loss import DataLoss
+from .rows import CREATE_TIME, LOG_APPEND_TIME, RowBuilder, TypeRun
+from .settings import READ_COMMITTED, SourceSettings
+from .slices import Range
+
+BATCH_BYTES = 8 * 1024 * 1024
+"""No row is added to an Arrow batch that has so many bytes of keys and values."""
+BATCH_ROWS = 200_000
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""So much of open transactions is kept until their outcome is known; what is more is read twice."""
+FETCH_BYTES = 4 * 1024 * 1024
+ALL = (1 << 31) - 1
+
+
+class Slice(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, range_: Range, isolation: str, settings: SourceSettings) -> None:
+        self.range = range_
+        self.isolation = isolation
+        self.settings = settings
+
+
+def read_slice(one: Slice) -> Iterator[pa.RecordBatch]:
+    """Its rows, in the order of their offsets. Raises KafkaError, DataLost."""
+    reading = _Reading(one)
+    try:
+        yield from reading.batches()
+    finally:
+        reading.close()
+
+
+class _Reading:
+    def __init__(self, one: Slice) -> None:
+        self._range = one.range
+        self._loss = DataLoss(fails=one.settings.fail_on_data_loss)
+        self._fetching = _fetch_options(one)
+        self._loop = shared_loop()
+        self._rows = RowBuilder(one.range.partition)
+        self._columns = Columns(with_headers=one.settings.include_headers)
+        self._types: list[TypeRun] = []
+        self._cluster = _cluster(self._loop, one.settings.client)
+        self._reader: SliceReader | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of them."""
+        for _ in self._decoded() if self._range.window is None else self._counted():
+            if self._columns.size >= BATCH_BYTES or self._columns.rows >= BATCH_ROWS:
+                yield self._batch()
+        if self._columns.rows:
+            batch = self._batch()
+            if batch.num_rows:
+                yield batch
+
+    def close(self) -> None:
+        """Fetch no more. The connections stay for the next task of this process."""
+        if self._reader is not None:
+            self._loop.finish(self._reader.stop())
+
+    # ------------------------------------------------------------ what counts
+
+    def _decoded(self) -> Iterator[None]:
+        """Everything between the range's ends, or what of it is committed."""
+        position = self._range.start
+        while position < self._range.end:
+            chunk = self._chunk(position)
+            if chunk is None:
+                return
+            while chunk.next_offset < self._range.end and (
+                taken := chunk.take_into(self._columns, BATCH_ROWS)
+            ):
+                self._types.append((taken, LOG_APPEND_TIME if chunk.is_log_append_time else CREATE_TIME))
+                yield
+            position = max(position, chunk.end_offset)
+
+    def _counted(self) -> Iterator[None]:
+        """What the filter lets through."""
+        assert self._range.window is not None
+        cut = CutFilter(self._range.start, self._range.end, self._range.window, WAITING_BYTES_MAX)
+        while (step := cut.step) is not Step.NOTHING:
+            position = cut.position if step is Step.READ else cut.scanned_to
+            chunk = self._chunk(position)
+            if chunk is None:
+                cut.passed(self._range.window.end)
+            else:
+                for header, batch in chunk.batches():
+                    if cut.step is not step:
+                        break
+                    (cut.read if step is Step.READ else cut.scan)(header, batch)
+                    for counted in cut.take():
+                        self._take(counted)
+                        yield
+            for counted in cut.take():
+                self._take(counted)
+                yield
+
+    def _take(self, counted: Counted) -> None:
+        header = counted.header
+        cursor = consumer_records(self._range.partition, header, counted.batch, counted.first_offset)
+        kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+        while taken := cursor.take_into(self._columns, ALL):
+            self._types.append((taken, kind))
+
+    def _batch(self) -> pa.RecordBatch:
+        buffers = column_buffers(self._columns.finish())
+        batch = self._rows.batch(buffers, self._types)
+        self._types = []
+        offsets = batch.column("offset")
+        if offsets[len(offsets) - 1].as_py() < self._range.end:
+            return batch
+        import pyarrow.compute as pc
+
+        return batch.slice(0, pc.sum(pc.less(offsets, self._range.end)).as_py() or 0)
+
+    # ------------------------------------------------------------ chunks
+
+    def _chunk(self, position: int) -> FetchedRecords | None:
+        """What was fetched from `position` on; None when there is nothing there any more, and that is no error."""
+        try:
+            return self._loop.run(self._next_chunk(position))
+        except KafkaError as error:
+            if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise
+            topic, index = self._range.partition
+            self._loss.tell(f"{topic}-{index} cannot be read from offset {position} on: {error.message}")
+            return None
+
+    async def _next_chunk(self, position: int) -> FetchedRecords:
+        if self._reader is None:
+            self._reader = SliceReader(self._cluster, self._fetching, self._range.partition, position)
+            await self._reader.start()
+        elif self._reader.position != position:
+            self._reader.seek(position)
+        return await self._reader.next_chunk()
+
+
+def _fetch_options(one: Slice) -> FetchOptions:
+    client = one.settings.client
+    return FetchOptions(
+        read_committed=one.isolation == READ_COMMITTED,
+        reset_timestamp=None,
+        max_wait_ms=client.get("fetch_max_wait_ms", 500),
+        min_bytes=client.get("fetch_min_bytes", 1),
+        max_bytes=client.get("fetch_max_bytes", 50 * 1024 * 1024),
+        max_partition_bytes=client.get("max_partition_fetch_bytes", FETCH_BYTES),
+        request_timeout_ms=client.get("request_timeout_ms", 30_000),
+        retry_backoff_max_ms=client.get("retry_backoff_max_ms", 1_000),
+        check_crcs=client.get("check_crcs", True),
+        rack=client.get("client_rack", ""),
+    )
+
+
+_clusters: dict[tuple[int, tuple[tuple[str, object], ...]], Cluster] = {}
+
+
+def _cluster(loop: LoopThread, client: Mapping[str, Any]) -> Cluster:
+    """The connections of this process to a cluster: tasks come one after the other, and each would make its own."""
+    names = ("bootstrap_servers", "client_id", "request_timeout_ms", "retry_backoff_max_ms")
+    options = {"client_id": CLIENT_ID} | {name: client[name] for name in names if name in client}
+    key = (os.getpid(), tuple(sorted(options.items())))
+    if key not in _clusters:
+
+        async def make() -> Cluster:
+            cluster = Cluster(**options)
+            cluster.creates_topics = False
+            await cluster.start()
+            return cluster
+
+        _clusters[key] = loop.run(make())
+    return _clusters[key]

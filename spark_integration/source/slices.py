@@ -1,0 +1,51 @@
+"""What executors read: a micro-batch, or a batch query, split into tasks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...client.consuming.fetched import TopicPartition
+from .cut_filter import Window
+
+
+class Range(NamedTuple):
+    """What is to be read of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    window: Window | None
+    """With isolation=atomic: what belongs to the micro-batch, see cut_filter. `start` may lie before it."""
+
+    @property
+    def size(self) -> int:
+        """In offsets."""
+        return max(0, self.end - self.start)
+
+
+def split(
+    ranges: Iterable[Range], *, at_least: int | None = None, records_max: int | None = None
+) -> list[Range]:
+    """One slice for each range that is not empty, or more: no slice of more than `records_max` offsets, and `at_least`
+    slices altogether, large ranges being split before small ones, as Spark's own source does it.
+    """
+    slices = [one for one in ranges if one.size]
+    if records_max is not None:
+        slices = [part for one in slices for part in _parts(one, -(-one.size // records_max))]
+    if at_least is None or len(slices) >= at_least:
+        return slices
+    total = sum(one.size for one in slices)
+    left = at_least
+    result: list[Range] = []
+    for one in sorted(slices, key=lambda each: each.size):
+        parts = min(one.size, max(1, round(left * one.size / total)))
+        result += _parts(one, parts)
+        left, total = left - parts, total - one.size
+    return sorted(result, key=lambda each: (each.partition, each.start))
+
+
+def _parts(one: Range, count: int) -> Sequence[Range]:
+    ends = [one.start + one.size * part // count for part in range(count + 1)]
+    return [one._replace(start=start, end=end) for start, end in pairwise(ends) if start < end]

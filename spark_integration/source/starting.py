@@ -1,0 +1,102 @@
+"""Where reading begins and ends, as options say: offsets, the ends of partitions, times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...client.admin import CutOffset
+from ...client.consuming.fetched import TopicPartition
+from ..options import WrongOption
+from .cluster_view import ClusterView, Found
+from .position import NO_CUT, Place, Position
+from .settings import ATOMIC, EARLIEST, LATEST, Bound
+
+
+async def first_position(view: ClusterView, found: Found, bound: Bound, *, late: str) -> Position:
+    """Where `bound` says that reading begins. `late`: what to do where no record is young enough; see SourceSettings.
+
+    At the end (latest) of an atomic read it is a cut, and what is open there will come whole. Where an offset is named
+    that is where reading begins, whatever transaction lies across it. Raises WrongOption, KafkaError.
+    """
+    isolation = await view.isolation()
+    newest = await newest_position(view, found)
+    offsets = await _offsets(view, found.partitions, bound, latest_when_late=late == "latest")
+    places = {
+        one: newest.places[one] if offset == LATEST else Place(offset, offset)
+        for one, offset in offsets.items()
+    }
+    at_cut = all(offset == LATEST for offset in offsets.values())
+    return Position(isolation, newest.cut if at_cut else NO_CUT, places, found.topic_ids)
+
+
+async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dict[TopicPartition, int]:
+    """Where `bound` says that a batch query ends: not behind the end that there is now. Raises WrongOption."""
+    offsets = await _offsets(view, newest.places, bound, latest_when_late=True)
+    return {
+        one: newest.places[one].offset if offset == LATEST else min(offset, newest.places[one].offset)
+        for one, offset in offsets.items()
+    }
+
+
+async def newest_position(view: ClusterView, found: Found) -> Position:
+    """The newest cut, or the ends of the partitions where whole transactions are not asked for."""
+    isolation = await view.isolation()
+    if isolation != ATOMIC:
+        ends = await view.ends(found.partitions)
+        return Position(
+            isolation, NO_CUT, {one: Place(end, end) for one, end in ends.items()}, found.topic_ids
+        )
+    cut = await view.newest_cut(found.partitions)
+    offsets = await view.cut_offsets(cut, found.partitions)
+    return Position(isolation, cut.commit_index, places_of(offsets), found.topic_ids)
+
+
+def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, Place]:
+    """Where a cut lies, as places to go on from."""
+    return {one: Place(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()}
+
+
+async def _offsets(
+    view: ClusterView, partitions: Iterable[TopicPartition], bound: Bound, *, latest_when_late: bool
+) -> dict[TopicPartition, int]:
+    """Of each partition an offset, or LATEST."""
+    partitions = sorted(partitions)
+    if bound.timestamp_ms is not None:
+        return await _at_times(view, bound, dict.fromkeys(partitions, bound.timestamp_ms), latest_when_late)
+    if bound.everywhere == LATEST:
+        return dict.fromkeys(partitions, LATEST)
+    if bound.everywhere == EARLIEST:
+        return await view.beginnings(partitions)
+    named = bound.timestamps or bound.offsets
+    _check_all_named(bound.option, named, partitions)
+    if bound.timestamps:
+        return await _at_times(view, bound, dict(bound.timestamps), latest_when_late)
+    begin = [one for one, offset in bound.offsets.items() if offset == EARLIEST]
+    return {**bound.offsets, **(await view.beginnings(begin) if begin else {})}
+
+
+async def _at_times(
+    view: ClusterView, bound: Bound, timestamps: Mapping[TopicPartition, int], latest_when_late: bool
+) -> dict[TopicPartition, int]:
+    offsets = await view.offsets(timestamps)
+    for one, offset in offsets.items():
+        if offset < 0:
+            if not latest_when_late:
+                raise WrongOption(
+                    f"option {bound.option!r}: {one.topic}-{one.partition} has no record from {timestamps[one]} ms on; "
+                    "with startingOffsetsByTimestampStrategy=latest reading begins at its end then"
+                )
+            offsets[one] = LATEST
+    return offsets
+
+
+def _check_all_named(
+    option: str, named: Iterable[TopicPartition], partitions: Iterable[TopicPartition]
+) -> None:
+    """As Spark's own source has it. Raises WrongOption."""
+    missing, unknown = set(partitions) - set(named), set(named) - set(partitions)
+    if missing or unknown:
+        which, what = (missing, "lacks") if missing else (unknown, "names")
+        listed = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(which)[:10])
+        rest = ": every partition that is read has to be named" if missing else ", which is not read"
+        raise WrongOption(f"option {option!r} {what} {listed}{rest}")

@@ -1,0 +1,219 @@
+"""Where each micro-batch of a stream ends: at a consistent cut, and not too far away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...client.admin import Cut, CutOffset
+from ...client.consuming.fetched import TopicPartition
+from .admission import CutSearch, is_due, spread
+from .cluster_view import ClusterView
+from .cut_filter import Window
+from .data_loss import DataLoss
+from .position import Place, Position, WrongCheckpoint
+from .settings import ATOMIC, SourceSettings
+from .slices import Range
+from .starting import first_position, newest_position
+
+NEW = Place(0, 0)
+"""Where partitions begin that have come since the last micro-batch."""
+
+
+class StreamPlanner:
+    """Plans the micro-batches of one query. Raises KafkaError, WrongCheckpoint, DataLost."""
+
+    def __init__(self, settings: SourceSettings, view: ClusterView) -> None:
+        self._settings = settings
+        self._view = view
+        self._loss = DataLoss(fails=settings.fail_on_data_loss)
+        self._last_batch_s = time.monotonic()
+        self._target: Position | None = None
+        """With Trigger.AvailableNow: beyond it nothing is read."""
+        self.newest: Position | None = None
+        """As last seen."""
+        self.planned: Position | None = None
+        """Where the newest micro-batch ends."""
+
+    async def first(self) -> Position:
+        """Where a new query begins."""
+        settings = self._settings
+        found = await self._view.partitions(must_exist=True)
+        return await first_position(self._view, found, settings.starting, late=settings.late_timestamp)
+
+    async def stop_at_newest(self) -> None:
+        """Read nothing that comes later than now."""
+        self._target = await self._newest()
+
+    async def next(self, start: Position, *, limited: bool) -> Position:
+        """Where the micro-batch from `start` ends; `start` itself if there is nothing to read yet. Unless `limited` the
+        options that limit micro-batches do not count."""
+        await self.check(start)
+        newest = self._target or await self._newest()
+        begin = self._still_there(start, newest)
+        newest = _not_behind(begin, newest)
+        self.planned = start
+        if newest.same_places(start) and newest.topic_ids == start.topic_ids:
+            return start
+        self.planned = await self._end(begin, newest, limited=limited)
+        return start if self.planned is begin else self.planned
+
+    async def _end(self, start: Position, newest: Position, *, limited: bool) -> Position:
+        """`start` itself if it is too early for a micro-batch."""
+        available = _distance(start, newest)
+        waited_ms = (time.monotonic() - self._last_batch_s) * 1000
+        minimum = self._settings.min_offsets if limited and self._target is None else None
+        if available and not is_due(available, minimum, waited_ms, self._settings.max_delay_ms):
+            return start
+        self._last_batch_s = time.monotonic()
+        maximum = self._settings.max_offsets
+        if not limited or maximum is None or available <= maximum:
+            return newest
+        if newest.isolation != ATOMIC:
+            return _part_of(start, newest, maximum)
+        return await self._largest_cut(start, newest, maximum)
+
+    async def check(self, start: Position) -> None:
+        """Whether this query can go on from there. Raises WrongCheckpoint."""
+        isolation = await self._view.isolation()
+        if start.isolation == isolation:
+            return
+        open_ = [one for one, place in start.places.items() if place.open_from < place.offset]
+        if open_:
+            one = open_[0]
+            raise WrongCheckpoint(
+                f"the checkpoint was written with isolation={start.isolation}, and a transaction is open in "
+                f"{one.topic}-{one.partition} that is to be read whole: go on with isolation={start.isolation}, or "
+                "begin a new checkpoint"
+            )
+
+    async def ranges(self, start: Position, end: Position) -> list[Range]:
+        """What is to be read for the micro-batch between two positions. Tells of what is gone."""
+        await self.check(start)
+        start = self._still_there(start, end)
+        ranges = []
+        for one, place in sorted(end.places.items()):
+            begin = start.places.get(one, NEW)
+            if begin.offset < place.offset:
+                window = Window(begin.offset, place.offset) if end.isolation == ATOMIC else None
+                first = begin.open_from if window else begin.offset
+                ranges.append(Range(one, first, place.offset, window))
+        return await self._without_lost(ranges)
+
+    async def _without_lost(self, ranges: list[Range]) -> list[Range]:
+        """Ranges begin where their partition does, if that is later: what lies before was deleted."""
+        there = (await self._view.partitions()).partitions
+        beginnings = await self._view.beginnings([one.partition for one in ranges if one.partition in there])
+        left = []
+        for one in ranges:
+            name = f"{one.partition.topic}-{one.partition.partition}"
+            log_start = beginnings.get(one.partition)
+            if log_start is None:
+                self._loss.tell(f"{name} was deleted before offsets {one.start} to {one.end} were read")
+                continue
+            if log_start > one.start:
+                self._loss.tell(
+                    f"{name} begins at offset {log_start} by now, offsets from {one.start} on were to be read"
+                )
+                one = one._replace(start=min(log_start, one.end))
+            left.append(one)
+        return left
+
+    async def _newest(self) -> Position:
+        """The newest cut of all the partitions that there are at that cut.
+
+        A partition that came into being while the cut was looked for may lack there, with the records of a transaction
+        below the cut. So it is looked for again until nothing new has come.
+        """
+        found = await self._view.partitions()
+        while True:
+            newest = await newest_position(self._view, found)
+            again = await self._view.partitions()
+            if again.partitions <= found.partitions:
+                self.newest = newest
+                return newest
+            found = again
+
+    def _still_there(self, start: Position, end: Position) -> Position:
+        """`start` without the partitions that are gone at `end`. Tells of them."""
+        missing = sorted(start.places.keys() - end.places.keys())
+        if missing:
+            listed = ", ".join(f"{one.topic}-{one.partition}" for one in missing[:10])
+            self._loss.tell(f"partitions were deleted, or are not read any more: {listed}")
+        for topic, topic_id in end.topic_ids.items():
+            if start.topic_ids.get(topic, topic_id) != topic_id:
+                self._loss.tell(f"topic {topic!r} was deleted and made anew")
+                missing += [one for one in start.places if one.topic == topic]
+        if not missing:
+            return start
+        return replace(
+            start, places={one: place for one, place in start.places.items() if one not in missing}
+        )
+
+    async def _largest_cut(self, start: Position, newest: Position, maximum: int) -> Position:
+        """The newest cut that takes at most `maximum` offsets, and what else may be taken up to where the next
+        transaction ends. A transaction that is larger is taken alone."""
+        first = start.cut
+        asked: dict[int, dict[TopicPartition, CutOffset]] = {}
+
+        async def at(index: int) -> dict[TopicPartition, CutOffset]:
+            if index not in asked:
+                asked[index] = await self._view.cut_offsets(Cut(index), newest.places)
+            return asked[index]
+
+        search = CutSearch(first, newest.cut, _cost(start, await at(newest.cut)), maximum)
+        while (index := search.next_index) is not None:
+            search.tell(index, _cost(start, await at(index)))
+        chosen = search.found
+        end = _within(start, newest, chosen, await at(chosen), maximum)
+        if end.same_places(start) and search.behind > chosen:
+            end = _within(start, newest, search.behind, await at(search.behind), maximum)
+        return end
+
+
+def _distance(start: Position, end: Position) -> int:
+    return sum(max(0, place.offset - start.places.get(one, NEW).offset) for one, place in end.places.items())
+
+
+def _not_behind(start: Position, newest: Position) -> Position:
+    """The newest, but nowhere before `start`: a new leader of the quorum may answer an older cut for a moment.
+
+    What it has behind `start` nevertheless tears nothing: no transaction ends between.
+    """
+    places = {
+        one: max(place, start.places[one], key=lambda each: each.offset) if one in start.places else place
+        for one, place in newest.places.items()
+    }
+    return replace(newest, cut=max(start.cut, newest.cut), places=places)
+
+
+def _part_of(start: Position, newest: Position, maximum: int) -> Position:
+    begin = {one: start.places.get(one, NEW).offset for one in newest.places}
+    shares = spread(maximum, {one: max(0, place.offset - begin[one]) for one, place in newest.places.items()})
+    places = {one: Place(begin[one] + share, begin[one] + share) for one, share in shares.items()}
+    return replace(newest, places=places)
+
+
+def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
+    """The offsets that have to be taken for this cut."""
+    return sum(max(0, one.least_offset - start.places.get(key, NEW).offset) for key, one in cut.items())
+
+
+def _within(
+    start: Position, newest: Position, index: int, cut: Mapping[TopicPartition, CutOffset], maximum: int
+) -> Position:
+    """The cut, with as much of what may be taken without tearing anything as is left of `maximum`.
+
+    Between `least_offset` and `offset` no transaction ends. So what is open at `offset` is all that is open between.
+    """
+    least = {one: max(place.least_offset, start.places.get(one, NEW).offset) for one, place in cut.items()}
+    most = {one: min(place.offset, newest.places[one].offset) for one, place in cut.items()}
+    room = {one: max(0, most[one] - least[one]) for one in cut}
+    shares = spread(max(0, maximum - _cost(start, cut)), room)
+    places = {}
+    for one, place in cut.items():
+        offset = least[one] + shares[one]
+        before = start.places.get(one, NEW)
+        places[one] = Place(offset, min(offset, place.open_from)) if offset > before.offset else before
+    return replace(newest, cut=index, places=places)

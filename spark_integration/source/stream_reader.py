@@ -1,0 +1,139 @@
+"""`spark.readStream.format("ottla")`: what Spark asks of a streaming source, in the driver and on executors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ...client.sync.loop_thread import shared_loop
+from ...protocol.errors import KafkaError
+from .cluster_view import ClusterView
+from .position import Position, read_position
+from .settings import read_settings
+from .slice_rows import Slice, read_slice
+from .slices import split
+from .stream_planner import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's source. In the driver it lives as long as the query, with one client; executors only `read`.
+
+    Spark asks one thing after the other. What it is made of is picklable until the first question.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises WrongOption."""
+        self._settings = read_settings(options, streaming=True)
+        self._driver: _Driver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        planner = self._on_driver().planner
+        return self._ask(planner.first()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """maxOffsetsPerTrigger, where it is given. minOffsetsPerTrigger is minded in either case."""
+        if self._settings.max_offsets is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._settings.max_offsets)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends."""
+        driver = self._on_driver()
+        position = read_position(start)
+        # Spark asks for what comes behind a micro-batch when it has committed that.
+        self._ask(driver.note_progress(position))
+        limited = not isinstance(limit, ReadAllAvailable) or self._settings.max_offsets is None
+        return self._ask(driver.planner.next(position, limited=limited)).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes later than now is left to the next run."""
+        self._ask(self._on_driver().planner.stop_at_newest())
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The newest position there is, and how many records lie between the newest micro-batch and that."""
+        planner = self._on_driver().planner
+        if planner.newest is None:
+            return None
+        report = planner.newest.to_json()
+        if planner.planned is not None:
+            report["behind"] = planner.newest.behind(planner.planned)
+        return report
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch."""
+        target = read_position(end)
+        ranges = self._ask(self._on_driver().planner.ranges(read_position(start), target))
+        settings = self._settings
+        slices = split(ranges, at_least=settings.min_partitions, records_max=settings.records_per_partition)
+        return [Slice(one, target.isolation, settings) for one in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, Slice)
+        return read_slice(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has committed the micro-batch that ends there."""
+        self._ask(self._on_driver().note_progress(read_position(end)))
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._driver is not None:
+            driver, self._driver = self._driver, None
+            shared_loop().finish(driver.view.stop())
+
+    def _on_driver(self) -> _Driver:
+        if self._driver is None:
+            driver = _Driver(self._settings)
+            shared_loop().run(driver.view.start())
+            self._driver = driver
+        return self._driver
+
+    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
+        return shared_loop().run(question)
+
+
+class _Driver:
+    """What the driver has of a query."""
+
+    def __init__(self, settings: Any) -> None:
+        self.view = ClusterView(settings)
+        self.planner = StreamPlanner(settings, self.view)
+        self._group = settings.progress_group
+        self._told: Mapping[Any, Any] = {}
+
+    async def note_progress(self, position: Position) -> None:
+        """Let the group's offsets say how far the query is. A failure is told and harms nothing: the checkpoint counts.
+
+        Where a transaction is open that the query has still to read, the group's offset is that of its beginning.
+        """
+        if self._group is None:
+            return
+        offsets = {one: place.open_from for one, place in position.places.items()}
+        if offsets == self._told or not offsets:
+            return
+        try:
+            refused = await self.view.admin.alter_offsets(self._group, offsets)
+        except KafkaError as error:
+            _log.warning("offsets of progressGroup %r were not committed: %s", self._group, error)
+            return
+        for one, failure in refused.items():
+            if failure is not None:
+                _log.warning("offset of progressGroup %r for %s-%d: %s", self._group, *one, failure)
+        self._told = offsets

@@ -1,0 +1,185 @@
+"""Partitions in memory, with transactions that interleave, and by the simplest look at them: who is open where, where
+cuts lie, and what has been committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from ottla import TopicPartition
+from ottla.client.admin import Cut, CutOffset
+from ottla.protocol.record import (
+    ControlRecord,
+    ControlType,
+    decode_records,
+    encode_batch,
+    encode_control_batch,
+)
+from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
+from ottla.spark_integration.source.cut_filter import CutFilter, Step
+
+TOPIC = "orders"
+PLAIN = -1
+
+
+class Entry(NamedTuple):
+    """A batch. `transaction` is PLAIN outside of transactions; a marker has the one that it ends."""
+
+    header: BatchHeader
+    data: bytes
+    transaction: int
+    commit_index: int | None = None
+    commits: bool = False
+
+    @property
+    def is_marker(self) -> bool:
+        return self.commit_index is not None
+
+
+@dataclass
+class Log:
+    """Some partitions."""
+
+    partitions: dict[TopicPartition, list[Entry]]
+    open: dict[int, tuple[int, set[TopicPartition]]] = field(default_factory=dict)
+    """Producer id to transaction and the partitions it has written to."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """Transaction to commit index."""
+    transactions: int = 0
+    decided: int = 0
+
+    @classmethod
+    def of(cls, partitions: int) -> Log:
+        return cls({TopicPartition(TOPIC, index): [] for index in range(partitions)})
+
+    def end(self, one: TopicPartition) -> int:
+        entries = self.partitions[one]
+        return entries[-1].header.next_offset if entries else 0
+
+    def append(self, one: TopicPartition, batch: bytes, **what: object) -> None:
+        placed = bytearray(batch)
+        patch_offset_and_epoch(placed, 0, self.end(one), 0)
+        self.partitions[one].append(Entry(parse_header(placed), bytes(placed), **what))  # type: ignore[arg-type]
+
+    def produce(self, one: TopicPartition, records: int, producer_id: int | None = None) -> None:
+        """By a producer without transactions, or in the transaction that this one has open, or begins."""
+        body = [(None, b"v" * 5, 0)] * records
+        if producer_id is None:
+            self.append(one, encode_batch(body), transaction=PLAIN)
+            return
+        if producer_id not in self.open:
+            self.open[producer_id] = self.transactions, set()
+            self.transactions += 1
+        transaction, written = self.open[producer_id]
+        written.add(one)
+        batch = encode_batch(
+            body, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        self.append(one, batch, transaction=transaction)
+
+    def decide(self, producer_id: int, *, commits: bool) -> None:
+        """End its transaction in all its partitions."""
+        if producer_id not in self.open:
+            return
+        transaction, written = self.open.pop(producer_id)
+        index = self.decided
+        self.decided += 1
+        if commits:
+            self.committed[transaction] = index
+        record = ControlRecord(ControlType(commits), index, index)
+        marker = encode_control_batch(record, timestamp_ms=0, producer_id=producer_id, producer_epoch=0)
+        for one in sorted(written):
+            self.append(one, marker, transaction=transaction, commit_index=index, commits=commits)
+
+    def grow(self, random: Random, steps: int) -> None:
+        """Three producers with transactions, and one without."""
+        places = sorted(self.partitions)
+        for _ in range(steps):
+            producer_id = random.choice((None, 0, 1, 2))
+            if producer_id is not None and random.random() < 0.3:
+                self.decide(producer_id, commits=random.random() < 0.7)
+            else:
+                self.produce(random.choice(places), random.randint(1, 4), producer_id)
+
+    # What the cluster tells
+
+    def newest_cut(self) -> Cut:
+        return Cut(self.decided - 1)
+
+    def cut_offset(self, one: TopicPartition, index: int) -> CutOffset:
+        """By a walk from the beginning."""
+        open_: dict[int, int] = {}
+        least = 0
+        for entry in self.partitions[one]:
+            if entry.is_marker:
+                assert entry.commit_index is not None
+                offset = entry.header.base_offset
+                if entry.commit_index > index:
+                    return CutOffset(offset, min(open_.values(), default=offset), least)
+                open_.pop(entry.transaction, None)
+                least = entry.header.next_offset
+            elif entry.transaction != PLAIN:
+                open_.setdefault(entry.transaction, entry.header.base_offset)
+        end = self.end(one)
+        return CutOffset(end, min(open_.values(), default=end), least)
+
+    # What should be read
+
+    def committed_records(self, one: TopicPartition, below: int) -> set[int]:
+        """The offsets of records outside of transactions below an offset, and of those whose marker lies there."""
+        ended = {
+            entry.transaction
+            for entry in self.partitions[one]
+            if entry.is_marker and entry.commits and entry.header.base_offset < below
+        }
+        return {
+            offset
+            for entry in self.partitions[one]
+            if not entry.is_marker
+            and (
+                entry.transaction in ended
+                or (entry.transaction == PLAIN and entry.header.base_offset < below)
+            )
+            for offset in range(entry.header.base_offset, entry.header.next_offset)
+            if entry.transaction != PLAIN or offset < below
+        }
+
+    def transaction_at(self, one: TopicPartition, offset: int) -> int:
+        return next(
+            entry.transaction
+            for entry in self.partitions[one]
+            if entry.header.base_offset <= offset <= entry.header.last_offset
+        )
+
+
+def chunk(entries: list[Entry], position: int, batches: int) -> Iterator[Entry]:
+    """Some batches from the one on that has `position`."""
+    yield from [entry for entry in entries if entry.header.next_offset > position][:batches]
+
+
+def read_through(entries: list[Entry], cut: CutFilter, below: int, random: Random) -> list[int]:
+    """The offsets that a filter lets through, in the order in which it does."""
+    found: list[int] = []
+    while (step := cut.step) is not Step.NOTHING:
+        position = cut.position if step is Step.READ else cut.scanned_to
+        some = list(chunk(entries, position, random.randint(1, 4)))
+        if not some:
+            cut.passed(1 << 60)
+        for entry in some:
+            if cut.step is not step:
+                break
+            (cut.read if step is Step.READ else cut.scan)(entry.header, entry.data)
+            found += given_out(cut, below)
+        found += given_out(cut, below)
+    return found
+
+
+def given_out(cut: CutFilter, below: int) -> list[int]:
+    return [
+        record.offset
+        for counted in cut.take()
+        for record in decode_records(counted.batch)
+        if counted.first_offset <= record.offset < below
+    ]

@@ -1,0 +1,129 @@
+"""What micro-batches contain, against a look at the whole log: every committed record once, no transaction torn."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla import TopicPartition
+from ottla.spark_integration.source.cut_filter import CutFilter, Step, Window
+from ottla.spark_integration.source.slices import Range, split
+
+from .log_model import TOPIC, Log, read_through
+
+ENOUGH = 1 << 30
+
+
+def read_batch(
+    log: Log,
+    start: dict[TopicPartition, tuple[int, int]],
+    end: dict[TopicPartition, int],
+    random: Random,
+    bytes_max: int,
+) -> dict[TopicPartition, list[int]]:
+    """All slices of a micro-batch. `start`: offset, and where what is open begins."""
+    found: dict[TopicPartition, list[int]] = {}
+    ranges = [Range(one, start[one][1], end[one], Window(start[one][0], end[one])) for one in log.partitions]
+    ranges = [one for one in ranges if one.window and one.window.start < one.window.end]
+    for one in split(ranges, at_least=random.choice((None, 3, 8)), records_max=random.choice((None, 5))):
+        assert one.window is not None
+        cut = CutFilter(one.start, one.end, one.window, bytes_max)
+        found.setdefault(one.partition, []).extend(
+            read_through(log.partitions[one.partition], cut, one.end, random)
+        )
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 150, ENOUGH]), st.integers(1, 60))
+def test_micro_batches_hold_every_committed_record_once_and_no_transaction_in_part(
+    random: Random, bytes_max: int, steps: int
+) -> None:
+    log = Log.of(random.randint(1, 3))
+    log.grow(random, steps)
+    indexes = sorted(random.sample(range(-1, log.decided), random.randint(0, log.decided)))
+    start = dict.fromkeys(log.partitions, (0, 0))
+    seen: dict[TopicPartition, list[int]] = {one: [] for one in log.partitions}
+    batch_of: dict[int, int] = {}
+    for number, index in enumerate([*indexes, log.decided - 1]):
+        cuts = {one: log.cut_offset(one, index) for one in log.partitions}
+        offsets = {one: cut.offset for one, cut in cuts.items()}
+        for one, given_ in read_batch(log, start, offsets, random, bytes_max).items():
+            assert given_ == sorted(given_)
+            seen[one] += given_
+            for offset in given_:
+                transaction = log.transaction_at(one, offset)
+                if transaction >= 0:
+                    assert batch_of.setdefault(transaction, number) == number
+                    assert log.committed[transaction] <= index
+        start = {one: (cut.offset, cut.open_from) for one, cut in cuts.items()}
+    for one, offsets_seen in seen.items():
+        assert sorted(offsets_seen) == sorted(log.committed_records(one, log.end(one)))
+
+
+def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> None:
+    """So that what waits stays below the bound; what is behind is given out later, once."""
+    log, one = Log.of(1), TopicPartition(TOPIC, 0)
+    log.produce(one, 1, producer_id=0)
+    for _ in range(50):
+        log.produce(one, 10)
+    log.decide(0, commits=True)
+    end = log.end(one)
+    batch_bytes = len(log.partitions[one][1].data)
+    cut = CutFilter(0, end, Window(0, end), 3 * batch_bytes)
+    scanned = 0
+    for entry in log.partitions[one]:
+        if cut.step is Step.SCAN:
+            scanned += 1
+            cut.scan(entry.header, entry.data)
+        else:
+            cut.read(entry.header, entry.data)
+            assert not cut.take() or scanned
+    assert scanned > 45
+    assert cut.step is Step.SCAN
+    assert len(cut.take()) == 52 - scanned
+    assert cut.step is Step.READ
+    again = [entry for entry in log.partitions[one] if entry.header.next_offset > cut.position]
+    for entry in again:
+        cut.read(entry.header, entry.data)
+    assert len(cut.take()) == scanned - 1
+    assert cut.step is Step.NOTHING
+
+
+@pytest.mark.parametrize("aborted", [True, False])
+def test_what_is_aborted_or_still_open_is_left_out(aborted: bool) -> None:
+    log, one = Log.of(1), TopicPartition(TOPIC, 0)
+    log.produce(one, 3, producer_id=0)
+    log.produce(one, 2)
+    if aborted:
+        log.decide(0, commits=False)
+    end = log.end(one)
+    assert read_through(log.partitions[one], CutFilter(0, end, Window(0, end), ENOUGH), end, Random(1)) == [
+        3,
+        4,
+    ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 50), max_size=6),
+    st.one_of(st.none(), st.integers(1, 30)),
+    st.one_of(st.none(), st.integers(1, 30)),
+)
+def test_slices_are_the_ranges_and_as_many_and_small_as_asked_for(
+    sizes: list[int], at_least: int | None, records_max: int | None
+) -> None:
+    ranges = [Range(TopicPartition(TOPIC, index), 7, 7 + size, None) for index, size in enumerate(sizes)]
+    slices = split(ranges, at_least=at_least, records_max=records_max)
+    covered = sorted((one.partition, offset) for one in slices for offset in range(one.start, one.end))
+    assert covered == sorted(
+        (one.partition, offset) for one in ranges for offset in range(one.start, one.end)
+    )
+    assert all(one.size for one in slices)
+    if records_max is not None:
+        assert all(one.size <= records_max for one in slices)
+    if at_least is not None and slices:
+        assert len(slices) >= min(at_least, sum(sizes))

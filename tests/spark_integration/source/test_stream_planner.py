@@ -1,0 +1,263 @@
+"""Where micro-batches end, planned over partitions in memory, and what they then contain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla import TopicPartition
+from ottla.client.admin import Cut, CutOffset
+from ottla.spark_integration.source.admission import CutSearch, is_due, spread
+from ottla.spark_integration.source.cluster_view import Found
+from ottla.spark_integration.source.cut_filter import CutFilter
+from ottla.spark_integration.source.data_loss import DataLost
+from ottla.spark_integration.source.position import Place, Position, WrongCheckpoint, read_position
+from ottla.spark_integration.source.settings import SourceSettings, read_settings
+from ottla.spark_integration.source.stream_planner import StreamPlanner
+
+from .log_model import TOPIC, Log, read_through
+
+OPTIONS = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": TOPIC}
+
+
+class View:
+    """A cluster that has one topic, in memory."""
+
+    def __init__(self, log: Log, isolation: str = "atomic") -> None:
+        self.log = log
+        self.level = isolation
+        self.topic_id = "0a"
+        self.missing: set[TopicPartition] = set()
+        self.log_starts: dict[TopicPartition, int] = {}
+
+    async def isolation(self) -> str:
+        return self.level
+
+    async def partitions(self, *, must_exist: bool = False) -> Found:
+        return Found(frozenset(self.log.partitions) - self.missing, {TOPIC: self.topic_id})
+
+    async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: self.log_starts.get(one, 0) for one in partitions}
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: self.log.end(one) for one in partitions}
+
+    async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
+        return self.log.newest_cut()
+
+    async def cut_offsets(
+        self, cut: Cut, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CutOffset]:
+        return {one: self.log.cut_offset(one, cut.commit_index) for one in partitions}
+
+
+def planner(log: Log, isolation: str = "atomic", **options: str) -> tuple[StreamPlanner, View]:
+    view = View(log, isolation)
+    given_ = read_settings({**OPTIONS, "startingOffsets": "earliest", **options}, streaming=True)
+    return StreamPlanner(given_, view), view  # type: ignore[arg-type]
+
+
+def stored(position: Position) -> Position:
+    """As it comes back from the checkpoint."""
+    assert read_position(position.to_json()) == position
+    return read_position(position.to_json())
+
+
+async def batch(
+    plan: StreamPlanner, log: Log, start: Position, end: Position
+) -> dict[TopicPartition, list[int]]:
+    found: dict[TopicPartition, list[int]] = {}
+    for one in await plan.ranges(start, end):
+        assert one.window is not None
+        cut = CutFilter(one.start, one.end, one.window, 1 << 30)
+        found[one.partition] = read_through(log.partitions[one.partition], cut, one.end, Random(0))
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 40), st.booleans())
+def test_limited_micro_batches_come_to_everything_once(
+    random: Random, maximum: int, available_now: bool
+) -> None:
+    """While the log grows, with restarts in between."""
+
+    async def run() -> None:
+        log = Log.of(random.randint(1, 3))
+        log.grow(random, random.randint(0, 80))
+        plan, _ = planner(log, maxOffsetsPerTrigger=str(maximum))
+        start = stored(await plan.first())
+        if available_now:
+            await plan.stop_at_newest()
+            end_of_run = dict.fromkeys(log.partitions, 0) | {one: log.end(one) for one in log.partitions}
+        seen: dict[TopicPartition, list[int]] = {one: [] for one in log.partitions}
+        batch_of: dict[int, int] = {}
+        number = 0
+        growths = 0 if available_now else random.randint(0, 30)
+        while True:
+            end = stored(await plan.next(start, limited=True))
+            if growths:
+                growths -= 1
+                log.grow(random, random.randint(0, 8))
+            elif end == start:
+                break
+            number += 1
+            size = sum(end.places[one].offset - start.places[one].offset for one in log.partitions)
+            assert all(end.places[one].offset >= start.places[one].offset for one in log.partitions)
+            for one, offsets in (await batch(plan, log, start, end)).items():
+                seen[one] += offsets
+                for offset in offsets:
+                    transaction = log.transaction_at(one, offset)
+                    if transaction >= 0:
+                        assert batch_of.setdefault(transaction, number) == number
+            if size > maximum:
+                decided = [index for index in log.committed.values() if start.cut < index < end.cut]
+                assert end.cut == start.cut + 1 or not decided
+            start = end
+            if random.random() < 0.2 and not available_now:
+                plan, _ = planner(log, maxOffsetsPerTrigger=str(maximum))
+        for one in log.partitions:
+            if not available_now:
+                assert start.places[one].offset == log.end(one)
+            else:
+                assert start.places[one].offset == end_of_run[one]
+            assert sorted(seen[one]) == sorted(log.committed_records(one, log.end(one)))
+
+    asyncio.run(run())
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.integers(0, 5), st.integers(0, 100), min_size=1), st.integers(0, 400))
+def test_an_allowance_is_spread_in_proportion_and_wholly(room: dict[int, int], allowance: int) -> None:
+    shares = spread(allowance, room)
+    assert sum(shares.values()) == min(allowance, sum(room.values()))
+    total = sum(room.values())
+    for key, share in shares.items():
+        assert 0 <= share <= room[key]
+        if total > allowance:
+            assert abs(share - room[key] * allowance / total) <= 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=300), st.integers(0, 500), st.integers(-1, 1000))
+def test_the_newest_cut_within_the_allowance_is_found(steps: list[int], allowance: int, first: int) -> None:
+    costs = {first: 0}
+    for at, step in enumerate(steps):
+        costs[first + at + 1] = costs[first + at] + step
+    newest = first + len(steps)
+    search = CutSearch(first, newest, costs[newest], allowance)
+    probes = 0
+    while (index := search.next_index) is not None:
+        search.tell(index, costs[index])
+        probes += 1
+    assert search.found == max(index for index, cost in costs.items() if cost <= allowance)
+    assert search.behind == min(search.found + 1, newest)
+    assert probes <= 2 * (len(steps).bit_length() + 1)
+
+
+def test_a_micro_batch_waits_for_enough_but_not_for_ever() -> None:
+    assert not is_due(0, None, 1e9, 0)
+    assert is_due(1, None, 0, 1000)
+    assert not is_due(9, 10, 999, 1000)
+    assert is_due(10, 10, 0, 1000)
+    assert is_due(1, 10, 1000, 1000)
+
+
+async def test_a_topic_that_was_made_anew_is_lost_data_and_read_from_its_beginning() -> None:
+    log = Log.of(1)
+    log.produce(TopicPartition(TOPIC, 0), 10)
+    plan, view = planner(log)
+    end = await plan.next(await plan.first(), limited=True)
+    view.topic_id, view.log = "0b", Log.of(1)
+    view.log.produce(TopicPartition(TOPIC, 0), 10)
+    with pytest.raises(DataLost, match="'orders' was deleted and made anew"):
+        await plan.next(end, limited=True)
+    going_on, _ = planner(view.log, failOnDataLoss="false")
+    going_on._view = view  # type: ignore[assignment]
+    after = await going_on.next(end, limited=True)
+    assert [(one.start, one.end) for one in await going_on.ranges(end, after)] == [(0, 10)]
+
+
+async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
+    one, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+    log = Log.of(2)
+    for partition in (one, other):
+        log.produce(partition, 10)
+    plan, view = planner(log)
+    start = await plan.first()
+    end = await plan.next(start, limited=True)
+    view.log_starts = {one: 4}
+    with pytest.raises(DataLost, match="orders-0 begins at offset 4 by now"):
+        await plan.ranges(start, end)
+    view.log_starts, view.missing = {}, {other}
+    with pytest.raises(DataLost, match="orders-1 was deleted before offsets 0 to 10 were read"):
+        await plan.ranges(start, end)
+    with pytest.raises(DataLost, match="partitions were deleted, or are not read any more: orders-1"):
+        await plan.next(end, limited=True)
+    lenient = StreamPlanner(_lenient(), view)  # type: ignore[arg-type]
+    view.log_starts = {one: 4}
+    assert [(part.partition, part.start, part.end) for part in await lenient.ranges(start, end)] == [
+        (one, 4, 10)
+    ]
+    assert (await lenient.next(end, limited=True)).places == {one: Place(10, 10)}
+
+
+def _lenient() -> SourceSettings:
+    return replace(read_settings(OPTIONS, streaming=True), fail_on_data_loss=False)
+
+
+async def test_a_checkpoint_with_an_open_transaction_is_read_on_as_it_was_written() -> None:
+    log = Log.of(1)
+    log.produce(TopicPartition(TOPIC, 0), 3, producer_id=1)
+    plan, _ = planner(log)
+    end = await plan.next(await plan.first(), limited=True)
+    assert end.places == {TopicPartition(TOPIC, 0): Place(3, 0)}
+    other, _ = planner(log, "read_committed")
+    with pytest.raises(
+        WrongCheckpoint, match="written with isolation=atomic, and a transaction is open in orders-0"
+    ):
+        await other.next(end, limited=True)
+    log.decide(1, commits=True)
+    whole = await plan.next(end, limited=True)
+    assert (await other.next(whole, limited=True)).places == whole.places
+
+
+@pytest.mark.parametrize(
+    ("given_", "says"),
+    [
+        ({"orders": {"0": 5}}, "which format.*ottla.* has not written"),
+        ("gibberish", "has not written"),
+        (
+            {"ottla": 2, "isolation": "atomic", "cut": 1, "topics": {}},
+            "format 2, this release of Ottla knows 1",
+        ),
+        ({"ottla": 1, "isolation": "atomic", "cut": 1}, "damaged offsets"),
+        (
+            {
+                "ottla": 1,
+                "isolation": "atomic",
+                "cut": 1,
+                "topics": {"t": {"id": "", "partitions": {"0": {"offset": -1}}}},
+            },
+            "-1 is no offset",
+        ),
+        (
+            {
+                "ottla": 1,
+                "isolation": "atomic",
+                "cut": 1,
+                "topics": {"t": {"id": "", "partitions": {"0": {"offset": 3, "openFrom": 4}}}},
+            },
+            "openFrom 4 is above offset 3",
+        ),
+    ],
+)
+def test_what_is_no_position_is_refused(given_: Any, says: str) -> None:
+    with pytest.raises(WrongCheckpoint, match=says):
+        read_position(given_)
