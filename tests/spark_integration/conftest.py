@@ -58,7 +58,7 @@ def spark_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cluster(spark_cluster: LocalCluster) -> LocalCluster:
     """The same."""
     return spark_cluster
