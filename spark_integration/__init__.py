@@ -16,12 +16,58 @@ the quorum; so every retry, replay and restart comes to the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.nearest import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from .outside.exactly_once import exactly_once
+    from .outside.failures import BatchRefused, OutsideError, QueryReplaced
+    from .outside.parquet_reading import parquet_files, read_arrow_table, read_parquet_table
+    from .outside.parquet_sink import parquet_sink
+    from .outside.sql_progress import SqlProgress
+    from .outside.sql_sink import sql_sink
+
+_HOMES = {
+    "exactly_once": ("exactly_once",),
+    "failures": ("BatchRefused", "OutsideError", "QueryReplaced"),
+    "parquet_reading": ("parquet_files", "read_arrow_table", "read_parquet_table"),
+    "parquet_sink": ("parquet_sink",),
+    "sql_progress": ("SqlProgress",),
+    "sql_sink": ("sql_sink",),
+}
+"""Modules of `outside`, and what they have: loaded when it is asked for."""
+
+__all__ = [
+    "BatchRefused",
+    "OutsideError",
+    "QueryReplaced",
+    "SqlProgress",
+    "exactly_once",
+    "parquet_files",
+    "parquet_sink",
+    "read_arrow_table",
+    "read_parquet_table",
+    "register",
+    "sql_sink",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Raises AttributeError with the nearest name there is."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f".outside.{module}", __name__), name)
+    meant = nearest(name, __all__)
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    raise AttributeError(f"ottla.spark_integration has no {name!r}{hint}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def register(spark: SparkSession) -> None:
