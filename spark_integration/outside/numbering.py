@@ -89,7 +89,11 @@ class Numbering:
 
     def batch(self, frame: DataFrame, number: int) -> Batch:
         """Raises OutsideError if Spark does not say which query this is."""
-        context = frame.sparkSession.sparkContext
+        context = getattr(frame.sparkSession, "sparkContext", None)
+        if context is None:
+            raise OutsideError(
+                "this function needs a classic Spark session: Spark Connect does not say which query this is"
+            )
         query = _property(context, "sql.streaming.queryId")
         run = _property(context, "spark.jobGroup.id")
         if query is None or run is None:

@@ -1,4 +1,4 @@
-"""PostgreSQL, through psycopg 3, whose COPY is used, or another driver with parameters written `%s`."""
+"""PostgreSQL, through psycopg 3."""
 
 from __future__ import annotations
 
@@ -65,24 +65,18 @@ class PostgreSQLStaging:
         names = ", ".join((*map(quoted, columns), f"0::bigint AS {quoted(ATTEMPT)}"))
         return f"CREATE UNLOGGED TABLE {staging} AS SELECT {names} FROM {table} WITH NO DATA"
 
-    def load(self, connection: Connection, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
-        """By COPY where the driver has it."""
+    def load(self, connection: Any, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
+        """By COPY."""
         cursor = connection.cursor()
         into = f"{staging} ({', '.join(map(quoted, columns))})"
         given = 0
         try:
-            if hasattr(cursor, "copy"):
-                with cursor.copy(f"COPY {into} FROM STDIN") as copy:
-                    for given, row in enumerate(rows):  # noqa: B007 - the error is about this one
-                        copy.write_row(row)
-            else:
-                values = ", ".join(["%s"] * len(columns))
-                cursor.executemany(f"INSERT INTO {into.replace('%', '%%')} VALUES ({values})", rows)
+            with cursor.copy(f"COPY {into} FROM STDIN") as copy:
+                for given, row in enumerate(rows):  # noqa: B007 - the error is about this one
+                    copy.write_row(row)
         except errors_of(connection) as error:
-            state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-            if state is None and not isinstance(error, getattr(connection, "DataError", ())):
-                raise
-            if state is not None and not state.startswith(_OF_THE_ROW):
+            state = getattr(error, "sqlstate", None)  # None if the driver itself found it
+            if not (state.startswith(_OF_THE_ROW) if state else isinstance(error, connection.DataError)):
                 raise
             line = _LINE.search(str(error))
             known = int(line[1]) - 1 if line else given if state is None else None

@@ -64,13 +64,13 @@ def dialect_of(connection: Connection) -> Dialect:
         from .sqlite import SQLite
 
         return SQLite()
-    if module in ("psycopg", "psycopg2", "pg8000"):
+    if module == "psycopg":
         from .postgresql import PostgreSQL
 
         return PostgreSQL()
     raise ValueError(
-        f"connections of {module!r} are of a database that is not known: give its dialect (see ottla."
-        "spark_integration.outside.sql_dialects), or use psycopg or sqlite3"
+        f"connections of the driver {module!r} are not known: use psycopg (version 3) or sqlite3, or give the dialect of "
+        "the database, an object like those of ottla.spark_integration.outside.postgresql and .sqlite"
     )
 
 

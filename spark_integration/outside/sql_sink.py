@@ -17,6 +17,7 @@ from .tasks import batches_at_driver, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 class SqlSink:
@@ -35,6 +36,7 @@ class SqlSink:
         self._numbering = numbering
         self._dialect = dialect
         self._progress = progress
+        self._fits: StructType | None = None  # what the table was last seen to take
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a batch, unless it is committed. Raises OutsideError."""
@@ -42,11 +44,14 @@ class SqlSink:
         with told(batch, self._table.name):
             if not self._claim(batch):
                 return
-            dialect = self._table.check(self._connect, self._dialect, frame.schema)
-            if dialect.staging is None:
+            if frame.schema != self._fits:
+                self._dialect = self._table.check(self._connect, self._dialect, frame.schema)
+                self._fits = frame.schema
+            assert self._dialect is not None, "known since the check"
+            if self._dialect.staging is None:
                 self._write_through_driver(frame, batch)
             else:
-                self._write_in_parallel(frame, batch, dialect)
+                self._write_in_parallel(frame, batch, self._dialect)
 
     def _claim(self, batch: Batch) -> bool:
         """Whether the batch is new. If so no older run can commit any more."""
@@ -58,7 +63,6 @@ class SqlSink:
 
     def _write_in_parallel(self, frame: DataFrame, batch: Batch, dialect: Dialect) -> None:
         staged = StagedBatch(self._connect, dialect, self._table, batch)
-        staged.drop_leftovers()
         try:
             staged.load(frame)
         except Exception:
@@ -68,7 +72,7 @@ class SqlSink:
             if self._numbering.is_new(transaction.kept, batch):
                 staged.move(transaction.connection)
                 transaction.keep(batch)
-        staged.drop_leftovers()
+        staged.drop()
 
     def _blame_replacement(self, batch: Batch) -> None:
         """Raise QueryReplaced if another run has taken over: it has dropped the staging table in the tasks' midst."""

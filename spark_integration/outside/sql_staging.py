@@ -63,9 +63,10 @@ class StagedBatch:
         self._rows_of_attempts: dict[int, int] = {}
 
     def load(self, frame: DataFrame) -> None:
-        """Let executors fill the table."""
+        """Make the table, and let executors fill it. What repeated crashes have left goes first: it takes up room."""
         self._columns = tuple(frame.columns)
         with opened(self._connect) as connection:
+            self._drop_tables(connection)
             create = _staging(self._dialect).create(self._staging, self._table.quoted, self._columns)
             connection.cursor().execute(create)
             connection.commit()
@@ -89,34 +90,33 @@ class StagedBatch:
             + upsert(self._columns, keys)
         )
 
-    def drop_leftovers(self) -> None:
-        """Drop the staging tables of the query up to this batch: this one's, and those of runs that crashed.
-
-        One that somebody still writes to is left to the next batch, and so are all if the database is away.
-        """
+    def drop(self) -> None:
+        """The rows are taken over: nobody needs the table any more. If the database is away the next batch does it."""
         try:
             with opened(self._connect) as connection:
-                tables = _staging(self._dialect).tables_like(connection, self._prefix)
-                connection.rollback()
-                for table in tables:
-                    if self._number_of(table) <= self._batch.number:
-                        self._drop(connection, table)
+                self._drop_tables(connection)
         except Exception as error:
             if not is_database_error(error):
                 raise
             logger.warning("%s: staging tables remain for now: %s", self._batch, error)
 
+    def _drop_tables(self, connection: Connection) -> None:
+        """Of the query, up to this batch; one that somebody still writes to is left to the next batch."""
+        tables = _staging(self._dialect).tables_like(connection, self._prefix)
+        connection.rollback()
+        for table in tables:
+            if self._number_of(table) > self._batch.number:
+                continue
+            try:
+                _staging(self._dialect).give_up_early(connection)
+                connection.cursor().execute(f"DROP TABLE IF EXISTS {table}")
+                connection.commit()
+            except errors_of(connection) as error:
+                connection.rollback()
+                logger.info("%s: the staging table %s remains for now: %s", self._batch, table, error)
+
     def _number_of(self, table: str) -> int:
         return int(table.rpartition(self._prefix)[2].partition("_")[0])
-
-    def _drop(self, connection: Connection, table: str) -> None:
-        try:
-            _staging(self._dialect).give_up_early(connection)
-            connection.cursor().execute(f"DROP TABLE IF EXISTS {table}")
-            connection.commit()
-        except errors_of(connection) as error:
-            connection.rollback()
-            logger.info("%s: the staging table %s remains for now: %s", self._batch, table, error)
 
     def _check_count(self, cursor: Any, accepted: str) -> None:
         """What an acknowledged commit of a staging table holds is lost if the server crashes."""

@@ -78,7 +78,7 @@ class Table:
 
     @staticmethod
     def _is_missing(connection: Connection, error: Exception) -> bool:
-        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        state = getattr(error, "sqlstate", None)
         return state in ("42P01", "3F000") or "no such table" in str(error)
 
     def _create(self, connection: Connection, dialect: Dialect, schema: StructType) -> None:

@@ -32,7 +32,7 @@ class Order(NamedTuple):
 
 def order(number: int) -> Order:
     """Some are without a customer, and there are names that SQL, CSV and paths might trip over."""
-    customer = None if number % 11 == 0 else f'O\'Neil \\ "{number % 7}"\t%s=ä/{number % 3}'
+    customer = None if number % 11 == 0 else f'O\'Neil \\ "{number % 2}"\t%s=ä/{number % 3}'
     amount = None if number % 13 == 0 else decimal.Decimal(number) / 4
     return Order(number, customer, amount, number % 2 == 0, f"2026-01-{number % 4 + 1:02}")
 
@@ -56,6 +56,9 @@ def new_session(warehouse: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2,3]")
+        .config(
+            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        )  # it is over soon
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

@@ -26,6 +26,7 @@ from ottla.spark_integration import (
 )
 from ottla.spark_integration.outside import parquet_commits
 from ottla.spark_integration.outside import parquet_sink as parquet_sink_module
+from ottla.spark_integration.outside.numbering import Kept
 from tests.spark_integration.outside.streams import (
     Order,
     as_query,
@@ -164,7 +165,7 @@ def test_of_two_commits_of_a_batch_one_counts(spark: SparkSession, tmp_path: Pat
     begun = threading.Barrier(8)
 
     def commit(run: str) -> None:
-        kept = parquet_commits.Kept("q", run, "writer", 0)
+        kept = Kept("q", run, "writer", 0)
         planned = tmp_path / run
         parquet_commits.write_durably(planned, parquet_commits.Commit(kept, []).to_json())
         begun.wait(30)
@@ -190,7 +191,7 @@ def test_many_commits_are_summed_up_and_read_as_before(tmp_path: Path) -> None:
     expected = []
     for number in range(450):
         file = parquet_commits.DataFile(f"{number}.parquet", 1, 1)
-        commit = parquet_commits.Commit(parquet_commits.Kept("q", "run", "writer", number), [file])
+        commit = parquet_commits.Commit(Kept("q", "run", "writer", number), [file])
         planned.unlink(missing_ok=True)  # the file itself is linked
         planned.write_text(commit.to_json())
         log.add(commit, planned)

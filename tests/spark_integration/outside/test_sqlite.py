@@ -188,6 +188,38 @@ def test_two_runs_at_once_do_not_both_write(spark: SparkSession, tmp_path: Path)
     assert rows_in(database) == as_kept(orders(0) + orders(1))
 
 
+def test_a_database_that_is_locked_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    database = tmp_path / "orders.db"
+    sink = sql_sink(functools.partial(sqlite3.connect, database, timeout=0.1), "orders", create_table=True)
+    with as_query(spark, "q", "run"):
+        sink(frame_of(spark, orders(0)), 0)
+        with sqlite3.connect(database) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(
+                OutsideError, match=r"batch 1 of query 'q'.*nothing of it was.*database is locked"
+            ):
+                sink(frame_of(spark, orders(1)), 1)
+            other.rollback()
+        sink(frame_of(spark, orders(1)), 1)
+    assert rows_in(database) == as_kept(orders(0) + orders(1))
+
+
+def test_a_driver_that_is_not_known_is_refused(spark: SparkSession) -> None:
+    class Strange:
+        def rollback(self) -> None: ...
+        def close(self) -> None: ...
+        def cursor(self) -> Any:
+            return sqlite3.connect(":memory:").cursor()
+
+        def commit(self) -> None: ...
+
+    with (
+        as_query(spark, "q", "run"),
+        pytest.raises(ValueError, match=r"use psycopg \(version 3\) or sqlite3, or give"),
+    ):
+        sql_sink(Strange, "orders")(frame_of(spark, orders(0)), 0)
+
+
 def test_outside_of_a_query_the_function_says_so(spark: SparkSession, tmp_path: Path) -> None:
     sink = sql_sink(functools.partial(sqlite3.connect, tmp_path / "some.db"), "orders")
     with pytest.raises(OutsideError, match="for foreachBatch of a streaming query"):
