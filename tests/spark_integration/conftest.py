@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla import spark_integration
 from ottla.testing.local_cluster import LocalCluster
+from tests.spark_integration.session import new_session
 
-ROOT = Path(__file__).resolve().parents[2]
-TASK_ATTEMPTS = 3
 STARTS_S = 120
 
 
@@ -27,26 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Its executors are Python processes like this one."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
-    session = (
-        SparkSession.builder.master(f"local[2,{TASK_ATTEMPTS}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        .config(
-            "spark.sql.execution.arrow.maxRecordsPerBatch", "10"
-        )  # so that much is written before a task fails
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
-    spark_integration.register(session)
+    session = new_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
-from tests.spark_integration.conftest import ROOT
+from tests.spark_integration.session import ROOT
 from tests.spark_integration.topics import values
 
 DEADLINE_S = 100
@@ -116,8 +116,7 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
-from ottla import spark_integration
+from tests.spark_integration.session import new_session
 
 servers, folder = sys.argv[1], Path(sys.argv[2])
 
@@ -127,12 +126,7 @@ def hangs(batches):
         (folder / "hangs").touch()
         time.sleep(600)
 
-spark = (
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10").getOrCreate()
-)
-spark_integration.register(spark)
-lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
+lines = new_session(folder / "warehouse").readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
 query = (
     lines.repartition(2).mapInArrow(hangs, "value string").writeStream.format("ottla")
     .option("kafka.bootstrap.servers", servers).option("topic", "killed")
