@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..data_source import OttlaDataSource
-from .options import APP_VERSION, TOPIC, TRANSACTIONAL_ID
-from .stream_writer import QUERY_ID
+from .options import APP_VERSION, QUERY_ID, TOPIC, TRANSACTIONAL_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +29,8 @@ def ottla_sink(
         given[TOPIC] = topic
 
     def write(frame: DataFrame, batch_id: int) -> None:
+        from ..data_source import OttlaDataSource
+
         session = frame.sparkSession
         session.dataSource.register(OttlaDataSource)
         query = session.sparkContext.getLocalProperty(QUERY_ID)

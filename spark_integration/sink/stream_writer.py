@@ -15,10 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from . import decision, task
-from .options import of_stream
+from .options import BATCH_ID, QUERY_ID, of_stream
 from .rows import check_schema
-
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class OttlaStreamWriter(DataSourceStreamArrowWriter):

@@ -14,6 +14,7 @@ from tests.spark_integration.session import new_session
 STARTS_S = 120
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:

@@ -40,8 +40,6 @@ from tests.spark_integration.outside.streams import (
     write_batch,
 )
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def rows_in(table: Path) -> list[tuple[Any, ...]]:
     """Without Spark."""

@@ -42,8 +42,6 @@ from tests.spark_integration.outside.streams import (
 )
 from tests.spark_integration.session import ROOT
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:

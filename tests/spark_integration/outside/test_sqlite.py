@@ -31,8 +31,6 @@ from tests.spark_integration.outside.streams import (
     write_batch,
 )
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def rows_in(database: Path, table: str = "orders") -> list[tuple[Any, ...]]:
     with sqlite3.connect(database) as connection:

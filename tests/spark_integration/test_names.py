@@ -27,7 +27,7 @@ def test_type_checkers_see_what_there_is() -> None:
         for alias in one.names
     }
     assert sorted({*shown, "register"}) == sorted(package.__all__)
-    assert shown == {name: f"outside.{module}" for module, names in package._HOMES.items() for name in names}
+    assert shown == {name: module for module, names in package._HOMES.items() for name in names}
     for name in package.__all__:
         assert name in dir(package)
         assert callable(getattr(package, name))
