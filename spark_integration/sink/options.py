@@ -81,9 +81,7 @@ def unique_id() -> str:
 def _parsed(options: Mapping[str, str]) -> SinkOptions:
     given = known_only(options, KNOWN)
     delivery = given.get(DELIVERY, EXACTLY_ONCE)
-    if delivery not in (QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""As Spark tells them in a stream's tasks, and in functions for foreachBatch the first of them."""
-EXACTLY_ONCE, AT_LEAST_ONCE):
+    if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
         raise WrongOption(f"option {DELIVERY!r} is {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
     for name in (TOPIC, TRANSACTIONAL_ID):
         if name in given and not given[name]:
