@@ -3,6 +3,7 @@ between."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -10,11 +11,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from ottla import TopicPartition
 from tests.cluster import wait_until
 
-from .reading import Run, Topics
+from .reading import SPARK_TIMEOUT_S, Run, Topics
 
 pytestmark = [
     pytest.mark.cluster,
@@ -185,7 +187,8 @@ def test_a_query_that_fails_goes_on_where_it_was(topics: Topics, tmp_path: Path)
     for _ in range(2):
         writing = topics.stream(**options).writeStream.foreachBatch(fails_once)
         query = writing.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        wait_until(lambda: not query.isActive, "the end of the query", 60)
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(SPARK_TIMEOUT_S)
         query.stop()
     assert dict(seen) == {0: [[b"0", b"1"]], 1: [[b"2", b"3"]] * 2, 2: [[b"4", b"5"]]}
 
@@ -229,5 +232,5 @@ def test_a_checkpoint_of_something_else_is_refused(topics: Topics, tmp_path: Pat
     lines = offsets.read_text().splitlines()
     offsets.write_text("\n".join([*lines[:-1], json.dumps({topic: {"0": 3}})]))
     (tmp_path / "offsets" / f".{offsets.name}.crc").unlink()
-    with pytest.raises(Exception, match="which format.*ottla.* has not written"):
+    with pytest.raises(Exception, match=r"which format.*ottla.* has not written"):
         Run(topics.stream(subscribe=topic), tmp_path)
