@@ -26,6 +26,7 @@ pytestmark = pytest.mark.cluster
 WITHOUT = {
     # Only given to programs, or raised: there is nothing to show.
     *("BrokerAddress", "ClusterDescription", "CommitResult", "CommittedTransaction", "ConfigEntry"),
+    *("Cut", "CutOffset"),
     *(
         "ConsumerGroupMetadata",
         "ConsumerRecord",
