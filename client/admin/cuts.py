@@ -22,7 +22,7 @@ class CutAdmin(LeaderSession):
         """The newest cut of these partitions: every transaction that was decided up to there has all its markers in
         them. What is true of a cut stays true.
 
-            cut = await admin.find_cut([TopicPartition("orders", 0), TopicPartition("payments", 0)])
+            cut = await admin.find_cut([TopicPartition("orders", 0), TopicPartition("orders", 1)])
 
         Raises KafkaError: VersionUnsupported of clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -42,7 +42,8 @@ class CutAdmin(LeaderSession):
         """Where a cut lies in each of these partitions, or why the partition could not be asked. Any commit index up to
         that of a cut that was found is a cut of the same partitions, too.
 
-            offsets = await admin.cut_offsets(cut, [TopicPartition("orders", 0)])
+            places = [TopicPartition("orders", 0)]
+            offsets = await admin.cut_offsets(await admin.find_cut(places), places)
         """
         wanted = topic_partitions("cut_offsets", partitions)
         metadata = await self._metadata()

@@ -90,7 +90,7 @@ class _Reading:
             while chunk.next_offset < self._range.end and (
                 taken := chunk.take_into(self._columns, BATCH_ROWS)
             ):
-                self._types.append((taken, LOG_APPEND_TIME if chunk.is_log_append_time else CREATE_TIME))
+                self._note_type(taken, log_append_time=chunk.is_log_append_time)
                 yield
             position = max(position, chunk.end_offset)
 
@@ -118,9 +118,14 @@ class _Reading:
     def _take(self, counted: Counted) -> None:
         header = counted.header
         cursor = consumer_records(self._range.partition, header, counted.batch, counted.first_offset)
-        kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
         while taken := cursor.take_into(self._columns, ALL):
-            self._types.append((taken, kind))
+            self._note_type(taken, log_append_time=header.is_log_append_time)
+
+    def _note_type(self, rows: int, *, log_append_time: bool) -> None:
+        kind = LOG_APPEND_TIME if log_append_time else CREATE_TIME
+        if self._types and self._types[-1][1] == kind:
+            rows += self._types.pop()[0]
+        self._types.append((rows, kind))
 
     def _batch(self) -> pa.RecordBatch:
         buffers = column_buffers(self._columns.finish())

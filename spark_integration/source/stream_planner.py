@@ -114,7 +114,7 @@ class StreamPlanner:
                 continue
             if log_start > one.start:
                 self._loss.tell(
-                    f"{name} begins at offset {log_start} by now, offsets from {one.start} on were to be read"
+                    f"{name} begins at offset {log_start} by now, and was to be read from {one.start} on"
                 )
                 one = one._replace(start=min(log_start, one.end))
             left.append(one)

@@ -32,6 +32,8 @@ WITHOUT = {
         "CommitResult",
         "CommittedTransaction",
         "ConfigEntry",
+        "Cut",
+        "CutOffset",
     ),
     *(
         "ConsumerGroupMetadata",

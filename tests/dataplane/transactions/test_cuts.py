@@ -111,6 +111,24 @@ def markers_of(one: Beside, place: Place) -> list[Marker]:
     return found
 
 
+def first_open_at(one: Beside, place: Place, below: int) -> int:
+    """Where the first transaction begins of those that are open at an offset, or that offset. By reading the log."""
+    log = one.replicas.get_by_id(*place).log
+    open_: dict[int, int] = {}
+    offset = 0
+    while offset < below:
+        piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
+        data = piece.read()
+        piece.release()
+        header = parse_header(data)
+        if header.is_control:
+            open_.pop(header.producer_id, None)
+        elif header.is_transactional:
+            open_.setdefault(header.producer_id, header.base_offset)
+        offset = header.next_offset
+    return min(open_.values(), default=below)
+
+
 class Everything:
     """Random transactions of three producers, and of others that produce without, in all partitions; every cut that was
     ever found must be one, at any later time."""
@@ -205,6 +223,15 @@ class Everything:
             behind = [one.offset for one in markers if one.commit_index > cut and one.offset < watermark]
             offset = offsets[place]
             assert offset == min(behind, default=watermark)
+            answer = await self.cutting.handlers.list_offsets(
+                NO_REQUEST, ListCutOffsetsRequest(cut=cut, metadata_offset=0, topics=topics([place]))
+            )
+            (at,) = answer.topics[0].partitions
+            assert not [
+                one for one in markers if at.least_offset <= one.offset < offset and one.commit_index > cut
+            ]
+            assert at.least_offset <= offset
+            assert at.open_from == first_open_at(self.one, place, offset)
             below = {one.commit_index for one in markers if one.offset < offset}
             assert max(below, default=-1) <= cut
             due = {index for index, wrote in self.written.items() if index <= cut and place in wrote}
@@ -250,6 +277,15 @@ async def test_an_older_transaction_that_stays_open_holds_nobody_up(tmp_path: Pa
         found = await here.find(one.solo(0))
         assert found.cut == 0
         assert await here.offsets(found.cut, one.solo(0), found.metadata_offset) == {one.solo(0).pop(): 3}
+        await written(one, "y")
+        answer = await here.handlers.list_offsets(
+            NO_REQUEST,
+            ListCutOffsetsRequest(cut=found.cut, metadata_offset=0, topics=topics(one.solo(0))),
+        )
+        (at,) = answer.topics[0].partitions
+        assert (at.least_offset, at.offset, at.open_from) == (3, 4, 0), (
+            "the cut may lie before y's record, too"
+        )
 
 
 async def test_a_marker_that_is_not_replicated_holds_up_only_those_who_ask_for_its_partition(

@@ -1,0 +1,122 @@
+"""Cuts and slices of partitions, asked of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from ottla import Admin, Cut, CutOffset, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
+from ottla.client.connections.cluster import Cluster
+from ottla.client.consuming.fetcher import FetchOptions
+from ottla.client.consuming.slice_reader import SliceReader
+from ottla.testing import LocalCluster
+
+pytestmark = pytest.mark.cluster
+FIRST, SECOND = TopicPartition("cut", 0), TopicPartition("cut", 1)
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async with LocalCluster(settings={"auto.create.topics.enable": "false"}) as running:
+        yield running.bootstrap_servers
+
+
+def options(request_timeout_ms: int = 30_000) -> FetchOptions:
+    return FetchOptions(
+        read_committed=False,
+        reset_timestamp=None,
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        max_partition_bytes=2_000,
+        request_timeout_ms=request_timeout_ms,
+        retry_backoff_max_ms=100,
+        check_crcs=True,
+    )
+
+
+async def test_a_cut_tells_where_to_go_on_from_it(address: str) -> None:
+    """The long transaction is open at both cuts; the second one lies behind a commit, and may lie anywhere up to the
+    record after it."""
+    places = [FIRST, SECOND]
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address, transactional_id="long") as slow,
+        Producer(bootstrap_servers=address, transactional_id="fast") as fast,
+    ):
+        await admin.create_topics([NewTopic("cut", num_partitions=2)])
+        before = await admin.find_cut(places)
+        assert before.commit_index == -1
+        await slow.begin_transaction()
+        await slow.send_and_wait("cut", b"open", partition=0)
+        async with fast.transaction():
+            await fast.send("cut", b"a", partition=0)
+            await fast.send("cut", b"b", partition=1)
+        async with Producer(bootstrap_servers=address) as plain:
+            await plain.send_and_wait("cut", b"plain", partition=0)
+        cut = await admin.find_cut(places)
+        assert cut.commit_index == before.commit_index + 1
+        assert await admin.cut_offsets(cut, places) == {FIRST: CutOffset(4, 0, 3), SECOND: CutOffset(2, 2, 2)}
+        assert await admin.cut_offsets(Cut(-1), places) == {
+            FIRST: CutOffset(2, 0, 0),
+            SECOND: CutOffset(1, 0, 0),
+        }
+        await slow.commit_transaction()
+        after = await admin.find_cut(places)
+        assert await admin.cut_offsets(after, [FIRST]) == {FIRST: CutOffset(5, 5, 5)}
+        with pytest.raises(KafkaError, match="topic 'nowhere'"):
+            await admin.find_cut([TopicPartition("nowhere", 0)])
+
+
+async def test_a_slice_is_read_as_it_stands_in_the_log(address: str) -> None:
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address, transactional_id="x") as producer,
+        Cluster(address) as cluster,
+    ):
+        await admin.create_topics([NewTopic("cut", num_partitions=2)])
+        for number in range(20):
+            await producer.begin_transaction()
+            await producer.send_and_wait("cut", b"%d" % number * 100, partition=0)
+            await (producer.commit_transaction() if number % 2 else producer.abort_transaction())
+        async with SliceReader(cluster, options(), FIRST, 5) as reader:
+            headers = [header for header, _ in (await reader.next_chunk()).batches()]
+            assert len(headers) < 35, "a chunk has as many bytes as were asked for"
+            while headers[-1].next_offset < 40:
+                assert reader.position == headers[-1].next_offset
+                headers += [header for header, _ in (await reader.next_chunk()).batches()]
+            assert headers[0].base_offset == 5
+            assert all(one.next_offset == other.base_offset for one, other in pairwise(headers))
+            assert sum(header.is_control for header in headers) == 18
+            reader.seek(30)
+            (header, _), *_ = (await reader.next_chunk()).batches()
+            assert header.base_offset == 30
+
+
+async def test_what_cannot_be_read_of_a_slice_is_an_error(address: str) -> None:
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address) as producer,
+        Cluster(address) as cluster,
+    ):
+        await admin.create_topics([NewTopic("cut", num_partitions=2)])
+        cluster.creates_topics = False
+        for _ in range(10):
+            await producer.send_and_wait("cut", b"x", partition=0)
+        await admin.delete_records({FIRST: 4})
+        async with SliceReader(cluster, options(), FIRST, 3) as reader:
+            with pytest.raises(KafkaError) as lost:
+                await reader.next_chunk()
+            assert lost.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        async with SliceReader(cluster, options(request_timeout_ms=300), FIRST, 10) as reader:
+            with pytest.raises(KafkaError, match="cut-0 ends at 10; there is nothing at offset 10"):
+                await reader.next_chunk()
+        async with SliceReader(cluster, options(), FIRST, 10) as reader:
+            waiting = asyncio.ensure_future(reader.next_chunk())
+            await admin.delete_topics(["cut"])
+            with pytest.raises(KafkaError, match="cut-0 is not there any more") as gone:
+                await waiting
+            assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
