@@ -403,6 +403,14 @@ def transaction_record(transaction: Transaction, *, replaces: bool = False) -> T
     )
 
 
+def aborted_places(transaction: Transaction) -> list[AbortedPlace]:
+    """Where its owner has aborted something under its present epoch, as records name that."""
+    return [
+        AbortedPlace(topic_id=topic_id, partition=index, number=number)
+        for (topic_id, index), number in transaction.aborted.items()
+    ]
+
+
 def writer_record(
     transaction: Transaction, writer: Writer, places: Iterable[Place]
 ) -> TransactionWriterRecord:
@@ -430,10 +438,7 @@ def settled_record(
 def records_of(transaction: Transaction) -> Iterator[TransactionalRecord]:
     """Records that tell all there is about a transaction to somebody who may know an earlier one."""
     first = transaction_record(transaction, replaces=True)
-    first.aborted = [
-        AbortedPlace(topic_id=topic_id, partition=index, number=number)
-        for (topic_id, index), number in transaction.aborted.items()
-    ]
+    first.aborted = aborted_places(transaction)
     yield first
     for writer in transaction.writers.values():
         yield writer_record(transaction, writer, writer.places)

@@ -464,6 +464,20 @@ def test_a_replica_that_comes_back_believes_nothing_that_was_settled_meanwhile()
     cluster.check()
 
 
+def test_a_replica_that_came_in_between_learns_of_earlier_aborts_with_the_next_transaction() -> None:
+    """If its broker leads after an unclean election it has to tell them from what is committed then (rule T11)."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.end(who, commits=False, bumps=False)
+    cluster.write_markers()
+    cluster.move(0, [1, 3])
+    cluster.add(who, cluster.places(0))
+    (place,) = cluster.places(0)
+    assert cluster.images[3].transactions.transactions["x"].aborted == {place: 1}
+    cluster.check()
+
+
 def test_only_those_are_told_whom_it_concerns() -> None:
     cluster = Transactions()
     who = cluster.begin(broker=1)
