@@ -180,9 +180,17 @@ class TransactionTable:
                 for one in record.writers:
                     _into_pool(transaction, one.producer_id, one.producer_epoch)
             case TransactionalIdRemovedRecord():
-                self._remove(record.transactional_id)
+                self.forget(record.transactional_id)
             case CommitIndexRecord():
                 self.next_commit_index = max(self.next_commit_index, record.next_commit_index)
+
+    def forget(self, transactional_id: str) -> None:
+        """It is not known any more, if it was."""
+        transaction = self.transactions.pop(transactional_id, None)
+        if transaction is not None:
+            self._forget_writers(transaction)
+            self.by_producer.pop(transaction.producer_id, None)
+            self.decided.discard(transactional_id)
 
     def _take(self, record: TransactionRecord) -> None:
         transaction = self.transactions.get(record.transactional_id)
@@ -259,13 +267,6 @@ class TransactionTable:
             self.decided.discard(record.transactional_id)
             self._forget_writers(transaction)
             self.by_producer[transaction.producer_id] = transaction
-
-    def _remove(self, transactional_id: str) -> None:
-        transaction = self.transactions.pop(transactional_id, None)
-        if transaction is not None:
-            self._forget_writers(transaction)
-            self.by_producer.pop(transaction.producer_id, None)
-            self.decided.discard(transactional_id)
 
     def _forget_writers(self, transaction: Transaction) -> None:
         for producer_id, writer in transaction.writers.items():
@@ -402,6 +403,14 @@ def transaction_record(transaction: Transaction, *, replaces: bool = False) -> T
     )
 
 
+def aborted_places(transaction: Transaction) -> list[AbortedPlace]:
+    """Where its owner has aborted something under its present epoch, as records name that."""
+    return [
+        AbortedPlace(topic_id=topic_id, partition=index, number=number)
+        for (topic_id, index), number in transaction.aborted.items()
+    ]
+
+
 def writer_record(
     transaction: Transaction, writer: Writer, places: Iterable[Place]
 ) -> TransactionWriterRecord:
@@ -429,10 +438,7 @@ def settled_record(
 def records_of(transaction: Transaction) -> Iterator[TransactionalRecord]:
     """Records that tell all there is about a transaction to somebody who may know an earlier one."""
     first = transaction_record(transaction, replaces=True)
-    first.aborted = [
-        AbortedPlace(topic_id=topic_id, partition=index, number=number)
-        for (topic_id, index), number in transaction.aborted.items()
-    ]
+    first.aborted = aborted_places(transaction)
     yield first
     for writer in transaction.writers.values():
         yield writer_record(transaction, writer, writer.places)

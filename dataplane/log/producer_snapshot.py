@@ -3,7 +3,8 @@
 Kafka's entries hold only the last batch of each producer, and their field for the coordinator epoch has the number of
 the producer's last marker. What follows them Kafka's readers pass over: the commit indexes of markers, the transactions
 that ended above the high watermark, and the producers' whole windows. In the log a window cannot be found again: its
-older batches may have been deleted, and one of them that is sent again is still a duplicate.
+older batches may have been deleted, and one of them that is sent again is still a duplicate. Nor can it be found out
+there any more whether a producer of which only markers are left has written anything under its epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _TRAILER_VERSION = 1
 _TRAILER = struct.Struct(">hqqi")  # version, last commit index, forgotten below, number of ended transactions
 _ENDED = struct.Struct(">qq")  # marker offset, first offset
 _COMMIT_INDEX = struct.Struct(">q")  # of the last marker of each entry, in their order
-_WINDOW = struct.Struct(">B")  # number of batches; of each entry, in their order
+_WINDOW = struct.Struct(">B")  # number of batches, and _EPOCH_BEGAN_HERE; of each entry, in their order
+_EPOCH_BEGAN_HERE = 0x80
 _BATCH = struct.Struct(">qiiq")  # first offset, first sequence, last offset delta, timestamp; oldest first
 
 
@@ -86,7 +88,8 @@ def _encode_window(entry: ProducerEntry) -> bytes:
         )
         for batch in entry.batches
     )
-    return b"".join((_WINDOW.pack(len(entry.batches)), *batches))
+    began = _EPOCH_BEGAN_HERE if entry.epoch_began_here else 0
+    return b"".join((_WINDOW.pack(len(entry.batches) | began), *batches))
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
@@ -157,10 +160,13 @@ def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
     """Raises ValueError."""
     at = 0
     for entry in producers.entries():
-        count = data[at] if at < len(data) else -1
+        if at == len(data):
+            raise ValueError("windows are missing")
+        count = data[at] & ~_EPOCH_BEGAN_HERE
         end = at + _WINDOW.size + count * _BATCH.size
-        if not 0 <= count <= WINDOW or end > len(data):
+        if count > WINDOW or end > len(data):
             raise ValueError(f"a window of {count} batches does not fit in {len(data) - at} bytes")
+        entry.epoch_began_here = bool(data[at] & _EPOCH_BEGAN_HERE)
         entry.batches.clear()
         for offset, sequence, delta, timestamp in _BATCH.iter_unpack(data[at + _WINDOW.size : end]):
             last_sequence = (sequence + delta) & SEQUENCE_MAX

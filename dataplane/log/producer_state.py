@@ -30,7 +30,7 @@ NO_OFFSET: Final = -1
 NO_NUMBER: Final = -1
 _TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 REFUSED_MAX: Final = 1000
-"""Unknown producers of which a refused batch is remembered."""
+"""Producers without a known sequence of which a refused batch is remembered."""
 
 
 class ProducedBatch(NamedTuple):
@@ -49,6 +49,7 @@ class ProducerEntry:
 
     __slots__ = (
         "batches",
+        "epoch_began_here",
         "last_seen_ms",
         "marker_commit_index",
         "marker_number",
@@ -61,6 +62,8 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.last_seen_ms = last_seen_ms
+        self.epoch_began_here = False
+        """Whether this log had something of a lower epoch before: then all that it wrote under its epoch is known."""
         self.marker_number = NO_NUMBER
         """Number of the transaction that its last marker in this log ended."""
         self.marker_commit_index = NO_COMMIT_INDEX
@@ -87,6 +90,20 @@ class ProducerEntry:
     def is_transactional(self) -> bool:
         """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
         return self.transaction_first_offset != NO_OFFSET or self.marker_number != NO_NUMBER
+
+    @property
+    def next_sequence(self) -> int | None:
+        """That of its next batch under its epoch. None if it is not known: there are only markers of the producer,
+        and what it wrote before them under the same epoch may have been deleted."""
+        if self.batches:
+            return (self.last_sequence + 1) & SEQUENCE_MAX
+        return 0 if self.epoch_began_here else None
+
+    def begin_epoch(self, producer_epoch: int) -> None:
+        """It goes on under another epoch."""
+        self.producer_epoch = producer_epoch
+        self.epoch_began_here = True
+        self.batches.clear()
 
     def check(self, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log that ends there has of a producer."""
@@ -158,8 +175,8 @@ class ProducerStates:
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
 
-        A producer that is not known may start with any sequence (KIP-360), unless an earlier batch of it was refused
-        and will come again.
+        A producer that is not known, or only by its markers, may start with any sequence (KIP-360), unless an earlier
+        batch of it was refused and will come again.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
@@ -167,22 +184,19 @@ class ProducerStates:
         """
         entry = self._entries.get(header.producer_id)
         first, epoch = header.base_sequence, header.producer_epoch
-        if entry is None:
-            refused_epoch, expected = self._refused.get(header.producer_id, (epoch, first))
-            if refused_epoch != epoch:
-                return None
-        elif epoch == entry.producer_epoch:
+        if entry is not None and epoch == entry.producer_epoch:
             original = entry.original_of(header)
             if original is not None:
                 return original
-            expected = (entry.last_sequence + 1) & SEQUENCE_MAX
-        elif epoch < entry.producer_epoch:
+        elif entry is not None and epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} sent epoch {epoch}, {entry.producer_epoch} has been seen",
             )
-        else:
-            expected = 0
+        expected = self._next_sequence(header)
+        if expected is None:
+            refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
+            expected = refused_first if refused_epoch == epoch else first
         if first != expected:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -195,12 +209,19 @@ class ProducerStates:
             )
         return None
 
+    def _next_sequence(self, header: BatchHeader) -> int | None:
+        """That of a producer's next batch, if it has the epoch of this one; None if any may be the next."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        return entry.next_sequence if header.producer_epoch == entry.producer_epoch else 0
+
     def will_come_again(self, header: BatchHeader) -> None:
-        """A batch was refused for now. If nothing is known of its producer, those that it had sent behind that batch
-        must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
+        """A batch was refused for now. If nobody knows which sequence is its producer's next, those that it had sent
+        behind that batch must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
-        if producer_id == NO_PRODUCER_ID or producer_id in self._entries:
+        if producer_id == NO_PRODUCER_ID or self._next_sequence(header) is not None:
             return
         if self._refused.get(producer_id, (-1, 0))[0] >= epoch:
             return
@@ -223,8 +244,7 @@ class ProducerStates:
         if entry is None:
             entry = self._add(header, now_ms)
         elif header.producer_epoch != entry.producer_epoch:
-            entry.producer_epoch = header.producer_epoch
-            entry.batches.clear()
+            entry.begin_epoch(header.producer_epoch)
         entry.last_seen_ms = now_ms
         last_offset = first_offset + header.last_offset_delta
         if attributes & TRANSACTIONAL_FLAG:
@@ -234,6 +254,8 @@ class ProducerStates:
                 self.transactions.begin(producer_id, first_offset)
             if header.base_sequence == NO_SEQUENCE:
                 return  # Offsets that were committed in the transaction have no sequence.
+        if not entry.batches:
+            self._refused.pop(producer_id, None)
         timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME_FLAG else now_ms
         entry.batches.append(
             ProducedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
@@ -259,14 +281,12 @@ class ProducerStates:
         if entry is None:
             entry = self._add(header, now_ms)
         elif header.producer_epoch > entry.producer_epoch:
-            entry.producer_epoch = header.producer_epoch
-            entry.batches.clear()
+            entry.begin_epoch(header.producer_epoch)
         entry.last_seen_ms = now_ms
         return entry
 
     def _add(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
         producer_id = header.producer_id
-        self._refused.pop(producer_id, None)
         entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
         return entry
 

@@ -83,7 +83,7 @@ class QuorumSession:
         self._progress = progress
         self._on_settled = on_settled
         self._on_lost = on_lost
-        self._follower = ImageFollower()
+        self._follower = ImageFollower(config.broker_id)
         self._commands = CommandSubmitter(config.broker_id, self._send_command)
         self._questions = Questions()
         #: what the quorum's leader tells of transactions that do not concern this broker

@@ -174,7 +174,7 @@ class Markers:
         if underway in self._underway:
             return
         end = partition.log.log_end_offset
-        if not is_behind(number, partition.log.producers.get(producer_id)):
+        if not _has_marker(partition, transaction, writer):
             try:
                 end = partition.append_marker(
                     producer_id,
@@ -324,6 +324,17 @@ class Markers:
     @staticmethod
     def _place(partition: Partition) -> Place:
         return partition.topic_id, partition.index
+
+
+def _has_marker(partition: Partition, transaction: Transaction, writer: Writer) -> bool:
+    """Whether a former leader has written it into this log. Commit indexes rise along a log, so it has if one with a
+    higher index is there: where the log was copied from behind deleted records, its producer may be unknown. Equal ones
+    say nothing: those of a transaction's writers come in any order. A marker that is written again ends nothing."""
+    log = partition.log
+    return (
+        is_behind(transaction.number, log.producers.get(writer.producer_id))
+        or transaction.commit_index < log.last_commit_index
+    )
 
 
 def _written(reported: _Reported, writers: dict[int, int]) -> WrittenMarkers:

@@ -15,6 +15,7 @@ from ...protocol.transaction_table import (
     Place,
     Transaction,
     Writer,
+    aborted_places,
     records_of,
     settled_record,
     transaction_record,
@@ -87,12 +88,17 @@ class Telling:
         return self._work.image.transactions.transactions[self._id]
 
     def state(self, changed: Transaction, *, replaces: bool = False) -> None:
-        """It is like this now, but for its writers; with `replaces` it has none any more."""
+        """It is like this now, but for its writers; with `replaces` it has none any more. Who has not known it learns
+        by that, too, what was aborted under its epoch (rule T11)."""
         if self._origin is not None:
             changed = with_session(changed, self._origin, self._work.image.offset + 1)
+        record = transaction_record(changed, replaces=replaces)
         if replaces:
             self._known = self._wanted  # All that they knew is of an earlier one.
-        self._work.emit(transaction_record(changed, replaces=replaces), self._known)
+            before = self.transaction
+            if (before.producer_id, before.producer_epoch) == (changed.producer_id, changed.producer_epoch):
+                record.aborted = aborted_places(before)
+        self._work.emit(record, self._known)
 
     def writes(self, producer_id: int, epoch: int, places: Iterable[Place]) -> None:
         """Somebody writes to these partitions, or is about to write."""

@@ -12,6 +12,7 @@ from ottla.dataplane.log import ProducerStates
 from ottla.dataplane.log.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
 from tests.dataplane.log.batches import make_batch
 
@@ -20,6 +21,12 @@ _WRAP = 2**31
 
 def _header(producer: tuple[int, int, int], count: int) -> BatchHeader:
     return parse_header(make_batch(count, producer=producer))
+
+
+def _end_transaction(states: ProducerStates, producer_id: int, epoch: int, offset: int) -> None:
+    marker = ControlRecord(ControlType.COMMIT, 1, 1)
+    batch = encode_control_batch(marker, timestamp_ms=0, producer_id=producer_id, producer_epoch=epoch)
+    states.record_marker(parse_header(batch), marker, offset, 0)
 
 
 @dataclass
@@ -101,6 +108,48 @@ def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() 
     assert states.original_of(_header((9, 3, 0), 18)) is None
     states.record(_header((9, 3, 0), 18), 0, now_ms=0)
     assert states.original_of(_header((9, 3, 18), 2)) is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_of_whom_only_a_marker_is_left_may_go_on_anywhere(*, restarted: bool) -> None:
+    """A replica that began anew behind deleted records has the marker that followed them (seed 8054)."""
+    states = ProducerStates()
+    _end_transaction(states, 9, 0, offset=12)
+    if restarted:
+        states = decode_snapshot(encode_snapshot(states))
+    assert states.original_of(_header((9, 0, 3), 1)) is None
+    assert states.original_of(_header((9, 0, 0), 1)) is None, "it may have written nothing before"
+    states.record(_header((9, 0, 3), 1), 13, now_ms=0)
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_header((9, 0, 5), 1))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_after_a_marker_that_raises_the_epoch_sequences_begin_at_0(*, restarted: bool) -> None:
+    states = ProducerStates()
+    states.record(_header((9, 0, 0), 3), 0, now_ms=0)
+    _end_transaction(states, 9, 1, offset=3)
+    if restarted:
+        states = decode_snapshot(encode_snapshot(states))
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_header((9, 1, 1), 1))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.original_of(_header((9, 1, 0), 1)) is None
+
+
+def test_batches_behind_one_that_was_refused_do_not_follow_a_marker_alone() -> None:
+    states = ProducerStates()
+    _end_transaction(states, 9, 0, offset=12)
+    states.will_come_again(_header((9, 0, 3), 2))
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_header((9, 0, 5), 1))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.original_of(_header((9, 0, 3), 2)) is None
+    states.record(_header((9, 0, 3), 2), 13, now_ms=0)
+    assert states.original_of(_header((9, 0, 5), 1)) is None
+    assert states.expire(1000, 1000) == 1
+    assert states.original_of(_header((9, 0, 8), 1)) is None, "what was refused has come"
 
 
 def test_nothing_but_its_transaction_while_one_is_open() -> None:

@@ -87,6 +87,7 @@ def known_of(states: ProducerStates) -> dict[int, tuple[object, ...]]:
         entry.producer_id: (
             entry.producer_epoch,
             entry.last_sequence,
+            entry.next_sequence,
             entry.batches[-1][:4] if entry.batches else None,
             entry.marker_number,
             entry.marker_commit_index,

@@ -1,5 +1,6 @@
 """Folding pushes: none twice, none torn, no gap, and snapshots as a whole."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ def push(first: int, end: int) -> FeedRecords:
 
 @given(st.lists(st.tuples(st.integers(0, len(HISTORY)), st.integers(0, len(HISTORY))), max_size=30))
 def test_whatever_arrives_the_image_is_a_prefix_of_the_history(pushes: list[tuple[int, int]]) -> None:
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     for one, other in pushes:
         before = follower.image.offset
         first, end = min(one, other), max(one, other)
@@ -62,13 +63,13 @@ def test_whatever_arrives_the_image_is_a_prefix_of_the_history(pushes: list[tupl
 
 
 def test_records_left_out_still_count() -> None:
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     follower.records(FeedRecords(first_offset=0, end_offset=7, records=[encode_record(HISTORY[0])]))
     assert follower.image.offset == 7
 
 
 def test_a_snapshot_takes_effect_when_it_is_whole() -> None:
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     follower.records(push(0, 2))
     image = follower.image
     whole = [FeedSnapshotChunk(end_offset=50, first=True, records=[encode_record(r) for r in HISTORY[:4]])]
@@ -100,7 +101,7 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     expected = ClusterImage()
     for record in records:
         expected.apply(record)
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     encoded = [encode_record(record) for record in records]
     follower.snapshot(FeedSnapshotChunk(end_offset=expected.offset, first=True, last=True, records=encoded))
     assert vars(follower.image) == vars(expected)
@@ -110,7 +111,7 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
 
 
 def test_a_snapshot_that_was_cut_off_begins_anew() -> None:
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     assert follower.snapshot(FeedSnapshotChunk(end_offset=9, last=True)) is Fold.RESUBSCRIBE
     follower.snapshot(FeedSnapshotChunk(end_offset=9, first=True, records=[encode_record(HISTORY[0])]))
     follower.snapshot(FeedSnapshotChunk(end_offset=9, first=True, records=[encode_record(HISTORY[7])]))
@@ -120,7 +121,37 @@ def test_a_snapshot_that_was_cut_off_begins_anew() -> None:
 
 
 def test_an_old_snapshot_changes_nothing() -> None:
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     follower.records(push(0, 5))
     assert follower.snapshot(FeedSnapshotChunk(end_offset=3, first=True, last=True)) is Fold.NOTHING
     assert follower.image.offset == 5
+
+
+@pytest.mark.parametrize(("broker", "kept"), [(1, "xyz"), (2, "xyz"), (3, "xz")])
+def test_with_a_replica_goes_what_a_broker_was_not_told_of(broker: int, kept: str) -> None:
+    """Partition 0 was on brokers 1 and 2, and comes to 3, whose client x is, and which has a replica of partition 1."""
+    follower = ImageFollower(broker)
+    records: list[Record] = [
+        TopicRecord(topic_id=TOPIC, name="t"),
+        PartitionRecord(topic_id=TOPIC, partition=0, replicas=[1, 2], isr=[1]),
+        PartitionRecord(topic_id=TOPIC, partition=1, replicas=[3], isr=[3]),
+    ]
+    for producer_id, (name, session, partitions) in enumerate(
+        (("x", 3, [0]), ("y", 2, [0]), ("z", 1, [0, 1]))
+    ):
+        places = [WriterPartitions(topic_id=TOPIC, partitions=partitions)]
+        records += (
+            TransactionRecord(
+                transactional_id=name,
+                producer_id=producer_id,
+                number=1,
+                phase=Phase.ONGOING,
+                session_broker=session,
+            ),
+            TransactionWriterRecord(transactional_id=name, producer_id=producer_id, topics=places),
+        )
+    records.append(PartitionRecord(topic_id=TOPIC, partition=0, replicas=[1, 2, 3], isr=[1]))
+    encoded = [encode_record(record) for record in records]
+    follower.records(FeedRecords(first_offset=0, end_offset=len(records), records=encoded))
+    follower.image.transactions.check()
+    assert follower.image.transactions.transactions.keys() == set(kept)

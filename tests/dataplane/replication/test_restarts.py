@@ -172,7 +172,7 @@ async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it
 
 async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tmp_path: Path) -> None:
     """A leader that went by the brokers of before would keep out every follower that restarted since."""
-    follower = ImageFollower()
+    follower = ImageFollower(1)
     records = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2), *topic(replicas=[1, 2])]
     async with broker(tmp_path, follower.image) as (_, replicas):
         replicas.apply(follower.image, fold(follower.image, *records))

@@ -11,6 +11,7 @@ from pathlib import Path
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
+from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.replicas import Replicas
 from ottla.dataplane.transactions.endings import Endings
@@ -18,38 +19,41 @@ from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.state.controller import Applied
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.cluster_image import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
-from ottla.protocol.messages.metadata_records import Record
+from ottla.protocol.messages.quorum_session import FeedRecords
 from ottla.protocol.record import encode_batch
 from ottla.protocol.schema import Message
 from tests.dataplane.replication.test_restarts import broker
 from tests.metadata_quorum.state.harness import assigned
-from tests.metadata_quorum.state.transactional import Identity, Transactions
+from tests.metadata_quorum.state.transactional import Identity, Transactions, push
 
 
 class Quorum(Transactions):
     """The controller, and what broker 1 has not been told yet."""
 
     def __init__(self) -> None:
-        self.untold: list[Record | None] = []
+        self.untold: list[FeedRecords] = []
         #: a quorum without a leader answers nothing
         self.answers = True
         super().__init__(partitions=0)
         self.create(assigned("solo", [1], [1]), assigned("pair", [1, 2]))
 
     def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+        offset = self.machine.image.offset
         applied = super().apply(command, session)
-        self.untold += [record if scope is None or 1 in scope else None for scope, record in applied.records]
+        self.untold.append(push(1, offset, applied))
         return applied
 
 
 class Beside:
     """The broker."""
 
-    def __init__(self, quorum: Quorum, replicas: Replicas, image: ClusterImage) -> None:
-        self.quorum, self.replicas, self.image = quorum, replicas, image
+    def __init__(self, quorum: Quorum, replicas: Replicas, follower: ImageFollower) -> None:
+        self.quorum, self.replicas = quorum, replicas
+        self.image = image = follower.image
+        self._follower = follower
         commands = TransactionCommands(self)
         self.gate = TransactionGate(1, lambda: image.transactions, commands, lambda: 7)
         #: what groups were told: partition, producer id, end offset, whether it was committed
@@ -79,14 +83,17 @@ class Beside:
 
     def catch_up(self) -> None:
         """The feed brings what there is."""
-        delta = ImageDelta()
-        for record in self.quorum.untold:
-            if record is None:
-                self.image.offset += 1
-            else:
-                self.image.apply(record)
-                delta.note(record)
-        self.quorum.untold.clear()
+        told = self.quorum.untold
+        delta = self._follower.records(
+            FeedRecords(
+                first_offset=self.image.offset,
+                end_offset=told[-1].end_offset if told else self.image.offset,
+                records=[record for each in told for record in each.records],
+            )
+        )
+        told.clear()
+        if isinstance(delta, Fold):
+            delta = ImageDelta()
         self.replicas.apply(self.image, delta)
         self.markers.image_changed(delta.transactions)
         self.gate.image_changed()
@@ -153,9 +160,9 @@ class Beside:
 @contextlib.asynccontextmanager
 async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
     """Started, with its logs in `directory`; to be entered again for a restart with another quorum only."""
-    quorum, image = Quorum(), ClusterImage()
-    async with broker(directory, image) as (_, replicas):
-        one = Beside(quorum, replicas, image)
+    quorum, follower = Quorum(), ImageFollower(1)
+    async with broker(directory, follower.image) as (_, replicas):
+        one = Beside(quorum, replicas, follower)
         one.catch_up()
         try:
             yield one

@@ -159,6 +159,36 @@ async def test_a_marker_that_is_there_is_not_written_again(tmp_path: Path) -> No
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
 
 
+@pytest.mark.parametrize("left", [1, 0])
+async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
+    tmp_path: Path, *, left: int
+) -> None:
+    """A replica began anew behind the first of two markers, or behind both, which the quorum has not heard of yet. As
+    leader it does not know the producer of the first, but that later ones are there."""
+    async with beside_a_quorum(tmp_path) as one:
+        owners = {name: await written(one, name, 0) for name in "xy"}
+        one.quorum.answers = False
+        for name, who in owners.items():
+            one.quorum.end(who, name=name)
+        one.catch_up()
+        log = one.partition().log
+        assert (log.log_end_offset, log.last_commit_index) == (4, 1)
+        one.quorum.fence(1)
+        one.catch_up()
+        piece = log.read(3, 1 << 20, 4, at_least_one=True)
+        marker = bytearray(piece.read())
+        piece.release()
+        log.truncate_fully_and_start_at(4 - left)
+        if left:
+            log.append_as_follower(memoryview(marker), 0)
+        one.quorum.unfence(1)
+        one.catch_up()
+        assert [log.producers.get(who[0]) is not None for who in owners.values()] == [not left, True]
+        assert (log.log_end_offset, log.last_commit_index) == (4 if left else 6, 1)
+        one.quorum.answers = True
+        await until(lambda: not one.quorum.machine.image.transactions.decided)
+
+
 async def test_a_full_disk_delays_a_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markers, "RETRY_S", 0.01)
     async with beside_a_quorum(tmp_path) as one:

@@ -9,12 +9,6 @@ from ottla.metadata_quorum.state.transactions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
-from ottla.protocol.messages.reassignment_commands import (
-    AlterPartitionReassignments,
-    AlterPartitionReassignmentsResult,
-    TopicReassignment,
-    WantedReplicas,
-)
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.transaction_table import Phase
 
@@ -449,9 +443,38 @@ def test_a_replica_that_comes_in_between_is_told() -> None:
     who = cluster.begin()
     cluster.add(who, cluster.places(0))
     assert not cluster.images[3].transactions.at(*cluster.places(0))
-    wanted = TopicReassignment(name="t", partitions=[WantedReplicas(partition=0, replicas=[1, 3])])
-    cluster.do(AlterPartitionReassignments(topics=[wanted]), AlterPartitionReassignmentsResult)
+    cluster.move(0, [1, 3])
     assert cluster.images[3].transactions.at(*cluster.places(0))
+    cluster.check()
+
+
+def test_a_replica_that_comes_back_believes_nothing_that_was_settled_meanwhile() -> None:
+    """Its broker was not told, as nothing of it was outstanding there. Else it would write the marker again, behind
+    those of later transactions (seed 7927)."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.move(0, [1, 3])
+    cluster.move(0, None)
+    cluster.end(who)
+    cluster.write_markers()
+    assert cluster.state().phase is Phase.COMPLETE_COMMIT
+    cluster.move(0, [1, 3])
+    assert not cluster.images[3].transactions.at(*cluster.places(0))
+    cluster.check()
+
+
+def test_a_replica_that_came_in_between_learns_of_earlier_aborts_with_the_next_transaction() -> None:
+    """If its broker leads after an unclean election it has to tell them from what is committed then (rule T11)."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.end(who, commits=False, bumps=False)
+    cluster.write_markers()
+    cluster.move(0, [1, 3])
+    cluster.add(who, cluster.places(0))
+    (place,) = cluster.places(0)
+    assert cluster.images[3].transactions.transactions["x"].aborted == {place: 1}
     cluster.check()
 
 

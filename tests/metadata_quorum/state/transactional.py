@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
+from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.metadata_quorum.state.controller import Applied
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.metadata_records import encode_record
 from ottla.protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
     ElectLeaders,
     ElectLeadersResult,
+)
+from ottla.protocol.messages.quorum_session import FeedRecords
+from ottla.protocol.messages.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    TopicReassignment,
+    WantedReplicas,
 )
 from ottla.protocol.transaction_table import Phase, Place, Transaction, by_topic
 
@@ -24,24 +33,32 @@ Identity = tuple[int, int]
 """Producer id and epoch."""
 
 
+def push(broker: int, offset: int, applied: Applied) -> FeedRecords:
+    """What the feed has for a broker of a command that was applied at this offset."""
+    return FeedRecords(
+        first_offset=offset,
+        end_offset=offset + len(applied.records),
+        records=[
+            encode_record(record) for scope, record in applied.records if scope is None or broker in scope
+        ],
+    )
+
+
 class Transactions(Cluster):
     """Three brokers, and topic "t", whose partition `index` is on brokers `index % 3 + 1` and the next one. Each broker
     has an image, folded from what the feed has for it."""
 
     def __init__(self, partitions: int = 4) -> None:
-        self.images = {broker: ClusterImage() for broker in (1, 2, 3)}
+        self.followers = {broker: ImageFollower(broker) for broker in (1, 2, 3)}
+        self.images = {broker: follower.image for broker, follower in self.followers.items()}
         self.connections = count(1)
         super().__init__(3)
         self.create(assigned("t", *([index % 3 + 1, (index + 1) % 3 + 1] for index in range(partitions))))
 
     def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
         applied = super().apply(command, session)
-        for scope, record in applied.records:
-            for broker, image in self.images.items():
-                if scope is None or broker in scope:
-                    image.apply(record)
-                else:
-                    image.offset += 1
+        for broker, follower in self.followers.items():
+            follower.records(push(broker, follower.image.offset, applied))
         return applied
 
     def places(self, *indexes: int, topic: str = "t") -> set[Place]:
@@ -166,6 +183,13 @@ class Transactions(Cluster):
         command = ElectLeaders(election_type=ElectionType.UNCLEAN, partitions=[place])
         elected = self.do(command, ElectLeadersResult)
         assert elected.partitions[0].error_code == ErrorCode.NONE, elected
+
+    def move(self, index: int, replicas: list[int] | None, topic: str = "t") -> None:
+        """Have these brokers replicas of a partition; None calls that off."""
+        wanted = TopicReassignment(
+            name=topic, partitions=[WantedReplicas(partition=index, replicas=replicas)]
+        )
+        self.do(AlterPartitionReassignments(topics=[wanted]), AlterPartitionReassignmentsResult)
 
     def check(self) -> None:
         """The controller holds together, and each broker knows of transactions on its replicas what the controller
