@@ -57,17 +57,22 @@ needs_java = pytest.mark.skipif(not available(), reason="needs java, and mvn to 
 
 def jars() -> Path:
     """The folder of jars, filled on first use; several test processes may ask at once."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
+    return fetched(_POM, CACHE, _COMPLETE)
+
+
+def fetched(pom: str, cache: Path, complete: Path) -> Path:
+    """The folder of the jars that a project depends on, filled unless the file `complete` says that it is."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _COMPLETE.exists():
-            (CACHE / "pom.xml").write_text(_POM)
-            command = ["mvn", "-q", "-B", "-ntp", "-f", str(CACHE / "pom.xml"), _PLUGIN]
-            command += [f"-DoutputDirectory={CACHE / 'libs'}", "-DincludeScope=runtime"]
+        if not complete.exists():
+            (cache / "pom.xml").write_text(pom)
+            command = ["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), _PLUGIN]
+            command += [f"-DoutputDirectory={cache / 'libs'}", "-DincludeScope=runtime"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout[-3000:]
-            _COMPLETE.touch()
-    return CACHE / "libs"
+            complete.touch()
+    return cache / "libs"
 
 
 def command(main_class: str, *arguments: str) -> list[str]:

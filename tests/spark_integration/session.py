@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ottla import spark_integration
+from tests.spark_integration.kafka_connector import connector_jars
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK_ATTEMPTS = 3
@@ -23,6 +24,7 @@ def new_session(warehouse: Path) -> SparkSession:
         .config(
             "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         )  # it is over soon
+        .config("spark.jars", ",".join(map(str, connector_jars())))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

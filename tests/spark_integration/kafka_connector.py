@@ -1,0 +1,31 @@
+"""Spark's own `format("kafka")`, from Maven Central. 4.2.0 is the newest release of it there; Spark 4.3 takes it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.java import fetched
+
+VERSION = "4.2.0"
+CACHE = Path("~/.cache/ottla-tests").expanduser() / f"spark-kafka-{VERSION}"
+_COMPLETE = CACHE / "complete"
+OF_SPARK = ("hadoop-", "scala-", "slf4j-", "spark-tags", "lz4-", "snappy-", "jsr305")
+"""Spark has these itself."""
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>org.ottla.tests</groupId><artifactId>spark-kafka-classpath</artifactId><version>1</version>
+<packaging>pom</packaging><dependencies><dependency>
+  <groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>{VERSION}</version>
+</dependency></dependencies></project>
+"""
+
+
+def connector_jars() -> list[Path]:
+    """For `spark.jars`; none where there is no Maven to fetch them once."""
+    if not _COMPLETE.exists() and shutil.which("mvn") is None:
+        return []
+    return [
+        one
+        for one in sorted(fetched(_POM, CACHE, _COMPLETE).glob("*.jar"))
+        if not one.name.startswith(OF_SPARK)
+    ]
