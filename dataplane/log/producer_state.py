@@ -193,7 +193,7 @@ class ProducerStates:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} sent epoch {epoch}, {entry.producer_epoch} has been seen",
             )
-        expected = self._next_sequence(header)
+        expected = _next_sequence(entry, epoch)
         if expected is None:
             refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
             expected = refused_first if refused_epoch == epoch else first
@@ -209,19 +209,12 @@ class ProducerStates:
             )
         return None
 
-    def _next_sequence(self, header: BatchHeader) -> int | None:
-        """That of a producer's next batch, if it has the epoch of this one; None if any may be the next."""
-        entry = self._entries.get(header.producer_id)
-        if entry is None:
-            return None
-        return entry.next_sequence if header.producer_epoch == entry.producer_epoch else 0
-
     def will_come_again(self, header: BatchHeader) -> None:
         """A batch was refused for now. If nobody knows which sequence is its producer's next, those that it had sent
         behind that batch must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
-        if producer_id == NO_PRODUCER_ID or self._next_sequence(header) is not None:
+        if producer_id == NO_PRODUCER_ID or _next_sequence(self._entries.get(producer_id), epoch) is not None:
             return
         if self._refused.get(producer_id, (-1, 0))[0] >= epoch:
             return
@@ -328,3 +321,10 @@ class ProducerStates:
         self._entries.clear()
         self._refused.clear()
         self.transactions.clear()
+
+
+def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
+    """That of a producer's next batch, if it has this epoch; None if any may be the next."""
+    if entry is None:
+        return None
+    return entry.next_sequence if epoch == entry.producer_epoch else 0

@@ -328,13 +328,13 @@ class Markers:
 
 def _has_marker(partition: Partition, transaction: Transaction, writer: Writer) -> bool:
     """Whether a former leader has written it into this log. Commit indexes rise along a log, so it has if one with a
-    higher index is there: where the log was copied from behind deleted records, its producer may be unknown. Equal ones
-    say nothing: those of a transaction's writers come in any order. A marker that is written again ends nothing."""
-    log = partition.log
-    return (
-        is_behind(transaction.number, log.producers.get(writer.producer_id))
-        or transaction.commit_index < log.last_commit_index
-    )
+    higher index is there, and nothing is open: where the log was copied from behind deleted records, the producer may
+    be unknown. Equal ones say nothing: those of a transaction's writers come in any order. A marker that is written
+    again ends nothing."""
+    log, producer_id = partition.log, writer.producer_id
+    if is_behind(transaction.number, log.producers.get(producer_id)):
+        return True
+    return transaction.commit_index < log.last_commit_index and producer_id not in log.open_transactions
 
 
 def _written(reported: _Reported, writers: dict[int, int]) -> WrittenMarkers:
