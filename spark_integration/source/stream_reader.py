@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -47,10 +48,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(planner.first()).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger, where it is given. minOffsetsPerTrigger is minded in either case."""
-        if self._settings.max_offsets is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self._settings.max_offsets)
+        """What tells from a trigger that takes everything, whatever options say: Trigger.Once."""
+        if self._settings.max_offsets is not None:
+            return ReadMaxRows(self._settings.max_offsets)
+        if self._settings.min_offsets is not None:
+            return ReadMinRows(self._settings.min_offsets)
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends."""
@@ -58,7 +61,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = read_position(start)
         # Spark asks for what comes behind a micro-batch when it has committed that.
         self._ask(driver.note_progress(position))
-        limited = not isinstance(limit, ReadAllAvailable) or self._settings.max_offsets is None
+        limited = not isinstance(limit, ReadAllAvailable)
         return self._ask(driver.planner.next(position, limited=limited)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:

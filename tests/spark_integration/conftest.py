@@ -28,7 +28,8 @@ def spark() -> Iterator[object]:
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these queries do
         }.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
