@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +28,8 @@ from .stream_planner import StreamPlanner
 if TYPE_CHECKING:
     import pyarrow
 
+PROGRESS_TIMEOUT_S = 5.0
+"""No micro-batch waits longer for offsets that only tools look at."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -132,9 +135,10 @@ class _Driver:
         if offsets == self._told or not offsets:
             return
         try:
-            refused = await self.view.admin.alter_offsets(self._group, offsets)
-        except KafkaError as error:
-            _log.warning("offsets of progressGroup %r were not committed: %s", self._group, error)
+            async with asyncio.timeout(PROGRESS_TIMEOUT_S):
+                refused = await self.view.admin.alter_offsets(self._group, offsets)
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("offsets of progressGroup %r were not committed: %r", self._group, error)
             return
         for one, failure in refused.items():
             if failure is not None:
