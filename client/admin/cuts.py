@@ -27,7 +27,7 @@ class CutAdmin(LeaderSession):
         Raises KafkaError: VersionUnsupported of clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
         """
         wanted = topic_partitions("find_cut", partitions)
-        topics = _topics(wanted, await self._metadata())
+        topics = _topics(wanted, await self._metadata(one.topic for one in wanted))
 
         async def once() -> Cut:
             found = await self._cluster.ask_any(FindCutRequest(topics=topics))
@@ -46,7 +46,7 @@ class CutAdmin(LeaderSession):
             offsets = await admin.cut_offsets(await admin.find_cut(places), places)
         """
         wanted = topic_partitions("cut_offsets", partitions)
-        metadata = await self._metadata()
+        metadata = await self._metadata(one.topic for one in wanted)
 
         async def ask(
             leader: int, some: list[TopicPartition]
@@ -75,7 +75,8 @@ def _topics(partitions: Iterable[TopicPartition], metadata: ClusterMetadata) -> 
     for topic, index in partitions:
         by_topic[topic].append(index)
     for name in by_topic:
-        if name not in metadata.topics:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        info = metadata.topics.get(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+        if code:
             raise KafkaError(code, f"topic {name!r}: {code.message}")
     return [CutTopic(topic_id=metadata.topics[name].id, partitions=some) for name, some in by_topic.items()]

@@ -59,7 +59,7 @@ class LeaderSession(AdminSession):
     async def _by_leader(
         self, partitions: list[TopicPartition], found: dict[TopicPartition, T | KafkaError]
     ) -> dict[int, list[TopicPartition]]:
-        metadata = await self._metadata()
+        metadata = await self._metadata(one.topic for one in partitions)
         self._cluster.metadata.brokers.update(metadata.brokers)
         by_leader: dict[int, list[TopicPartition]] = {}
         for one in partitions:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Self, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.metadata import MetadataRequest
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..connections.cluster import Backoff, Cluster
 from ..connections.metadata import ClusterMetadata
 from ..lifecycle import Lifecycle
@@ -59,10 +59,11 @@ class AdminSession:
         self._life.check_here()
         return self._reached
 
-    async def _metadata(self) -> ClusterMetadata:
-        """All topics of the cluster, fetched now."""
+    async def _metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+        """These topics, or all of the cluster, fetched now. One that is not there has an error."""
         metadata = ClusterMetadata()
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        named = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(set(topics))]
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         metadata.update(await self._cluster.ask_any(request))
         return metadata
 

@@ -71,11 +71,12 @@ class TopicAdmin(AdminSession):
         """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not
         exist.
         """
-        metadata = await self._metadata()
+        names = None if names is None else list(names)
+        metadata = await self._metadata(names)
         described = []
         for name in sorted(metadata.topics) if names is None else names:
             info = metadata.topics.get(name)
-            if info is None:
+            if info is None or info.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             check(info.error, f"topic {name!r}", None)
             described.append(info)

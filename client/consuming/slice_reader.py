@@ -71,7 +71,7 @@ class SliceReader:
         began_s = loop.time()
         state = self._state
         while not state.buffer:
-            self._fetcher.raise_failure()
+            self._raise_failure()
             await self._fetcher.wait(LOOK_S)
             if not state.buffer:
                 self._look_for_reason(loop.time() - began_s)
@@ -83,6 +83,15 @@ class SliceReader:
     @property
     def _state(self) -> PartitionState:
         return self._fetcher.assigned[self._partition]
+
+    def _raise_failure(self) -> None:
+        try:
+            self._fetcher.raise_failure()
+        except KafkaError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            where = f"{self._partition.topic}-{self._partition.partition}"
+            raise KafkaError(error.code, f"{where} holds no offset {self._state.fetch_offset}") from error
 
     def _look_for_reason(self, waited_s: float) -> None:
         topic, index = self._partition

@@ -28,11 +28,19 @@ def is_due(available: int, minimum: int | None, waited_ms: float, max_delay_ms: 
     return available > 0 and (minimum is None or available >= minimum or waited_ms >= max_delay_ms)
 
 
+ENOUGH = 0.8
+"""A cut that uses so much of the allowance is not improved upon."""
+
+AIM = 0.9
+"""What is tried first is expected to use so much."""
+
+
 class CutSearch:
-    """For the newest cut that leaves the micro-batch small enough, among the commit indexes from `first` to `newest`.
+    """For a cut that leaves the micro-batch small enough, among the commit indexes from `first` to `newest`.
 
     What a cut costs rises with its index; that of `first` costs nothing. Ask for the cost of `next_index` and tell it,
-    until that is None; then `found` is the newest cut that costs at most `allowance`, and `behind` the one after it.
+    until that is None; then `found` is within the allowance, and either uses most of it or is the newest that is. In a
+    long log brokers look such cuts up in their files, so a few questions are better than the very last transaction.
     """
 
     def __init__(self, first: int, newest: int, newest_cost: int, allowance: int) -> None:
@@ -47,14 +55,15 @@ class CutSearch:
     def next_index(self) -> int | None:
         """The commit index to ask about: where the costs so far let one expect it, or, every other time, in the middle,
         as transactions differ in size."""
-        if self._high - self._low <= 1:
+        if self._high - self._low <= 1 or self._low_cost >= self._allowance * ENOUGH:
             return None
         gap = self._high - self._low
         if self._probes % 2:
             guess = gap // 2
         else:
-            span = max(1, self._high_cost - self._low_cost)
-            guess = gap * (self._allowance - self._low_cost) // span
+            # A little less than expected: it is to be within, and need not be exact.
+            wanted = int(self._allowance * AIM) - self._low_cost
+            guess = gap * wanted // max(1, self._high_cost - self._low_cost)
         return self._low + min(max(guess, 1), gap - 1)
 
     def tell(self, index: int, cost: int) -> None:
@@ -67,10 +76,10 @@ class CutSearch:
 
     @property
     def found(self) -> int:
-        """The newest cut that is within the allowance."""
+        """A cut within the allowance."""
         return self._low
 
     @property
     def behind(self) -> int:
-        """The one that follows it: the next transaction, if there is one."""
+        """The oldest that is known not to be: the next transaction, where `found` costs nothing."""
         return self._high

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ...client.admin import Admin, Cut, CutOffset
+from ...client.connections.cluster import Backoff
+from ...client.connections.metadata import TopicInfo
 from ...client.consuming.fetched import TopicPartition
 from ...client.failures import VersionUnsupported
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.nearest import nearest
 from ..options import WrongOption
 from .settings import ATOMIC, EARLIEST, LATEST, READ_COMMITTED, SourceSettings, Topics
 
 CLIENT_ID = "ottla-spark"
+RETRY_MAX_MS = 1000
 ADMIN_OPTIONS = ("bootstrap_servers", "client_id", "request_timeout_ms")
 T = TypeVar("T")
 
@@ -37,10 +41,11 @@ class ClusterView:
         self._topics = settings.topics
         self._pattern = _compiled(settings.topics)
         self._isolation = settings.isolation
+        self._patience_s = settings.client.get("request_timeout_ms", 30_000) / 1000
 
     async def start(self) -> None:
         """Reach the cluster."""
-        await self.admin.start()
+        await self.admin.start()  # Who starts a query is told at once that there is no cluster.
 
     async def stop(self) -> None:
         """Close the connections."""
@@ -50,7 +55,7 @@ class ClusterView:
         """As asked for; else atomic, where the cluster has cuts, and read_committed otherwise."""
         if self._isolation is None:
             try:
-                await self.admin.find_cut([])
+                await self._patiently(lambda: self.admin.find_cut([]))
                 self._isolation = ATOMIC
             except VersionUnsupported:
                 self._isolation = READ_COMMITTED
@@ -58,7 +63,7 @@ class ClusterView:
 
     async def partitions(self, *, must_exist: bool = False) -> Found:
         """What there is now. With `must_exist` raises WrongOption for what was named and is not there."""
-        known = {info.name: info for info in await self.admin.describe_topics() if not info.error}
+        known = await self._known_topics()
         topics = self._topics
         if topics.partitions:
             wanted = set(topics.partitions)
@@ -72,7 +77,7 @@ class ClusterView:
             }
         there = {one for one in wanted if one.topic in known and one.partition in known[one.topic].partitions}
         if must_exist:
-            self._check_existence(wanted, there, known)
+            self._check_existence(wanted, there, set(known) | set(await self._names()))
         return Found(frozenset(there), {one.topic: known[one.topic].id.hex() for one in there})
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -86,12 +91,16 @@ class ClusterView:
     async def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Of the first record not older than each time in ms, -1 where there is none; EARLIEST and LATEST are times."""
         committed = await self.isolation() == READ_COMMITTED
-        return settled(await self.admin.list_offsets(timestamps, read_committed=committed))
+
+        async def ask() -> dict[TopicPartition, int]:
+            return settled(await self.admin.list_offsets(timestamps, read_committed=committed))
+
+        return await self._patiently(ask)
 
     async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
         """See Admin.find_cut."""
         try:
-            return await self.admin.find_cut(partitions)
+            return await self._patiently(lambda: self.admin.find_cut(partitions))
         except VersionUnsupported as error:
             raise WrongOption(
                 f"isolation=atomic takes a cluster of Ottla; this one has no cuts ({error.message}): use read_committed"
@@ -101,7 +110,43 @@ class ClusterView:
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset]:
         """See Admin.cut_offsets."""
-        return settled(await self.admin.cut_offsets(cut, partitions))
+        wanted = list(partitions)
+
+        async def ask() -> dict[TopicPartition, CutOffset]:
+            return settled(await self.admin.cut_offsets(cut, wanted))
+
+        return await self._patiently(ask)
+
+    async def _known_topics(self) -> dict[str, TopicInfo]:
+        """Those that are named, if they are there; all there are where a pattern finds them."""
+        topics = self._topics
+        named = dict.fromkeys([*topics.names, *(one.topic for one in topics.partitions)])
+        try:
+            infos = await self._patiently(lambda: self.admin.describe_topics(named or None))
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            there = named.keys() & set(await self._patiently(self.admin.list_topics))
+            infos = await self._patiently(lambda: self.admin.describe_topics(there)) if there else []
+        return {info.name: info for info in infos if not info.error}
+
+    async def _names(self) -> list[str]:
+        return await self._patiently(self.admin.list_topics)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer, asked for again while the cluster has no answer that time will not bring: a query outlives a
+        broker that dies, and a cluster that restarts, for `kafka.request.timeout.ms`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        backoff = Backoff(RETRY_MAX_MS)
+        while True:
+            try:
+                return await ask()
+            except KafkaError as error:
+                lasting = not error.code.retriable or error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if lasting or loop.time() > deadline:
+                    raise
+            await asyncio.sleep(backoff.next_s())
 
     def _matches(self, name: str, internal: bool) -> bool:
         return not internal and self._pattern is not None and self._pattern.fullmatch(name) is not None

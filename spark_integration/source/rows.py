@@ -73,7 +73,7 @@ class RowBuilder:
     def batch(self, columns: ColumnBuffers, types: Sequence[TypeRun]) -> pa.RecordBatch:
         """The rows of `columns`, whose buffers are not copied. `types`: those of their timestamps, run by run.
 
-        Raises ArrowInvalid for a timestamp that is no time that Spark knows.
+        Raises ValueError for a timestamp that Spark cannot hold.
         """
         rows = columns.rows
         if rows > len(self._topics):
@@ -86,7 +86,7 @@ class RowBuilder:
             self._topics.slice(0, rows),
             self._partitions.slice(0, rows),
             number_array(pa.int64(), columns.offsets, rows),
-            pc.cast(stamps, pa.timestamp("us", tz="UTC")),
+            self._in_microseconds(stamps),
             _runs(types),
         ]
         if columns.headers is None:
@@ -97,6 +97,15 @@ class RowBuilder:
         ]
         arrays.append(pa.array(listed, _SCHEMA_WITH_HEADERS.field("headers").type))
         return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA_WITH_HEADERS)
+
+    def _in_microseconds(self, stamps: pa.Array) -> pa.Array:
+        try:
+            return pc.cast(stamps, pa.timestamp("us", tz="UTC"))
+        except pa.ArrowInvalid as error:
+            topic, index = self._partition
+            raise ValueError(
+                f"{topic}-{index} has a record whose timestamp Spark cannot hold: {error}"
+            ) from error
 
 
 def _runs(types: Sequence[TypeRun]) -> pa.Array:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from ...client.admin import Cut, CutOffset
 from ...client.consuming.fetched import TopicPartition
+from ...protocol.errors import ErrorCode, KafkaError
 from .admission import CutSearch, is_due, spread
-from .cluster_view import ClusterView
+from .cluster_view import ClusterView, Found
 from .cut_filter import Window
 from .data_loss import DataLoss
 from .position import Place, Position, WrongCheckpoint
@@ -19,6 +21,9 @@ from .starting import first_position, newest_position
 
 NEW = Place(0, 0)
 """Where partitions begin that have come since the last micro-batch."""
+
+LOOKS = 5
+BETWEEN_LOOKS_S = 0.1
 
 
 class StreamPlanner:
@@ -50,7 +55,7 @@ class StreamPlanner:
         """Where the micro-batch from `start` ends; `start` itself if there is nothing to read yet. Unless `limited` the
         options that limit micro-batches do not count."""
         await self.check(start)
-        newest = self._target or await self._newest()
+        newest = self._target or await self._newest(start)
         begin = self._still_there(start, newest)
         newest = _not_behind(begin, newest)
         self.planned = start
@@ -120,20 +125,39 @@ class StreamPlanner:
             left.append(one)
         return left
 
-    async def _newest(self) -> Position:
+    async def _newest(self, start: Position | None = None) -> Position:
         """The newest cut of all the partitions that there are at that cut.
 
         A partition that came into being while the cut was looked for may lack there, with the records of a transaction
         below the cut. So it is looked for again until nothing new has come.
         """
-        found = await self._view.partitions()
+        found = await self._found(start)
         while True:
-            newest = await newest_position(self._view, found)
+            newest: Position | None = None
+            try:
+                newest = await newest_position(self._view, found)
+            except KafkaError as error:
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                gone = error
             again = await self._view.partitions()
-            if again.partitions <= found.partitions:
+            if newest is not None and again.partitions <= found.partitions:
                 self.newest = newest
                 return newest
+            if again.partitions == found.partitions:
+                raise gone
             found = again
+
+    async def _found(self, start: Position | None) -> Found:
+        """The partitions that there are. Those of `start` that are not are looked for again: a broker that has just
+        begun knows less than the others."""
+        found = await self._view.partitions()
+        for _ in range(LOOKS):
+            if start is None or start.places.keys() <= found.partitions:
+                break
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+            found = await self._view.partitions()
+        return found
 
     def _still_there(self, start: Position, end: Position) -> Position:
         """`start` without the partitions that are gone at `end`. Tells of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -26,6 +28,8 @@ from .stream_planner import StreamPlanner
 if TYPE_CHECKING:
     import pyarrow
 
+PROGRESS_TIMEOUT_S = 5.0
+"""No micro-batch waits longer for offsets that only tools look at."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -47,10 +51,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(planner.first()).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger, where it is given. minOffsetsPerTrigger is minded in either case."""
-        if self._settings.max_offsets is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self._settings.max_offsets)
+        """What tells from a trigger that takes everything, whatever options say: Trigger.Once."""
+        if self._settings.max_offsets is not None:
+            return ReadMaxRows(self._settings.max_offsets)
+        if self._settings.min_offsets is not None:
+            return ReadMinRows(self._settings.min_offsets)
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends."""
@@ -58,7 +64,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = read_position(start)
         # Spark asks for what comes behind a micro-batch when it has committed that.
         self._ask(driver.note_progress(position))
-        limited = not isinstance(limit, ReadAllAvailable) or self._settings.max_offsets is None
+        limited = not isinstance(limit, ReadAllAvailable)
         return self._ask(driver.planner.next(position, limited=limited)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -129,9 +135,10 @@ class _Driver:
         if offsets == self._told or not offsets:
             return
         try:
-            refused = await self.view.admin.alter_offsets(self._group, offsets)
-        except KafkaError as error:
-            _log.warning("offsets of progressGroup %r were not committed: %s", self._group, error)
+            async with asyncio.timeout(PROGRESS_TIMEOUT_S):
+                refused = await self.view.admin.alter_offsets(self._group, offsets)
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("offsets of progressGroup %r were not committed: %r", self._group, error)
             return
         for one, failure in refused.items():
             if failure is not None:

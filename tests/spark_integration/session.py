@@ -32,7 +32,8 @@ def new_session(warehouse: Path) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these queries do
         .config(
             "spark.sql.execution.arrow.maxRecordsPerBatch", "10"
         )  # so that much is written before a task fails

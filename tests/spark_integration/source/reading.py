@@ -26,7 +26,8 @@ class Topics:
         self.admin.stop()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> str:
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        """Nothing is deleted for its age: records of tests have times of their own."""
+        settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
         self.admin.create_topics([NewTopic(name, num_partitions=partitions, configs=settings)])
         return name
 

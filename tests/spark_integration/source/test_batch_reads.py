@@ -155,7 +155,7 @@ def test_errors_say_what_is_wrong(topics: Topics) -> None:
         ({"assign": json.dumps({topic: [7]})}, "partition 7 of 'complaints', which is not there"),
         (
             {"subscribe": topic, "startingOffset": "x"},
-            "no option 'startingOffset'; did you mean 'startingOffsets'",
+            "no option 'startingoffset'; did you mean 'startingOffsets'",
         ),
         (
             {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 1}})},

@@ -147,8 +147,6 @@ def test_the_isolation_levels_of_kafka(topics: Topics, tmp_path: Path, level: st
         first = Run(topics.stream(**options), tmp_path).values
         producer.abort_transaction()
     assert first == (["committed"] if level == "read_committed" else ["committed", "open"])
-    topics.write(topic, ["plain"])
-    assert Run(topics.stream(**options), tmp_path).values == ["plain"]
 
 
 def test_what_was_deleted_ends_a_query_or_is_passed_over(topics: Topics, tmp_path: Path) -> None:
