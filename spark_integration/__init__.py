@@ -16,35 +16,69 @@ the quorum; so every retry, replay and restart comes to the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.nearest import nearest
+from .requirements import need_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .outside.exactly_once import exactly_once
+    from .outside.failures import BatchRefused, OutsideError, QueryReplaced
+    from .outside.parquet_reading import parquet_files, read_arrow_table, read_parquet_table
+    from .outside.parquet_sink import parquet_sink
+    from .outside.sql_progress import SqlProgress
+    from .outside.sql_sink import sql_sink
     from .sink.foreach_batch import ottla_sink
 
-__all__ = ["ottla_sink", "register"]
+_HOMES = {
+    "outside.exactly_once": ("exactly_once",),
+    "outside.failures": ("BatchRefused", "OutsideError", "QueryReplaced"),
+    "outside.parquet_reading": ("parquet_files", "read_arrow_table", "read_parquet_table"),
+    "outside.parquet_sink": ("parquet_sink",),
+    "outside.sql_progress": ("SqlProgress",),
+    "outside.sql_sink": ("sql_sink",),
+    "sink.foreach_batch": ("ottla_sink",),
+}
+"""Modules, and what they have: loaded when it is asked for."""
 
-_HOMES = {"ottla_sink": "sink.foreach_batch"}
-"""Names that are loaded when they are first asked for: they need PySpark."""
+__all__ = [
+    "BatchRefused",
+    "OutsideError",
+    "QueryReplaced",
+    "SqlProgress",
+    "exactly_once",
+    "ottla_sink",
+    "parquet_files",
+    "parquet_sink",
+    "read_arrow_table",
+    "read_parquet_table",
+    "register",
+    "sql_sink",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Raises AttributeError with the nearest name there is."""
+    for module, names in _HOMES.items():
+        if name in names:
+            if module.startswith("sink."):
+                need_pyspark()
+            return getattr(importlib.import_module(f".{module}", __name__), name)
+    meant = nearest(name, __all__)
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    raise AttributeError(f"ottla.spark_integration has no {name!r}{hint}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("ottla")` known to a session. Raises ModuleNotFoundError that says how to install PySpark."""
-    from .requirements import need_pyspark
-
     need_pyspark()
     from .data_source import OttlaDataSource
 
     spark.dataSource.register(OttlaDataSource)
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    from .requirements import need_pyspark
-
-    if name not in _HOMES:
-        raise AttributeError(f"{__name__} has no {name!r}; there are {', '.join(__all__)}")
-    need_pyspark()
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,117 @@
+"""Which batches are written, and by whom. Pure, apart from asking Spark which query this is.
+
+A query keeps the number of its last batch in the outside system, by the rule of Delta's `txnAppId` and `txnVersion`: a
+batch whose number is not above it was committed, and is skipped. That alone would let two queries under one name skip
+each other's batches in silence. So it is kept, too, which of Spark's queries it was, which run, and which function:
+
+- Another query under the same name (a new checkpoint, say) is refused.
+- The first batch of a run takes over, be it a replay; a run that finds that another has done so since is refused.
+- Two functions of one run under the same name are refused.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from .failures import OutsideError, QueryReplaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NONE_YET: Final = -1
+"""The number that is kept before the first batch is committed: Spark numbers batches from 0."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch, and whose it is. `name`: what progress is kept under, Spark's id of the query unless it was named."""
+
+    name: str
+    spark_query: str
+    run: str
+    writer: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of query {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the outside system knows of a query: its last committed batch, and who wrote or claimed last."""
+
+    spark_query: str
+    run: str
+    writer: str
+    number: int
+
+
+def is_new(kept: Kept | None, batch: Batch, begun: bool) -> bool:
+    """Whether the batch is to be written: False if it is committed.
+
+    `begun`: it was kept before that this run writes. Raises QueryReplaced.
+    """
+    if kept is None:
+        return True
+    if kept.spark_query != batch.spark_query:
+        raise QueryReplaced(
+            f"{batch}: progress under this name is that of another query (id {kept.spark_query}, at batch "
+            f"{kept.number}); this one has id {batch.spark_query}, so it has another checkpoint. Name it otherwise, or "
+            "delete that progress"
+        )
+    if kept.run == batch.run and kept.writer != batch.writer:
+        raise QueryReplaced(
+            f"{batch}: another function of the same query keeps its progress under this name; give each its own"
+        )
+    if begun and kept.run != batch.run:
+        raise QueryReplaced(
+            f"{batch}: another run of the query (run {kept.run}, at batch {kept.number}) has taken over from this one "
+            f"(run {batch.run}): two may not run at once"
+        )
+    return batch.number > kept.number
+
+
+class Numbering:
+    """Of one function for `foreachBatch`: which batch it is given, and what it had before."""
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and not _NAME.fullmatch(name):
+            raise ValueError(
+                f"a query's name is 1 to 100 of the letters A-Z and a-z, digits, '.', '_' and '-', not {name!r}"
+            )
+        self._name = name
+        self._writer = uuid.uuid4().hex
+        self._begun: str | None = None
+
+    def batch(self, frame: DataFrame, number: int) -> Batch:
+        """Raises OutsideError if Spark does not say which query this is."""
+        context = getattr(frame.sparkSession, "sparkContext", None)
+        if context is None:
+            raise OutsideError(
+                "this function needs a classic Spark session: Spark Connect does not say which query this is"
+            )
+        query = _property(context, "sql.streaming.queryId")
+        run = _property(context, "spark.jobGroup.id")
+        if query is None or run is None:
+            raise OutsideError(
+                "this function is for foreachBatch of a streaming query: called elsewhere, or in another thread "
+                "than Spark's, it cannot know which query and which run it writes for"
+            )
+        return Batch(self._name or query, query, run, self._writer, number)
+
+    def is_new(self, kept: Kept | None, batch: Batch) -> bool:
+        """See `is_new`."""
+        return is_new(kept, batch, begun=self._begun == batch.run)
+
+    def begun(self, batch: Batch) -> None:
+        """It is kept that this run writes: from now on another one shows that it was replaced."""
+        self._begun = batch.run
+
+
+def _property(context: Any, name: str) -> str | None:
+    value: str | None = context.getLocalProperty(name)
+    return value

@@ -1,0 +1,179 @@
+"""What a table of Parquet files is like: its columns, and the folders by which some of them are told, as with Hive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from .failures import BatchRefused, OutsideError
+from .parquet_commits import COMMITS, FORMAT, read_json, write_durably
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructType
+
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for NULL in names of folders."""
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x20))))
+_OF_FOLDERS: Final = frozenset(
+    {"StringType", "ByteType", "ShortType", "IntegerType", "LongType", "DateType", "BooleanType"}
+)
+_OF_FILES: Final = _OF_FOLDERS | {
+    "BinaryType",
+    "CharType",
+    "DecimalType",
+    "DoubleType",
+    "FloatType",
+    "TimestampNTZType",
+    "TimestampType",
+    "VarcharType",
+}
+
+
+def local_folder(path: str) -> Path:
+    """Of a path or a `file:` URI. Raises ValueError for what is on another file system."""
+    parts = urlsplit(path)
+    if "://" in path or parts.scheme == "file":
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise ValueError(
+                f"{path!r} is not on a local or mounted file system: a table of files needs POSIX links and renames, "
+                "which object stores and HDFS lack"
+            )
+        path = parts.path
+    if not path:
+        raise ValueError("the path of a table is empty")
+    return Path(path).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Columns as JSON of Spark's schema, nullable all of them; `folders` are the columns that folders tell."""
+
+    schema: dict[str, Any]
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: StructType, folders: tuple[str, ...]) -> Layout:
+        """Raises BatchRefused for columns that files cannot have."""
+        columns = schema.fieldNames()
+        twice = sorted({one for one in columns if columns.count(one) > 1})
+        if twice:
+            raise BatchRefused(f"the batch has several columns {twice[0]!r}")
+        for one in folders:
+            if one not in columns:
+                raise BatchRefused(
+                    f"the batch has no column {one!r} to partition by; it has {', '.join(columns)}"
+                )
+        if set(folders) == set(columns):
+            raise BatchRefused("no column is left for the files: all of them are partitioned by")
+        for field in schema.fields:
+            _check_type(field.name, field.dataType, _OF_FOLDERS if field.name in folders else _OF_FILES)
+        return cls(_nullable(json.loads(schema.json())), folders)
+
+    @classmethod
+    def read(cls, table: Path) -> Layout:
+        """Raises OutsideError if there is no table."""
+        try:
+            found = read_json(table / COMMITS / "table.json")
+        except FileNotFoundError:
+            raise OutsideError(f"{table} is no table that parquet_sink has written to") from None
+        return cls(found["schema"], tuple(found["partition_by"]))
+
+    def ensure(self, table: Path) -> None:
+        """Begin the table, or see to it that it is like this. Raises BatchRefused."""
+        folder = table / COMMITS
+        if not (folder / "table.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"format": FORMAT, "schema": self.schema, "partition_by": self.folders})
+            if write_durably(folder / "table.json", text, replace=False):
+                return
+        there = Layout.read(table)
+        if there.folders != self.folders:
+            raise BatchRefused(
+                f"the table is partitioned by {list(there.folders)}, and the batch by {list(self.folders)}"
+            )
+        ours, theirs = self._types(), there._types()
+        if ours != theirs:
+            changes = [
+                f"{name!r} is {ours.get(name, 'missing')} in the batch and {theirs.get(name, 'missing')} in the table"
+                for name in sorted({*ours, *theirs})
+                if ours.get(name) != theirs.get(name)
+            ]
+            raise BatchRefused(
+                "the batch's columns are not the table's: "
+                + ("; ".join(changes))
+                + ". Select what the table has, or write to another table"
+            )
+
+    def spark_schema(self) -> StructType:
+        """For reading."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(self.schema)
+
+    def _types(self) -> dict[str, str]:
+        return {field["name"]: json.dumps(field["type"], sort_keys=True) for field in self.schema["fields"]}
+
+
+def folder_of(names: Sequence[str], values: Sequence[str | None]) -> str:
+    """`k=v/l=w` for values as text. Raises BatchRefused for those that could not be read back."""
+    for name, value in zip(names, values, strict=True):
+        if value in ("", NO_VALUE):
+            raise BatchRefused(
+                f"the column {name!r} is partitioned by, and cannot be {value!r}: no folder tells that"
+            )
+    return "/".join(
+        f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}"
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def column(name: str) -> Column:
+    """By a name that may have dots in it."""
+    from pyspark.sql.functions import col
+
+    return col(f"`{name.replace('`', '``')}`")
+
+
+def _escaped(text: str) -> str:
+    """As Hive and Spark do: of what is not ASCII nothing, since Spark would not read it back."""
+    return "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in text)
+
+
+def _check_type(name: str, kind: DataType, known: frozenset[str]) -> None:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if known is _OF_FILES:
+        if isinstance(kind, ArrayType):
+            return _check_type(f"{name}.element", kind.elementType, known)
+        if isinstance(kind, MapType):
+            _check_type(f"{name}.key", kind.keyType, known)
+            return _check_type(f"{name}.value", kind.valueType, known)
+        if isinstance(kind, StructType):
+            for field in kind.fields:
+                _check_type(f"{name}.{field.name}", field.dataType, known)
+            return None
+    if type(kind).__name__ not in known:
+        what = "partitioned by" if known is _OF_FOLDERS else "written to files"
+        raise BatchRefused(
+            f"the column {name!r} is {kind.simpleString()}, which cannot be {what}: cast it first"
+        )
+    return None
+
+
+def _nullable(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return [_nullable(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    found = {key: _nullable(value) for key, value in kind.items() if key != "metadata"}
+    for key in ("nullable", "containsNull", "valueContainsNull"):
+        if key in found:
+            found[key] = True
+    if "nullable" in found:
+        found["metadata"] = {}
+    return found

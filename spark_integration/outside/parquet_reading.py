@@ -1,0 +1,87 @@
+"""Reads what counts of a table of Parquet files: the files that commits name, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .parquet_commits import logs
+from .parquet_layout import Layout, column, local_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def parquet_files(path: str) -> list[Path]:
+    """The files that count now: of each query all batches up to one. Raises OutsideError if there is no table."""
+    table = local_folder(path)
+    Layout.read(table)
+    return [table / one.path for log in logs(table) for one in log.files()]
+
+
+def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
+    """The table as it is now, with Spark. Raises OutsideError if there is no table."""
+    table = local_folder(path)
+    schema = Layout.read(table).spark_schema()
+    files = [str(one) for one in parquet_files(path)]
+    if not files:
+        return spark.createDataFrame([], schema)
+    found = spark.read.schema(schema).option("basePath", str(table)).parquet(*map(_escaped, files))
+    return found.select(
+        *map(column, schema.fieldNames())
+    )  # Spark puts those that folders tell behind the others
+
+
+def read_arrow_table(path: str) -> pa.Table:
+    """The table as it is now, with pyarrow alone. Raises OutsideError if there is no table."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    table = local_folder(path)
+    layout = Layout.read(table)
+    fields = [pa.field(one["name"], _arrow_type(one["type"])) for one in layout.schema["fields"]]
+    folders = pa.schema([one for one in fields if one.name in layout.folders])
+    return ds.dataset(
+        [str(one) for one in parquet_files(path)],
+        schema=pa.schema(fields),
+        format="parquet",
+        partitioning=ds.HivePartitioning(folders),
+        partition_base_dir=str(table),
+    ).to_table()
+
+
+def _arrow_type(kind: Any) -> Any:
+    """Of a type as Spark's JSON has it."""
+    import pyarrow as pa
+
+    if isinstance(kind, dict):
+        if kind["type"] == "array":
+            return pa.list_(_arrow_type(kind["elementType"]))
+        if kind["type"] == "map":
+            return pa.map_(_arrow_type(kind["keyType"]), _arrow_type(kind["valueType"]))
+        return pa.struct([(one["name"], _arrow_type(one["type"])) for one in kind["fields"]])
+    if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if kind.startswith(("char(", "varchar(")):
+        return pa.string()
+    return {
+        "boolean": pa.bool_(),
+        "byte": pa.int8(),
+        "short": pa.int16(),
+        "integer": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }[kind]
+
+
+def _escaped(path: str) -> str:
+    """Spark takes paths as patterns."""
+    return "".join(f"\\{one}" if one in "\\{}[]*?^" else one for one in path)

@@ -1,0 +1,153 @@
+"""A function for `foreachBatch` that adds to a table of Parquet files, each batch once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .failures import OutsideError, QueryReplaced
+from .numbering import Batch, Kept, Numbering
+from .parquet_commits import (
+    ATTEMPTS,
+    Commit,
+    CommitLog,
+    DataFile,
+    attempt_folder,
+    sync_folder,
+    write_durably,
+)
+from .parquet_files import TEXT_OF_FOLDER, WriteFiles
+from .parquet_layout import Layout, column, local_folder
+from .tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "none")
+_PLANNED: Final = "commit.json"
+_DEAD: Final = "dead~"
+
+
+class ParquetSink:
+    """See `parquet_sink`."""
+
+    def __init__(self, table: Path, folders: tuple[str, ...], numbering: Numbering, compression: str) -> None:
+        self._table = table
+        self._folders = folders
+        self._numbering = numbering
+        self._compression = compression
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Write a batch, unless it is committed. Raises OutsideError, and OSError of the file system."""
+        batch = self._numbering.batch(frame, number)
+        try:
+            Layout.of(frame.schema, self._folders).ensure(self._table)
+            log = CommitLog(self._table, batch.name)
+            last = log.last()
+            if self._numbering.is_new(last.kept if last else None, batch):
+                self._bury_attempts(batch, log)
+                self._write(frame, batch, log)
+                self._numbering.begun(batch)
+            self._bury_attempts(batch, log)
+        except OutsideError as error:
+            if str(batch) in str(error):
+                raise
+            raise type(error)(f"{batch}, table {self._table}: {error}") from error
+
+    def _write(self, frame: DataFrame, batch: Batch, log: CommitLog) -> None:
+        """Files are written aside, the commit is planned, files are moved in, and the commit made: in this order what a
+        crash leaves is known at every point.
+        """
+        attempt = attempt_folder(self._table, batch)
+        attempt.mkdir(parents=True)
+        files = self._write_files(frame, batch, attempt)
+        kept = Kept(batch.spark_query, batch.run, batch.writer, batch.number)
+        commit = Commit(kept, files)
+        try:
+            write_durably(attempt / _PLANNED, commit.to_json())
+            self._move_in(attempt, files)
+            log.add(commit, attempt / _PLANNED)
+        except FileNotFoundError as error:
+            raise QueryReplaced(
+                f"another run of the query has taken over, and removed what this one had written ({error.filename}): "
+                "two may not run at once"
+            ) from error
+        log.sum_up(commit)
+
+    def _write_files(self, frame: DataFrame, batch: Batch, attempt: Path) -> list[DataFile]:
+        rows = frame
+        if self._folders:
+            texts = {f"{TEXT_OF_FOLDER}{place}": name for place, name in enumerate(self._folders)}
+            rows = frame.select(
+                *(column(one) for one in frame.columns if one not in self._folders),
+                *(column(name).cast("string").alias(text) for text, name in texts.items()),
+            ).sortWithinPartitions(*texts)
+        names = f"{batch.name}-{batch.number}-{attempt.name.rpartition('~')[2]}"
+        work = WriteFiles(str(attempt), self._folders, names, self._compression)
+        return [DataFile(*one) for written in run_tasks(rows, work) for one in written]
+
+    def _move_in(self, attempt: Path, files: list[DataFile]) -> None:
+        touched: set[Path] = set()
+        for one in files:
+            into = self._table / one.path
+            into.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(attempt / one.path, into)
+            touched.update(folder for folder in into.parents if folder.is_relative_to(self._table))
+        for folder in touched:
+            sync_folder(folder)
+
+    # ------------------------------------------------------------ what crashes leave
+
+    def _bury_attempts(self, batch: Batch, log: CommitLog) -> None:
+        """Remove the attempts at batches up to this one. Whoever may still work on one cannot commit it any more: its
+        folder is renamed first, so that moving files out of it fails, and so does linking the commit that lies there.
+        """
+        folder = self._table / ATTEMPTS
+        for one in sorted(folder.iterdir()) if folder.is_dir() else []:
+            query, number, _ = one.name.removeprefix(_DEAD).split("~")
+            if query != batch.name or int(number) > batch.number:
+                continue
+            dead = one if one.name.startswith(_DEAD) else one.with_name(_DEAD + one.name)
+            with suppress(FileNotFoundError):  # another run does the same
+                if dead != one:
+                    os.rename(one, dead)
+                self._bury(dead, log)
+
+    def _bury(self, dead: Path, log: CommitLog) -> None:
+        try:
+            planned = Commit.read(dead / _PLANNED)
+        except FileNotFoundError:
+            pass  # it had moved nothing yet
+        else:
+            if not log.counts(planned):
+                for one in planned.files:
+                    (self._table / one.path).unlink(missing_ok=True)
+        shutil.rmtree(dead, ignore_errors=True)  # a task may still write into it: the next batch tries again
+
+
+def parquet_sink(
+    path: str,
+    *,
+    partition_by: Sequence[str] = (),
+    query: str | None = None,
+    compression: str = "snappy",
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that adds the rows of every batch to a table of files, once, whatever crashes.
+
+    `read_parquet_table` and `read_arrow_table` read what counts.
+
+    `path` is a folder on a file system that the driver and all executors have mounted at the same place. Columns of
+    `partition_by` are told by folders, as with Hive. `query` names what progress is kept under, instead of Spark's id
+    of the query. Several queries may write to one table.
+
+    Raises ValueError for arguments that cannot be; the function raises OutsideError.
+    """
+    if isinstance(partition_by, str) or len(set(partition_by)) != len(partition_by):
+        raise ValueError(f"partition_by takes different columns, as in ['day'], not {partition_by!r}")
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+    return ParquetSink(local_folder(path), tuple(partition_by), Numbering(query), compression)

@@ -1,0 +1,189 @@
+"""A function for `foreachBatch` that writes to a table of a database, each batch once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .failures import OutsideError
+from .numbering import Batch, Numbering
+from .sql_connections import Connect, Connection, is_database_error
+from .sql_dialects import Dialect, quoted, refused_row, upsert
+from .sql_progress import PROGRESS_TABLE, TARGET_LENGTH_MAX, SqlProgress, SqlTransaction
+from .sql_staging import StagedBatch
+from .sql_table import Table, checked_keys, key_error
+from .tasks import batches_at_driver, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class SqlSink:
+    """See `sql_sink`."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        table: Table,
+        numbering: Numbering,
+        dialect: Dialect | None,
+        progress: SqlProgress,
+    ) -> None:
+        self._connect = connect
+        self._table = table
+        self._numbering = numbering
+        self._dialect = dialect
+        self._progress = progress
+        self._fits: StructType | None = None  # what the table was last seen to take
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Write a batch, unless it is committed. Raises OutsideError."""
+        batch = self._numbering.batch(frame, number)
+        with told(batch, self._table.name):
+            if not self._claim(batch):
+                return
+            if frame.schema != self._fits:
+                self._dialect = self._table.check(self._connect, self._dialect, frame.schema)
+                self._fits = frame.schema
+            assert self._dialect is not None, "known since the check"
+            if self._dialect.staging is None:
+                self._write_through_driver(frame, batch)
+            else:
+                self._write_in_parallel(frame, batch, self._dialect)
+
+    def _claim(self, batch: Batch) -> bool:
+        """Whether the batch is new. If so no older run can commit any more."""
+        with self._transaction(batch) as transaction:
+            new = self._numbering.is_new(transaction.kept, batch)
+            transaction.claim(batch)
+        self._numbering.begun(batch)
+        return new
+
+    def _write_in_parallel(self, frame: DataFrame, batch: Batch, dialect: Dialect) -> None:
+        staged = StagedBatch(self._connect, dialect, self._table, batch)
+        try:
+            staged.load(frame)
+        except Exception:
+            self._blame_replacement(batch)
+            raise
+        with self._transaction(batch) as transaction:
+            if self._numbering.is_new(transaction.kept, batch):
+                staged.move(transaction.connection)
+                transaction.keep(batch)
+        staged.drop()
+
+    def _blame_replacement(self, batch: Batch) -> None:
+        """Raise QueryReplaced if another run has taken over: it has dropped the staging table in the tasks' midst."""
+        try:
+            with self._transaction(batch) as transaction:
+                self._numbering.is_new(transaction.kept, batch)
+        except Exception as error:
+            if not is_database_error(error):
+                raise
+
+    def _write_through_driver(self, frame: DataFrame, batch: Batch) -> None:
+        with self._transaction(batch) as transaction:
+            if self._numbering.is_new(transaction.kept, batch):
+                insert = Insert(transaction.connection, transaction.dialect, self._table, frame.columns)
+                for rows in batches_at_driver(frame):
+                    insert(rows_of(rows))
+                transaction.keep(batch)
+
+    def _transaction(self, batch: Batch) -> AbstractContextManager[SqlTransaction]:
+        return self._progress.transaction(batch.name, self._table.name)
+
+
+def sql_sink(
+    connect: Connect,
+    table: str,
+    *,
+    keys: Sequence[str] = (),
+    create_table: bool = False,
+    query: str | None = None,
+    dialect: Dialect | None = None,
+    progress_table: str = PROGRESS_TABLE,
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that adds the rows of every batch to a table, once, whatever crashes.
+
+    `connect` opens a connection (psycopg, sqlite3); it is sent to executors, so it must be possible to pickle it.
+    Columns go by name. With `keys`, which the table must have as a primary key or with a unique index, a row replaces
+    the one with the same keys. `create_table` makes the table when it is not there, with types after those of the
+    first batch. `query` names what progress is kept under in `progress_table`, instead of Spark's id of the query.
+
+    Raises ValueError for arguments that cannot be; the function raises OutsideError.
+    """
+    name = Table(table, checked_keys(keys), create_table)
+    if not name.quoted or len(table) > TARGET_LENGTH_MAX:
+        raise ValueError(f"a table's name has at most {TARGET_LENGTH_MAX} letters, not {len(table)}")
+    progress = SqlProgress(connect, dialect=dialect, table=progress_table)
+    return SqlSink(connect, name, Numbering(query), dialect, progress)
+
+
+@contextmanager
+def told(batch: Batch, table: str) -> Iterator[None]:
+    """Errors of databases leave as OutsideError, and all with the batch and the table in their message."""
+    try:
+        yield
+    except OutsideError as error:
+        if str(batch) in str(error):
+            raise
+        raise type(error)(f"{batch}, table {table!r}: {error}") from error
+    except Exception as error:
+        if not is_database_error(error):
+            raise
+        raise OutsideError(
+            f"{batch}, table {table!r}: nothing of it was committed; the database failed: {error}"
+        ) from error
+
+
+class Insert:
+    """Inserts the rows of one batch through one connection."""
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, table: Table, columns: Sequence[str]
+    ) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._columns = columns
+        self._keys = table.keys
+        self._key_places = [columns.index(one) for one in table.keys]
+        self._seen: set[tuple[Any, ...]] = set()
+        values = ", ".join([dialect.placeholder] * len(columns))
+        self._statement = (
+            f"INSERT INTO {table.quoted} ({', '.join(map(quoted, columns))}) VALUES ({values})"
+            + upsert(columns, table.keys)
+        )
+
+    def __call__(self, rows: Iterator[Sequence[Any]]) -> None:
+        """Raises BatchRefused that names the row."""
+        last: Sequence[Any] | None = None
+
+        def remembered() -> Iterator[Sequence[Any]]:
+            nonlocal last
+            for row in rows:
+                last = tuple(map(self._dialect.adapted, row))
+                self._check_key(last)
+                yield last
+
+        of_the_row = tuple(
+            kind
+            for name in ("IntegrityError", "DataError")
+            if (kind := getattr(self._connection, name, None))
+        )
+        try:
+            self._connection.cursor().executemany(self._statement, remembered())
+        except of_the_row as error:
+            raise refused_row(self._columns, last, error) from error
+
+    def _check_key(self, row: Sequence[Any]) -> None:
+        if not self._keys:
+            return
+        key = tuple(row[place] for place in self._key_places)
+        if None in key:
+            raise key_error(self._keys, key, "a row of the batch has no key")
+        if key in self._seen:
+            found = "several rows of the batch have the same key: aggregate, or drop duplicates, first"
+            raise key_error(self._keys, key, found)
+        self._seen.add(key)

@@ -1,0 +1,110 @@
+"""The table that batches are written to: whether its columns fit, and making it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.nearest import nearest
+from .failures import BatchRefused
+from .sql_connections import Connect, Connection, errors_of, opened
+from .sql_dialects import ATTEMPT, Dialect, dialect_of, quoted, quoted_table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table by its name as given, and the key columns by which rows are replaced, if they are."""
+
+    name: str
+    keys: tuple[str, ...]
+    make: bool
+
+    @property
+    def quoted(self) -> str:
+        """As SQL has it."""
+        return quoted_table(self.name)
+
+    def check(self, connect: Connect, dialect: Dialect | None, schema: StructType) -> Dialect:
+        """Whether a batch fits; makes the table if that was asked for. Raises BatchRefused, OutsideError."""
+        columns = schema.fieldNames()
+        self._check_batch(columns)
+        with opened(connect) as connection:
+            spoken = dialect or dialect_of(connection)
+            there = self._columns(connection)
+            if there is None and self.make:
+                self._create(connection, spoken, schema)
+                there = self._columns(connection)
+        if there is None:
+            raise BatchRefused(
+                f"there is no table {self.name!r} that can be read: create it, or say create_table=True"
+            )
+        for one in columns:
+            if one not in there:
+                meant = nearest(one, there)
+                hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(there)}"
+                raise BatchRefused(
+                    f"the batch has a column {one!r}, and the table {self.name!r} has none of that name; {hint}"
+                )
+        return spoken
+
+    def _check_batch(self, columns: Sequence[str]) -> None:
+        twice = sorted({one for one in columns if columns.count(one) > 1})
+        if twice:
+            raise BatchRefused(f"the batch has several columns {twice[0]!r}")
+        if not columns or ATTEMPT in columns:
+            raise BatchRefused(f"a batch has at least one column, and none that is called {ATTEMPT!r}")
+        for one in self.keys:
+            if one not in columns:
+                raise BatchRefused(
+                    f"the key column {one!r} is not in the batch, which has {', '.join(columns)}"
+                )
+
+    def _columns(self, connection: Connection) -> list[str] | None:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(f"SELECT * FROM {self.quoted} WHERE 1 = 0")
+        except errors_of(connection) as error:
+            if not self._is_missing(connection, error):
+                raise
+            connection.rollback()
+            return None
+        found = [str(one[0]) for one in cursor.description]
+        connection.rollback()
+        return found
+
+    @staticmethod
+    def _is_missing(connection: Connection, error: Exception) -> bool:
+        state = getattr(error, "sqlstate", None)
+        return state in ("42P01", "3F000") or "no such table" in str(error)
+
+    def _create(self, connection: Connection, dialect: Dialect, schema: StructType) -> None:
+        columns = []
+        for field in schema.fields:
+            known = dialect.types.get(type(field.dataType).__name__)
+            if known is None:
+                raise BatchRefused(
+                    f"no column can be made for {field.name!r}, which is {field.dataType.simpleString()}: create the "
+                    "table yourself, or turn the column into text, by to_json for example"
+                )
+            columns.append(f"{quoted(field.name)} {known.format(type=field.dataType)}")
+        if self.keys:
+            columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self.keys))})")
+        connection.cursor().execute(f"CREATE TABLE IF NOT EXISTS {self.quoted} ({', '.join(columns)})")
+        connection.commit()
+
+
+def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    """Raises ValueError."""
+    if isinstance(keys, str) or not all(isinstance(one, str) and one for one in keys):
+        raise ValueError(f"keys are names of columns, as in keys=['id'], not {keys!r}")
+    return tuple(keys)
+
+
+def key_error(keys: Sequence[str], values: Sequence[Any], found: str) -> BatchRefused:
+    """Of rows that cannot be told apart by their keys."""
+    shown = ", ".join(f"{name}={value!r:.80}" for name, value in zip(keys, values, strict=True))
+    return BatchRefused(f"{found} ({shown})")

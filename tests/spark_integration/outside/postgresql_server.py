@@ -1,0 +1,129 @@
+"""A real PostgreSQL server for tests: in a temporary folder, on a unix socket and a free port of loopback."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PLACES = "/usr/lib/postgresql"
+
+
+@cache
+def binaries() -> Path | None:
+    """Where `initdb` and `postgres` are: Debian has them beside the path, for each version."""
+    versions = sorted(Path(_PLACES).glob("*/bin/initdb"), key=lambda one: int(one.parts[-3]))
+    if versions:
+        return versions[-1].parent
+    found = shutil.which("initdb")
+    return Path(found).parent if found else None
+
+
+def need_server() -> Path:
+    """Skips where there is none; in CI, whose script installs it, that is a failure."""
+    found = binaries()
+    if found is None or (os.geteuid() == 0 and "postgres" not in [one.pw_name for one in pwd.getpwall()]):
+        reason = "PostgreSQL's server is not installed (on Debian: apt-get install postgresql)"
+        assert not os.environ.get("CI"), reason
+        pytest.skip(reason)
+    return found
+
+
+class Server:
+    """Runs as `postgres` if the test is root, since it refuses to run as root."""
+
+    def __init__(self, folder: Path, found: Path) -> None:
+        self._folder = folder
+        self._binaries = found
+        self._as = (
+            ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+
+    def create(self) -> None:
+        """Its files."""
+        self._run(
+            "initdb",
+            "-D",
+            str(self._data),
+            "-U",
+            "ottla",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+            "--locale=C",
+        )
+
+    def start(self) -> None:
+        """Returns once it takes connections."""
+        settings = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=40"
+        self._control("start", "-o", settings, "-l", str(self._folder / "log"))
+
+    def crash(self) -> None:
+        """At once, without a checkpoint: on its next start it recovers, and unlogged tables are empty."""
+        self._control("stop", "-m", "immediate")
+
+    def stop(self) -> None:
+        """Cuts connections off."""
+        self._control("stop", "-m", "fast")
+
+    def connect(self, application: str = "ottla") -> Any:
+        """A connection of psycopg."""
+        import psycopg
+
+        return psycopg.connect(self.address, application_name=application)
+
+    @property
+    def address(self) -> str:
+        """As libpq has it."""
+        return f"host=127.0.0.1 port={self.port} user=ottla dbname=postgres connect_timeout=10"
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of an answer."""
+        with self.connect("test") as connection:
+            cursor = connection.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _control(self, what: str, *arguments: str) -> None:
+        self._run("pg_ctl", what, "-w", "-s", "-D", str(self._data), *arguments)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as, str(self._binaries / program), *arguments]
+        with tempfile.TemporaryFile("w+") as output:  # no pipe: the server would keep it open
+            done = subprocess.run(command, stdout=output, stderr=output, cwd="/", check=False)
+            output.seek(0)
+            assert done.returncode == 0, f"{program}: {output.read()}"
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """In a folder that its user can enter."""
+    found = need_server()
+    with tempfile.TemporaryDirectory(prefix="ottla-postgresql-", dir="/tmp") as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+        server = Server(folder, found)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -1,0 +1,165 @@
+"""Streams of orders for sinks under test: batches that plain Python knows, too, and what may befall them."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+ROOT = Path(__file__).resolve().parents[3]
+SCHEMA = "id long, customer string, amount decimal(10,2), paid boolean, day date"
+Sink = Callable[[DataFrame, int], None]
+
+
+class Order(NamedTuple):
+    """A row."""
+
+    id: int
+    customer: str | None
+    amount: decimal.Decimal | None
+    paid: bool | None
+    day: str | None
+
+
+def order(number: int) -> Order:
+    """Some are without a customer, and there are names that SQL, CSV and paths might trip over."""
+    customer = None if number % 11 == 0 else f'O\'Neil \\ "{number % 2}"\t%s=ä/{number % 3}'
+    amount = None if number % 13 == 0 else decimal.Decimal(number) / 4
+    return Order(number, customer, amount, number % 2 == 0, f"2026-01-{number % 4 + 1:02}")
+
+
+def orders(batch: int, size: int = 50) -> list[Order]:
+    """Of a batch."""
+    return [order(number) for number in range(batch * size, (batch + 1) * size)]
+
+
+def write_batch(folder: Path, batch: int, rows: Iterable[Order]) -> None:
+    """As the file that becomes this batch of a stream: Spark takes files by age."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{batch:04}.json"
+    lines = [json.dumps(row._asdict(), default=str) for row in rows]
+    file.write_text("".join(line + "\n" for line in lines))
+    os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
+
+
+def new_session(warehouse: Path) -> SparkSession:
+    """Quiet, on loopback, with two cores; every task is tried three times."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .config(
+            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        )  # it is over soon
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def run_stream(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) -> None:
+    """Every file that is not done yet is a batch, of three partitions. Raises what the query ended with."""
+    query = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", 1)
+        .json(str(folder))
+        .repartition(3)
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(60), "the stream has not come to its end"
+    finally:
+        query.stop()
+
+
+def failure_of(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) -> str:
+    """The message of the exception that the query ends with."""
+    try:
+        run_stream(spark, folder, checkpoint, sink)
+    except StreamingQueryException as error:
+        return str(error)
+    raise AssertionError("the query did not fail")
+
+
+def forget_last_commit(checkpoint: Path) -> int:
+    """As if Spark had crashed behind the function and before its own note: the batch's number, which comes again."""
+    last = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
+    (checkpoint / "commits" / str(last)).unlink()
+    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    return last
+
+
+@contextmanager
+def as_query(spark: SparkSession, query: str, run: str) -> Iterator[None]:
+    """What this thread calls is called by a query: for two drivers at once, which Spark forbids within a process."""
+    context = spark.sparkContext
+    given = {"sql.streaming.queryId": query, "spark.jobGroup.id": run}
+    for name, value in given.items():
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        for name in given:
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Order]) -> DataFrame:
+    """The batch that these make."""
+    plain = [tuple(row) for row in rows]
+    frame = spark.createDataFrame(
+        plain, "id long, customer string, amount decimal(10,2), paid boolean, day string"
+    )
+    return frame.withColumn("day", col("day").cast("date")).repartition(3)
+
+
+def first_attempt_fails(frame: DataFrame) -> DataFrame:
+    """The same rows; in the middle of them the first attempt of each task fails."""
+
+    def fails(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            if context.attemptNumber() == 0:
+                raise RuntimeError("the first attempt fails")
+            yield batch.slice(half)
+
+    return frame.mapInArrow(fails, frame.schema)
+
+
+def waits_for(frame: DataFrame, reached: Path, go_on: Path) -> DataFrame:
+    """The same rows; in the middle of them a task says so by one file, and waits for another."""
+
+    def waits(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        for batch in batches:
+            yield batch.slice(0, 1)
+            reached.touch()
+            deadline = time.monotonic() + 60
+            while not go_on.exists():
+                assert time.monotonic() < deadline, f"{go_on} did not come"
+                time.sleep(0.01)
+            yield batch.slice(1)
+
+    return frame.mapInArrow(waits, frame.schema)
