@@ -22,7 +22,7 @@ COLUMNS = (
     "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
     "distance int, hour int, minute int, time_hour string"
 )
-"""Of a flight, in the order of the CSV. `hour` and `minute` are those of the schedule, at the airport; NA is missing."""
+"""Of a flight, in the order of the CSV. `hour` and `minute` are of the schedule, at the airport; NA is missing."""
 NEEDED = "year int, month int, day int, hour int, minute int, carrier string, dep_delay int"
 """Those of them that JSON has to have; a flight without dep_delay was cancelled."""
 UNTIL = "until "
@@ -95,8 +95,10 @@ def parsed(records: DataFrame, format: str, malformed: str) -> DataFrame:
 
 
 def _scheduled() -> Column:
-    parts = [F.col(f"flight.{one}") for one in ("year", "month", "day", "hour", "minute")]
-    return F.try_make_timestamp(*parts, F.lit(0))
+    year, month, day, hour, minute = (
+        F.col(f"flight.{one}") for one in ("year", "month", "day", "hour", "minute")
+    )
+    return F.try_make_timestamp(year, month, day, hour, minute, F.lit(0))
 
 
 def _no_flight() -> Column:

@@ -37,7 +37,9 @@ def java_home(environ: Mapping[str, str], cache: Path | None = None) -> str | No
     if home := environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise NoJava(f"JAVA_HOME is {home}, and there is no {java}: name a Java of version {OLDEST} or newer")
+            raise NoJava(
+                f"JAVA_HOME is {home}, and there is no {java}: name a Java of version {OLDEST} or newer"
+            )
         _check_version(str(java))
         return home
     if found := shutil.which("java", path=environ.get("PATH")):
@@ -79,4 +81,6 @@ def _check_version(java: str) -> None:
     if done.returncode or found is None:
         raise NoJava(f"{java} does not work: {said.splitlines()[0] if said else 'it says nothing'}")
     if int(found[1]) < OLDEST:
-        raise NoJava(f"Spark needs Java {OLDEST} or newer; {java} is version {found[1]}. JAVA_HOME names another")
+        raise NoJava(
+            f"Spark needs Java {OLDEST} or newer; {java} is version {found[1]}. JAVA_HOME names another"
+        )

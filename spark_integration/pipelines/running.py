@@ -16,7 +16,7 @@ from .steps import find_steps, parameters_of, steps_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ASKED_EVERY_S = 0.1
 _ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Lost|Failed|Refused|Replaced)\b.*: ")

@@ -58,4 +58,3 @@ def open_session(name: str, master: str, properties: Mapping[str, str]) -> Spark
     spark = builder.getOrCreate()
     register(spark)
     return spark
-

@@ -62,9 +62,7 @@ def sinks_of(settings: PipelineSettings, columns: Sequence[str]) -> Sinks:
         sinks.append(_to_topic(settings.topic, settings.bootstrap))
     if (table := settings.parquet) is not None:
         _check(table.partition_by, columns, "parquet.partition_by")
-        sinks.append(
-            parquet_sink(table.path, partition_by=table.partition_by, compression=table.compression)
-        )
+        sinks.append(parquet_sink(table.path, partition_by=table.partition_by, compression=table.compression))
     return Sinks(sinks)
 
 
