@@ -311,7 +311,8 @@ def pipeline_table(told: Told, compared: Compared, chart: Path) -> Table:
     minutes = sum(row[2] for row in compared.in_topic.values())
     table.add_row("micro-batches / flights read", f"{len(told.batches)} / {read:,} ({late} too late)")
     table.add_row(
-        "throughput, both crashes included", f"{read / told.elapsed_s:,.0f} flights/s in {told.elapsed_s:.1f} s"
+        "throughput, both crashes included",
+        f"{read / told.elapsed_s:,.0f} flights/s in {told.elapsed_s:.1f} s",
     )
     table.add_row("results written / committed", f"{compared.written:,} / {len(compared.in_topic):,}")
     table.add_row("minutes of delay", f"{minutes:,}")

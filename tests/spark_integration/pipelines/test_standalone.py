@@ -25,6 +25,7 @@ MANY = some_flights(4000, days=40)
 EXECUTOR_DIES_IN, WORKER_DIES_IN = 1, 2
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(300)
 def test_an_executor_and_a_worker_are_killed_in_mid_batch(
     spark_cluster: LocalCluster,
