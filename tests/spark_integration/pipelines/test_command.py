@@ -1,0 +1,91 @@
+"""`ottla spark run` as people use it: ended by Ctrl-C, killed, and started again on the same checkpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla.spark_integration import read_arrow_table
+from ottla.testing.local_cluster import LocalCluster
+from tests.spark_integration.pipelines.driver import Driver, wait_gone
+from tests.spark_integration.pipelines.flights import (
+    Result,
+    expected,
+    publish,
+    publish_end,
+    result,
+    some_flights,
+)
+from tests.spark_integration.topics import records
+
+MANY = some_flights(6000, days=40)
+
+
+def in_topic(cluster: LocalCluster, topic: str) -> Result:
+    return result(json.loads(one.value or b"") for one in records(cluster, topic))
+
+
+def in_table(file: Path) -> Result:
+    return result(read_arrow_table(str(file.parent / "table")).to_pylist())
+
+
+@pytest.mark.timeout(240)
+def test_ended_and_killed_and_started_again(
+    spark_cluster: LocalCluster,
+    topics: tuple[str, str],
+    pipeline_file: Callable[[Mapping[str, str]], Path],
+) -> None:
+    servers, (flights, delays) = spark_cluster.bootstrap_servers, topics
+    file = pipeline_file({"source.maxOffsetsPerTrigger": "700"})
+    publish(servers, flights, MANY)
+    with Driver(file, servers) as driver:
+        driver.wait_until(lambda: len(driver.told) >= 2, "two micro-batches")
+        assert driver.interrupt() == 0
+        first = driver.told
+    assert in_topic(spark_cluster, delays) == in_table(file), "no micro-batch is in one sink only"
+    with Driver(file, servers) as driver:
+        killed_in = first[-1]["batch"] + 2
+        driver.wait_until(lambda: driver.under_way() == killed_in, f"batch {killed_in} is under way")
+        driver.kill()
+    publish_end(servers, flights)
+    with Driver(file, servers, ["--once", "--set", "source.maxOffsetsPerTrigger=10000"]) as driver:
+        assert driver.wait() == 0, driver.said
+        last = driver.told
+    assert last[0]["batch"] == killed_in
+    assert (last[0]["rows"], last[-1]["behind"]) == (700, 0)
+    assert sum(one["late"] for one in first + last) == 0
+    assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
+    wait_gone(str(file))
+
+
+def test_without_pyspark_it_is_said_what_to_install(
+    pipeline_file: Callable[[Mapping[str, str]], Path], tmp_path: Path
+) -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from ottla.cli.main import main\n"
+        f"sys.exit(main(['spark', 'run', {str(pipeline_file({}))!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "ottla spark: Spark pipelines need PySpark: pip install ottla[spark]\n",
+    )
+
+
+def test_without_java_it_is_said_what_to_install(
+    pipeline_file: Callable[[Mapping[str, str]], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    argv = [sys.executable, "-m", "ottla", "spark", "run", str(pipeline_file({}))]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = (one for one in done.stderr.splitlines() if one.startswith("ottla"))
+    assert line == (
+        f"ottla spark: JAVA_HOME is {tmp_path}, and there is no {tmp_path}/bin/java: name a Java of version 17 or newer"
+    )
