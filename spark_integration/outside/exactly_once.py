@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from .numbering import Batch, Kept, Numbering
+from .tasks import pass_over
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,12 +60,15 @@ class ExactlyOnce(Generic[HandleT]):
         """Write a batch, unless it is committed. Raises OutsideError, and whatever the function raises."""
         batch = self._numbering.batch(frame, number)
         with self._progress.transaction(batch.name, self._target) as transaction:
-            if self._numbering.is_new(transaction.kept, batch):
+            new = self._numbering.is_new(transaction.kept, batch)
+            if new:
                 self._function(frame, number, transaction.handle)
                 transaction.keep(batch)
             else:
                 transaction.claim(batch)
         self._numbering.begun(batch)
+        if not new:
+            pass_over(frame)
 
 
 def exactly_once(
@@ -77,7 +81,8 @@ def exactly_once(
     """A function for `foreachBatch` that calls `function(batch_df, number, handle)` once per batch.
 
     What the function writes through `handle`, a database connection with SqlProgress, is committed together with the
-    batch's number; if it raises, neither is. It runs with the query's progress locked, and must not commit itself.
+    batch's number; if it raises, neither is. It runs with the query's progress locked, and must not commit itself. Of a
+    query with state it must use all rows, since Spark takes the state over by that.
 
     `query` names what progress is kept under, instead of Spark's id of the query. `target` tells apart what several
     functions of one query keep in the same place.

@@ -22,7 +22,7 @@ from .parquet_commits import (
 )
 from .parquet_files import TEXT_OF_FOLDER, WriteFiles
 from .parquet_layout import Layout, column, local_folder
-from .tasks import run_tasks
+from .tasks import pass_over, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,6 +52,8 @@ class ParquetSink:
                 self._bury_attempts(batch, log)
                 self._write(frame, batch, log)
                 self._numbering.begun(batch)
+            else:
+                pass_over(frame)
             self._bury_attempts(batch, log)
         except OutsideError as error:
             if str(batch) in str(error):

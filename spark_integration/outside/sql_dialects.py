@@ -69,8 +69,8 @@ def dialect_of(connection: Connection) -> Dialect:
 
         return PostgreSQL()
     raise ValueError(
-        f"connections of the driver {module!r} are not known: use psycopg (version 3) or sqlite3, or give the dialect of "
-        "the database, an object like those of ottla.spark_integration.outside.postgresql and .sqlite"
+        f"connections of the driver {module!r} are not known: use psycopg (version 3) or sqlite3, or give the dialect "
+        "of the database, an object like those of ottla.spark_integration.outside.postgresql and .sqlite"
     )
 
 

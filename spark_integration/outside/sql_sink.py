@@ -13,7 +13,7 @@ from .sql_dialects import Dialect, quoted, refused_row, upsert
 from .sql_progress import PROGRESS_TABLE, TARGET_LENGTH_MAX, SqlProgress, SqlTransaction
 from .sql_staging import StagedBatch
 from .sql_table import Table, checked_keys, key_error
-from .tasks import batches_at_driver, rows_of
+from .tasks import batches_at_driver, pass_over, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +43,7 @@ class SqlSink:
         batch = self._numbering.batch(frame, number)
         with told(batch, self._table.name):
             if not self._claim(batch):
+                pass_over(frame)
                 return
             if frame.schema != self._fits:
                 self._dialect = self._table.check(self._connect, self._dialect, frame.schema)

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import count
 
 from ottla.spark_integration import (
     BatchRefused,
@@ -27,6 +28,7 @@ from ottla.spark_integration import (
 from tests.spark_integration.outside.postgresql_server import Server, running_server
 from tests.spark_integration.outside.streams import (
     ROOT,
+    SCHEMA,
     Order,
     as_query,
     failure_of,
@@ -181,6 +183,59 @@ def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, serv
     assert staging_tables(server) == []
     with as_query(spark, "q2", "run"), pytest.raises(BatchRefused, match="there is no table 'nothing'"):
         sql_sink(connecting(server), "nothing")(fits, 0)
+
+
+def test_an_aggregate_in_update_mode_is_what_it_is_of_all_rows(
+    spark: SparkSession, server: Server, tmp_path: Path, checkpoint: Path
+) -> None:
+    for batch in range(2):
+        write_batch(tmp_path / "in", batch, orders(batch))
+    server.ask(
+        "CREATE TABLE totals (paid boolean, orders bigint, day date DEFAULT now(), CONSTRAINT one UNIQUE (paid))"
+    )
+
+    def run(folder: Path) -> None:
+        totals = (
+            spark.readStream.schema(SCHEMA)
+            .option("maxFilesPerTrigger", 1)
+            .json(str(folder))
+            .groupBy("paid")
+            .agg(count("*").alias("orders"))
+        )
+        sink = sql_sink(connecting(server), "totals", keys=["paid"])
+        query = (
+            totals.writeStream.outputMode("update")
+            .foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+
+    run(tmp_path / "in")
+    forget_last_commit(checkpoint)
+    run(tmp_path / "in")
+    assert server.ask("SELECT paid, orders FROM totals ORDER BY paid") == [(False, 50), (True, 50)]
+
+
+def test_rows_of_attempts_that_were_not_accepted_do_not_count(
+    spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    """As a speculative task leaves them that has loaded its rows and comes too late: they have an id of their own."""
+    plain = connecting(server)
+    driver = os.getpid()
+    left: list[str] = []
+
+    def connect() -> Any:
+        if os.getpid() == driver and not left and (tables := staging_tables(server)):
+            left.extend(str(one[0]) for one in tables)
+            server.ask(f"INSERT INTO {left[0]} SELECT id, customer, amount, paid, day, -1 FROM {left[0]}")
+        return plain()
+
+    with as_query(spark, "q", "run"):
+        sql_sink(connect, "orders", create_table=True)(frame_of(spark, orders(0)), 0)
+    assert left
+    assert rows_in(server) == as_kept(orders(0))
 
 
 def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(
