@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.spark_integration import read_arrow_table
+from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
 from tests.spark_integration.pipelines.driver import Driver, wait_gone
 from tests.spark_integration.pipelines.flights import (
@@ -23,6 +24,7 @@ from tests.spark_integration.pipelines.flights import (
 )
 from tests.spark_integration.topics import records
 
+File = Callable[[Mapping[str, str]], Path]
 MANY = some_flights(6000, days=40)
 
 
@@ -35,37 +37,57 @@ def in_table(file: Path) -> Result:
 
 
 @pytest.mark.timeout(240)
-def test_ended_and_killed_and_started_again(
-    spark_cluster: LocalCluster,
-    topics: tuple[str, str],
-    pipeline_file: Callable[[Mapping[str, str]], Path],
+def test_ended_by_ctrl_c_and_started_again(
+    spark_cluster: LocalCluster, topics: tuple[str, str], pipeline_file: File
 ) -> None:
     servers, (flights, delays) = spark_cluster.bootstrap_servers, topics
-    file = pipeline_file({"source.maxOffsetsPerTrigger": "700"})
+    file = pipeline_file({"source.maxOffsetsPerTrigger": "1500"})
     publish(servers, flights, MANY)
     with Driver(file, servers) as driver:
-        driver.wait_until(lambda: len(driver.told) >= 2, "two micro-batches")
+        driver.wait_until(lambda: driver.under_way() == 1, "the second micro-batch is under way")
         assert driver.interrupt() == 0
         first = driver.told
     assert in_topic(spark_cluster, delays) == in_table(file), "no micro-batch is in one sink only"
-    with Driver(file, servers) as driver:
-        killed_in = first[-1]["batch"] + 2
-        driver.wait_until(lambda: driver.under_way() == killed_in, f"batch {killed_in} is under way")
-        driver.kill()
     publish_end(servers, flights)
     with Driver(file, servers, ["--once", "--set", "source.maxOffsetsPerTrigger=10000"]) as driver:
         assert driver.wait() == 0, driver.said
         last = driver.told
-    assert last[0]["batch"] == killed_in
-    assert (last[0]["rows"], last[-1]["behind"]) == (700, 0)
+    assert last[0]["batch"] == first[-1]["batch"] + 1
+    assert last[-1]["behind"] == 0
+    assert sum(one["rows"] for one in first + last) == len(MANY) + 1
     assert sum(one["late"] for one in first + last) == 0
     assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
     wait_gone(str(file))
 
 
-def test_without_pyspark_it_is_said_what_to_install(
-    pipeline_file: Callable[[Mapping[str, str]], Path], tmp_path: Path
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_killed_in_mid_batch_again_and_again(
+    spark_cluster: LocalCluster, topics: tuple[str, str], pipeline_file: File
 ) -> None:
+    """In batches of which windows come out, so that both sinks have something to write."""
+    servers, (flights, delays) = spark_cluster.bootstrap_servers, topics
+    file = pipeline_file({"source.maxOffsetsPerTrigger": "700"})
+    publish(servers, flights, MANY)
+    for killed_in in (1, 2, 4):
+        with Driver(file, servers) as driver:
+            driver.wait_until(lambda number=killed_in: driver.under_way() == number, f"batch {killed_in}")
+            driver.wait_until(lambda: has_opened(servers), "its transaction is open")
+            driver.kill()
+    publish_end(servers, flights)
+    with Driver(file, servers, ["--once", "--set", "source.maxOffsetsPerTrigger=10000"]) as driver:
+        assert driver.wait() == 0, driver.said
+        assert sum(one["late"] for one in driver.told) == 0
+    assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
+    wait_gone(str(file))
+
+
+def has_opened(bootstrap: str) -> bool:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        return bool(admin.list_transactions(states=["Ongoing"], pattern="spark-.*"))
+
+
+def test_without_pyspark_it_is_said_what_to_install(pipeline_file: File, tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
         "from ottla.cli.main import main\n"
@@ -79,7 +101,7 @@ def test_without_pyspark_it_is_said_what_to_install(
 
 
 def test_without_java_it_is_said_what_to_install(
-    pipeline_file: Callable[[Mapping[str, str]], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pipeline_file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     argv = [sys.executable, "-m", "ottla", "spark", "run", str(pipeline_file({}))]
