@@ -90,10 +90,12 @@ class RunningPipeline:
         last = self._query.lastProgress
         if last is None or last.timestamp <= self._told:
             return
-        for one in self._query.recentProgress:
-            if one.timestamp > self._told and (done := batch_progress(json.loads(one.json))) is not None:
+        for one in self._query.recentProgress:  # there may be newer ones than `last` by now
+            if one.timestamp <= self._told:
+                continue
+            self._told = one.timestamp
+            if (done := batch_progress(json.loads(one.json))) is not None:
                 yield done
-        self._told = last.timestamp
 
 
 def _cause(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What `ottla.spark_integration` offers for outside systems: there by name, and loaded when it is asked for."""
+"""What `ottla.spark_integration` offers: there by name, and loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
 def test_sinks_can_be_made_without_pyspark_and_without_drivers() -> None:
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['psycopg'] = sys.modules['pyarrow'] = None\n"
-        "from ottla.spark_integration import *\n"
+        "from ottla.spark_integration import SqlProgress, exactly_once, parquet_sink, sql_sink\n"
         "exactly_once(print, SqlProgress(print)), sql_sink(print, 'orders'), parquet_sink('orders')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
