@@ -1,0 +1,153 @@
+"""Spark beside Spark: `format("ottla")` and Spark's own `format("kafka")`, both against our brokers.
+
+    python -m benchmarks.spark [--rows N] [--rounds N] [--record FILE]
+
+Three brokers, replication factor 3, a topic of four partitions, `local[2]`. Reading: every column of all rows, to
+nowhere; records of 100 bytes, written by our sink as one transaction; ours at a cut, Spark's what is committed.
+Writing: rows that Spark makes up, acks=all; ours as one transaction, exactly once, Spark's at least once. Rows per
+second, and the CPU microseconds of one in all of Spark's processes. Medians over rounds in which the two take turns,
+after one of each that does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from ottla import NewTopic
+from ottla.spark_integration.pipelines.session import open_session
+from ottla.sync import Admin
+from tests.spark_integration.kafka_connector import VERSION, connector_jars
+
+from .clusters import ottla_cluster
+from .rounds import record
+
+ROWS = 2_000_000
+VALUE = "rpad(cast(id as string), 92, '.')"
+"""With the key of eight characters, 100 bytes."""
+FORMATS = ("ottla", "kafka")
+PARTITIONS = 4
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+Reading = tuple[float, float]
+"""Rows per second, CPU microseconds for one."""
+
+
+def cpu_s(root: int) -> float:
+    """Of a process and all that descend from it, those that have ended among them."""
+    spent: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(folder.name)] = int(fields[1])
+            spent[int(folder.name)] = sum(map(int, fields[11:15])) / TICKS_PER_S
+    return sum(seconds for pid, seconds in spent.items() if _descends(pid, root, parents))
+
+
+def _descends(pid: int, root: int, parents: dict[int, int]) -> bool:
+    while pid and pid != root:
+        pid = parents.get(pid, 0)
+    return pid == root
+
+
+def timed(rows: int, work: Callable[[], None]) -> Reading:
+    """One run of it."""
+    began_s, before_s = time.perf_counter(), cpu_s(os.getpid())
+    work()
+    took_s, spent_s = time.perf_counter() - began_s, cpu_s(os.getpid()) - before_s
+    return rows / took_s, spent_s / rows * 1e6
+
+
+def read(spark: SparkSession, name: str, bootstrap: str, topic: str) -> None:
+    """All of a topic, every column, to nowhere."""
+    frame = (
+        spark.read.format(name)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .options(**({"kafka.isolation.level": "read_committed"} if name == "kafka" else {}))
+        .load()
+    )
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def write(frame: DataFrame, name: str, bootstrap: str, topic: str) -> None:
+    """All rows to a topic."""
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    frame.write.format(name).mode("append").options(**options).save()
+
+
+def measure(
+    bootstrap: str, spark: SparkSession, rows: int, rounds: int, console: Console
+) -> dict[str, Reading]:
+    """Every figure by its name."""
+    made_up = spark.range(0, rows, 1, PARTITIONS).selectExpr(
+        "cast(10000000 + id % 90000000 as string) AS key", f"{VALUE} AS value"
+    )
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic("read", num_partitions=PARTITIONS, replication_factor=3)])
+        write(made_up, "ottla", bootstrap, "read")
+        found: dict[str, list[Reading]] = {}
+        for number in range(rounds + 1):
+            for name in FORMATS:
+                with console.status(f"{name}, round {number} of {rounds}"):
+                    readings = {"read": timed(rows, partial(read, spark, name, bootstrap, "read"))}
+                    topic = (
+                        f"written-{name}-{number}"  # Java producers live on, and know a topic that is gone
+                    )
+                    admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=3)])
+                    readings["write"] = timed(rows, partial(write, made_up, name, bootstrap, topic))
+                    admin.delete_topics([topic])
+                for what, reading in readings.items():
+                    if number:
+                        found.setdefault(f"{what}, {name}", []).append(reading)
+    return {
+        key: (median(rate for rate, _ in some), median(cpu for _, cpu in some)) for key, some in found.items()
+    }
+
+
+def main() -> int:
+    """Measure, and show."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    args = parser.parse_args()
+    if not (jars := connector_jars()):
+        parser.error("Maven (mvn) is needed, once, to fetch Spark's Kafka connector")
+    console = Console()
+    properties = {"spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false"}
+    with tempfile.TemporaryDirectory(prefix="bench-spark-") as folder, ottla_cluster(Path(folder)) as cluster:
+        spark = open_session("benchmark", "local[2]", properties)
+        results = measure(cluster.bootstrap, spark, args.rows, args.rounds, console)
+        version = spark.version
+        spark.stop()
+    table = Table("", "rows/s", "CPU us for one")
+    for name, (rate, cpu) in results.items():
+        table.add_row(name, f"{rate:,.0f}", f"{cpu:.2f}")
+    for what in ("read", "write"):
+        ours, theirs = (results[f"{what}, {name}"][0] for name in FORMATS)
+        table.add_row(f"{what}, ottla / kafka", f"{ours / theirs:.2f}", "")
+    console.print(table)
+    if args.record:
+        record(args.record, rows=args.rows, spark=version, connector=VERSION, results=results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
