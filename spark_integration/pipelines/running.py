@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ASKED_EVERY_S = 0.1
-_ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Lost|Failed|Refused|Replaced)\b.*: ")
+_ERROR = re.compile(r"(?!SQLSTATE)(?:\w+\.)*[A-Z]\w+: ")
+"""The last line of a Python traceback, and of the first Java one."""
 
 
 class PipelineFailed(RuntimeError):
@@ -100,6 +101,8 @@ class RunningPipeline:
 
 def _cause(text: str) -> str:
     """Of a Spark error, with the stack traces of two languages in it, the line that says what is wrong."""
-    lines = [line.strip() for line in text.partition("JVM stacktrace")[0].splitlines() if line.strip()]
+    for what_follows in ("JVM stacktrace", "=== Streaming Query ==="):
+        text = text.partition(what_follows)[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or ["the query has ended with an error"])[-1]
