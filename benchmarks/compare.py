@@ -26,9 +26,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from .clusters import Cluster, Node
+from .cpu import cpu_s
 from .rounds import Figure, Launch, Row, main, percentile, running
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 QUICK_RETRY = {
     "retry.backoff.ms": 10,
     "retry.backoff.max.ms": 20,
@@ -51,11 +51,7 @@ def resident_mb(nodes: Sequence[Node]) -> float:
 
 
 def cpu_seconds(nodes: Sequence[Node]) -> float:
-    total = 0
-    for node in nodes:
-        fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS_PER_S
+    return sum(cpu_s(node.pid) for node in nodes)
 
 
 def json_like(size: int) -> bytes:

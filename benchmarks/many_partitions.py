@@ -30,6 +30,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.admin.reassignment_plan import plan
 
 from .clusters import Cluster, ottla_cluster
+from .cpu import cpu_s
 
 TOPIC = "many"
 FIRST, JOINING = (1, 2, 3), (4, 5)
@@ -77,13 +78,9 @@ async def probing(address: str) -> AsyncIterator[Probe]:
             await task
 
 
-def cpu_s(cluster: Cluster) -> float:
+def cpu_of_all_s(cluster: Cluster) -> float:
     """CPU seconds that all nodes have used."""
-    ticks = 0
-    for node in (*cluster.brokers, *cluster.quorum):
-        fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_s(node.pid) for node in (*cluster.brokers, *cluster.quorum))
 
 
 def logs_there(data: Path) -> int:
@@ -107,7 +104,7 @@ async def timed(
 ) -> Step:
     """One step."""
     probe.slowest_s = 0.0
-    used, began = cpu_s(cluster), time.monotonic()
+    used, began = cpu_of_all_s(cluster), time.monotonic()
     await act()
     answered = time.monotonic()
     await until(done)
@@ -117,7 +114,7 @@ async def timed(
         round(answered - began, 3),
         round(ended - began, 3),
         round(probe.slowest_s * 1000, 1),
-        round(cpu_s(cluster) - used, 2),
+        round(cpu_of_all_s(cluster) - used, 2),
     )
 
 

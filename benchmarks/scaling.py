@@ -39,6 +39,7 @@ from ottla.protocol.messages.groups import (
 )
 
 from .clusters import Cluster, ottla_cluster
+from .cpu import cpu_s
 
 PARTITIONS = (0, 250, 500, 1000, 2000)
 CONNECTIONS = (0, 500, 1000, 2000)
@@ -46,7 +47,6 @@ GROUPS = (0, 1000, 2500, 5000)
 QUIET_S = 5.0
 HEARTBEAT_S = 3.0
 SESSION_TIMEOUT_MS = 45_000
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,6 @@ class Reading:
     idle_cpu_percent: float
     step_s: float
     """How long the step to this count took."""
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def memory_mb(pid: int) -> float:

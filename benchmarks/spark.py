@@ -31,6 +31,7 @@ from ottla.sync import Admin
 from tests.spark_integration.kafka_connector import VERSION, connector_jars
 
 from .clusters import ottla_cluster
+from .cpu import tree_cpu_s
 from .rounds import record
 
 ROWS = 2_000_000
@@ -38,37 +39,15 @@ VALUE = "rpad(cast(id as string), 92, '.')"
 """With the key of eight characters, 100 bytes."""
 FORMATS = ("ottla", "kafka")
 PARTITIONS = 4
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Reading = tuple[float, float]
 """Rows per second, CPU microseconds for one."""
 
 
-def cpu_s(root: int) -> float:
-    """Of a process and all that descend from it, those that have ended among them."""
-    spent: dict[int, float] = {}
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            parents[int(folder.name)] = int(fields[1])
-            spent[int(folder.name)] = sum(map(int, fields[11:15])) / TICKS_PER_S
-    return sum(seconds for pid, seconds in spent.items() if _descends(pid, root, parents))
-
-
-def _descends(pid: int, root: int, parents: dict[int, int]) -> bool:
-    while pid and pid != root:
-        pid = parents.get(pid, 0)
-    return pid == root
-
-
 def timed(rows: int, work: Callable[[], None]) -> Reading:
     """One run of it."""
-    began_s, before_s = time.perf_counter(), cpu_s(os.getpid())
+    began_s, before_s = time.perf_counter(), tree_cpu_s(os.getpid())
     work()
-    took_s, spent_s = time.perf_counter() - began_s, cpu_s(os.getpid()) - before_s
+    took_s, spent_s = time.perf_counter() - began_s, tree_cpu_s(os.getpid()) - before_s
     return rows / took_s, spent_s / rows * 1e6
 
 

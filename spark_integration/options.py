@@ -38,6 +38,7 @@ _CONNECTION: Mapping[str, type] = {
     "request_timeout_ms": int,
     "retry_backoff_max_ms": int,
 }
+_OF_ADMINS = ("bootstrap_servers", "client_id", "request_timeout_ms")
 ELSEWHERE = frozenset({"checkpointlocation", "path"})
 """Options that Spark takes for itself and hands on."""
 
@@ -62,6 +63,11 @@ def client_options(options: Mapping[str, str], also: Mapping[str, type] | None =
     if not found.get("bootstrap_servers"):
         raise WrongOption(f"option {BOOTSTRAP!r} is missing: the brokers' addresses, HOST:PORT,HOST:PORT")
     return found
+
+
+def admin_options(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a client's options that an Admin takes."""
+    return {name: client[name] for name in _OF_ADMINS if name in client}
 
 
 def boolean(name: str, value: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ..arguments import topic_partitions
-from ..connections.metadata import ClusterMetadata
+from ..connections.metadata import ClusterMetadata, TopicInfo
 from ..consuming.fetched import TopicPartition
+from ..transactions.cuts import cut_offsets, cut_topics
 from .of_leaders import LeaderSession
 from .session import check
 from .values import Cut, CutOffset
@@ -27,7 +27,8 @@ class CutAdmin(LeaderSession):
         Raises KafkaError: VersionUnsupported of clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
         """
         wanted = topic_partitions("find_cut", partitions)
-        topics = _topics(wanted, await self._metadata(one.topic for one in wanted))
+        names = {one.topic for one in wanted}
+        topics = cut_topics(wanted, _known(names, await self._metadata(names)))
 
         async def once() -> Cut:
             found = await self._cluster.ask_any(FindCutRequest(topics=topics))
@@ -51,32 +52,26 @@ class CutAdmin(LeaderSession):
         async def ask(
             leader: int, some: list[TopicPartition]
         ) -> dict[TopicPartition, CutOffset | KafkaError]:
+            known = _known({one.topic for one in some}, metadata)
             request = ListCutOffsetsRequest(
-                cut=cut.commit_index, metadata_offset=cut.metadata_offset, topics=_topics(some, metadata)
+                cut=cut.commit_index, metadata_offset=cut.metadata_offset, topics=cut_topics(some, known)
             )
-            answer = await self._cluster.ask(leader, request)
-            names = {metadata.topics[one.topic].id: one.topic for one in some}
-            found: dict[TopicPartition, CutOffset | KafkaError] = {}
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    one = TopicPartition(names.get(topic.topic_id, "?"), each.partition_index)
-                    if each.error_code:
-                        code = ErrorCode.of(each.error_code)
-                        found[one] = KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
-                    else:
-                        found[one] = CutOffset(each.offset, each.open_from, each.least_offset)
-            return found
+            answer = cut_offsets(await self._cluster.ask(leader, request), known)
+            return {
+                one: said
+                if isinstance(said, KafkaError)
+                else CutOffset(said.offset, said.open_from, said.least_offset)
+                for one, said in answer.items()
+            }
 
         return await self._of_leaders(wanted, ask)
 
 
-def _topics(partitions: Iterable[TopicPartition], metadata: ClusterMetadata) -> list[CutTopic]:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, index in partitions:
-        by_topic[topic].append(index)
-    for name in by_topic:
+def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, TopicInfo]:
+    """Raises KafkaError for a topic of which nothing is known."""
+    for name in names:
         info = metadata.topics.get(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
         if code:
             raise KafkaError(code, f"topic {name!r}: {code.message}")
-    return [CutTopic(topic_id=metadata.topics[name].id, partitions=some) for name, some in by_topic.items()]
+    return {name: metadata.topics[name] for name in names}

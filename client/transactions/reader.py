@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ...protocol.record_batch import BatchHeader
 from ..connections.cluster import Backoff, Cluster
 from ..consuming.fetched import TopicPartition
 from ..consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
 from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED
+from .cuts import cut_offsets, cut_topics
 from .whole_transactions import NOTHING, Assembler, CommittedTransaction, NewAssembly
 
 LANE = "cuts"
@@ -174,7 +175,8 @@ class TransactionReader:
             await asyncio.sleep(backoff.next_s())
 
     async def _ask_for_cut(self) -> tuple[int, dict[TopicPartition, int]]:
-        found = await self._cluster.ask_any(FindCutRequest(topics=self._topics(self._partitions)))
+        topics = cut_topics(self._partitions, self._cluster.metadata.topics)
+        found = await self._cluster.ask_any(FindCutRequest(topics=topics))
         if found.error_code:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message)
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -198,28 +200,18 @@ class TransactionReader:
     async def _ask_leader(
         self, leader: int, partitions: list[TopicPartition], cut: int, metadata_offset: int
     ) -> dict[TopicPartition, int]:
-        topics = self._topics(partitions)
-        request = ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=topics)
-        answer = await self._cluster.ask(leader, request, lane=LANE)
-        names = {self._cluster.metadata.topics[one.topic].id: one.topic for one in partitions}
+        known = {one.topic: self._cluster.metadata.topics[one.topic] for one in partitions}
+        request = ListCutOffsetsRequest(
+            cut=cut, metadata_offset=metadata_offset, topics=cut_topics(partitions, known)
+        )
         offsets: dict[TopicPartition, int] = {}
-        for topic in answer.topics:
-            for found in topic.partitions:
-                one = TopicPartition(names.get(topic.topic_id, "?"), found.partition_index)
-                if found.error_code:
-                    code = ErrorCode.of(found.error_code)
-                    raise KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
-                offsets[one] = found.offset
+        for one, said in cut_offsets(await self._cluster.ask(leader, request, lane=LANE), known).items():
+            if isinstance(said, KafkaError):
+                raise said
+            offsets[one] = said.offset
         if missing := [one for one in partitions if one not in offsets]:
             where = f"{missing[0].topic}-{missing[0].partition}"
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {where} out of its answer"
             )
         return offsets
-
-    def _topics(self, partitions: Iterable[TopicPartition]) -> list[CutTopic]:
-        by_topic: defaultdict[str, list[int]] = defaultdict(list)
-        for topic, index in partitions:
-            by_topic[topic].append(index)
-        known = self._cluster.metadata.topics
-        return [CutTopic(topic_id=known[name].id, partitions=some) for name, some in by_topic.items()]

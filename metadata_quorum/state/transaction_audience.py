@@ -95,8 +95,11 @@ class Telling:
         record = transaction_record(changed, replaces=replaces)
         if replaces:
             self._known = self._wanted  # All that they knew is of an earlier one.
-            before = self._work.image.transactions.transactions.get(self._id, changed)
-            if (before.producer_id, before.producer_epoch) == (changed.producer_id, changed.producer_epoch):
+            before = self._work.image.transactions.transactions.get(self._id)
+            if before is not None and (before.producer_id, before.producer_epoch) == (
+                changed.producer_id,
+                changed.producer_epoch,
+            ):
                 record.aborted = aborted_places(before)
         self._work.emit(record, self._known)
 

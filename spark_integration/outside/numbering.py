@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ..streaming_query import NoQuery, query_of
 from .failures import OutsideError, QueryReplaced
 
 if TYPE_CHECKING:
@@ -89,18 +90,10 @@ class Numbering:
 
     def batch(self, frame: DataFrame, number: int) -> Batch:
         """Raises OutsideError if Spark does not say which query this is."""
-        context = getattr(frame.sparkSession, "sparkContext", None)
-        if context is None:
-            raise OutsideError(
-                "this function needs a classic Spark session: Spark Connect does not say which query this is"
-            )
-        query = _property(context, "sql.streaming.queryId")
-        run = _property(context, "spark.jobGroup.id")
-        if query is None or run is None:
-            raise OutsideError(
-                "this function is for foreachBatch of a streaming query: called elsewhere, or in another thread "
-                "than Spark's, it cannot know which query and which run it writes for"
-            )
+        try:
+            query, run = query_of(frame)
+        except NoQuery as error:
+            raise OutsideError(str(error)) from None
         return Batch(self._name or query, query, run, self._writer, number)
 
     def is_new(self, kept: Kept | None, batch: Batch) -> bool:
@@ -110,8 +103,3 @@ class Numbering:
     def begun(self, batch: Batch) -> None:
         """It is kept that this run writes: from now on another one shows that it was replaced."""
         self._begun = batch.run
-
-
-def _property(context: Any, name: str) -> str | None:
-    value: str | None = context.getLocalProperty(name)
-    return value

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ...client.spool.folder import sync_folder
 from .failures import OutsideError, QueryReplaced
 from .numbering import Batch, Kept
 
@@ -190,12 +191,3 @@ def write_durably(path: Path, text: str, *, replace: bool = True) -> bool:
         written.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .failures import OutsideError, QueryReplaced
+from ...client.spool.folder import sync_folder
+from .failures import QueryReplaced, placed
 from .numbering import Batch, Kept, Numbering
 from .parquet_commits import (
     ATTEMPTS,
@@ -17,7 +18,6 @@ from .parquet_commits import (
     CommitLog,
     DataFile,
     attempt_folder,
-    sync_folder,
     write_durably,
 )
 from .parquet_files import TEXT_OF_FOLDER, WriteFiles
@@ -44,7 +44,7 @@ class ParquetSink:
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a batch, unless it is committed. Raises OutsideError, and OSError of the file system."""
         batch = self._numbering.batch(frame, number)
-        try:
+        with placed(batch, f"table {self._table}"):
             Layout.of(frame.schema, self._folders).ensure(self._table)
             log = CommitLog(self._table, batch.name)
             last = log.last()
@@ -55,10 +55,6 @@ class ParquetSink:
             else:
                 pass_over(frame)
             self._bury_attempts(batch, log)
-        except OutsideError as error:
-            if str(batch) in str(error):
-                raise
-            raise type(error)(f"{batch}, table {self._table}: {error}") from error
 
     def _write(self, frame: DataFrame, batch: Batch, log: CommitLog) -> None:
         """Files are written aside, the commit is planned, files are moved in, and the commit made: in this order what a

@@ -1,15 +1,12 @@
-"""What is asked of a database's driver (PEP 249), and transactions on its connections."""
+"""What is asked of a database's driver (PEP 249), and its connections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from .failures import BatchRefused, OutsideError
-
-if TYPE_CHECKING:
-    from .sql_dialects import Dialect
+from .failures import OutsideError
 
 
 class Cursor(Protocol):
@@ -99,34 +96,3 @@ def opened(connect: Connect) -> Iterator[Connection]:
         with suppress(errors_of(connection)):  # it may be lost: then the server rolls back
             connection.rollback()
         connection.close()
-
-
-@contextmanager
-def transaction(connect: Connect, dialect: Dialect | None, what: str) -> Iterator[tuple[Connection, Dialect]]:
-    """A connection with a transaction begun, which is committed unless something raises.
-
-    `what` is written begins the message of an OutsideError if the outcome of the commit is not known.
-    """
-    from .sql_dialects import dialect_of
-
-    with opened(connect) as connection:
-        spoken = dialect or dialect_of(connection)
-        spoken.begin(connection)
-        before = spoken.transaction_id(connection)
-        yield connection, spoken
-        if spoken.transaction_id(connection) != before:
-            raise OutsideError(
-                f"{what}: the function has ended the transaction that it was given, and what it had written until "
-                "then may be committed without the batch's number"
-            )
-        try:
-            connection.commit()
-        except errors_of(connection) as error:
-            if isinstance(
-                error, getattr(connection, "IntegrityError", ())
-            ):  # of a constraint that is deferred
-                raise BatchRefused(f"{what}: the database refused the commit: {error}") from error
-            raise OutsideError(
-                f"{what}: whether the commit took place is not known, and found out when the query is started again: "
-                f"{error}"
-            ) from error

@@ -57,23 +57,6 @@ class Dialect(Protocol):
         """A value of a row as the driver takes it."""
 
 
-def dialect_of(connection: Connection) -> Dialect:
-    """By the driver that made it. Raises ValueError for one that is not known."""
-    module = type(connection).__module__.partition(".")[0]
-    if module == "sqlite3":
-        from .sqlite import SQLite
-
-        return SQLite()
-    if module == "psycopg":
-        from .postgresql import PostgreSQL
-
-        return PostgreSQL()
-    raise ValueError(
-        f"connections of the driver {module!r} are not known: use psycopg (version 3) or sqlite3, or give the dialect "
-        "of the database, an object like those of ottla.spark_integration.outside.postgresql and .sqlite"
-    )
-
-
 def quoted(name: str) -> str:
     """As SQL has the names of columns."""
     return '"' + name.replace('"', '""') + '"'

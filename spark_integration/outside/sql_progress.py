@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .numbering import NONE_YET, Batch, Kept
-from .sql_connections import Connect, Connection, GuardedConnection, errors_of, opened, transaction
+from .sql_connections import Connect, Connection, GuardedConnection, errors_of, opened
 from .sql_dialects import Dialect, quoted_table
+from .sql_transactions import transaction
 
 PROGRESS_TABLE = "ottla_progress"
 TARGET_LENGTH_MAX = 200

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .failures import OutsideError
+from .failures import OutsideError, placed
 from .numbering import Batch, Numbering
 from .sql_connections import Connect, Connection, is_database_error
 from .sql_dialects import Dialect, quoted, refused_row, upsert
@@ -125,18 +125,13 @@ def sql_sink(
 @contextmanager
 def told(batch: Batch, table: str) -> Iterator[None]:
     """Errors of databases leave as OutsideError, and all with the batch and the table in their message."""
-    try:
-        yield
-    except OutsideError as error:
-        if str(batch) in str(error):
-            raise
-        raise type(error)(f"{batch}, table {table!r}: {error}") from error
-    except Exception as error:
-        if not is_database_error(error):
-            raise
-        raise OutsideError(
-            f"{batch}, table {table!r}: nothing of it was committed; the database failed: {error}"
-        ) from error
+    with placed(batch, f"table {table!r}"):
+        try:
+            yield
+        except Exception as error:
+            if not is_database_error(error):
+                raise
+            raise OutsideError(f"nothing of it was committed; the database failed: {error}") from error
 
 
 class Insert:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.nearest import nearest
 from .failures import BatchRefused
 from .sql_connections import Connect, Connection, errors_of, opened
-from .sql_dialects import ATTEMPT, Dialect, dialect_of, quoted, quoted_table
+from .sql_dialects import ATTEMPT, Dialect, quoted, quoted_table
+from .sql_transactions import dialect_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ...client.admin import BegunTransaction
 from ...client.sync import Admin
 from ...protocol.errors import ErrorCode, KafkaError
+from ..options import admin_options
 from .options import SinkOptions
 from .task import Written
 
@@ -28,7 +29,7 @@ def commit(options: SinkOptions, messages: Messages) -> None:
     transactions = _transactions(written)
     if not transactions:
         return
-    with Admin(**options.connection) as admin:
+    with Admin(**admin_options(options.client)) as admin:
         if any(
             one.was_committed for one in written
         ):  # by another driver, while tasks of this one were writing
@@ -49,7 +50,7 @@ def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> 
     """Let nothing of it count, unless it does already. `name`: of a transactional id that is this job's alone: where
     no task has told of the transaction it is ended all the same."""
     transactions = _transactions(one for one in messages if isinstance(one, Written))
-    with Admin(**options.connection) as admin:
+    with Admin(**admin_options(options.client)) as admin:
         _abort(admin, transactions)
         if name is None or transactions:
             return

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .options import APP_VERSION, QUERY_ID, TOPIC, TRANSACTIONAL_ID
+from ..streaming_query import query_of
+from .options import APP_VERSION, TOPIC, TRANSACTIONAL_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,11 +32,8 @@ def ottla_sink(
     def write(frame: DataFrame, batch_id: int) -> None:
         from ..data_source import OttlaDataSource
 
-        session = frame.sparkSession
-        session.dataSource.register(OttlaDataSource)
-        query = session.sparkContext.getLocalProperty(QUERY_ID)
-        if query is None:
-            raise RuntimeError("this is a function for foreachBatch: Spark tells no query here")
+        query = query_of(frame).query
+        frame.sparkSession.dataSource.register(OttlaDataSource)
         identity = {
             TRANSACTIONAL_ID: f"spark-{query}-{name or topic or 'rows'}",
             APP_VERSION: str(batch_id),

@@ -15,8 +15,6 @@ APP_VERSION = "appVersion"
 TRANSACTION_TIMEOUT = "transactionTimeoutMs"
 DELIVERY = "delivery"
 KNOWN = (TOPIC, TRANSACTIONAL_ID, APP_VERSION, TRANSACTION_TIMEOUT, DELIVERY)
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""As Spark tells them in a stream's tasks, and in functions for foreachBatch the first of them."""
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TIMEOUT_MS = 60_000
 """So long after a job has died its transaction is aborted, if nobody goes on with it. While tasks write they ask for it
@@ -45,12 +43,6 @@ class SinkOptions:
     app_version: int | None
     transaction_timeout_ms: int
     exactly_once: bool
-
-    @property
-    def connection(self) -> dict[str, Any]:
-        """Those of `client` that an Admin takes."""
-        names = ("bootstrap_servers", "client_id", "request_timeout_ms")
-        return {name: self.client[name] for name in names if name in self.client}
 
 
 def of_stream(options: Mapping[str, str]) -> SinkOptions:

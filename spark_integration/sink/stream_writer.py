@@ -14,8 +14,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from ..streaming_query import BATCH_ID, QUERY_ID
 from . import decision, task
-from .options import BATCH_ID, QUERY_ID, of_stream
+from .options import of_stream
 from .rows import check_schema
 
 

@@ -22,6 +22,7 @@ from ...client.columns.sending import ColumnsDelivery
 from ...client.producer import Producer
 from ...client.producing.record_writer import RecordWriter
 from ...client.transactions.writer import TransactionWriter
+from ..options import admin_options
 from .options import SinkOptions
 from .rows import HEADERS, KEY, PARTITION, parts
 
@@ -75,7 +76,7 @@ class _InTransaction:
         first = await _next(rows)
         if first is None:
             return Written(0)
-        async with Admin(**self._options.connection) as admin:
+        async with Admin(**admin_options(self._options.client)) as admin:
             transaction = await self._begin(admin)
             if transaction is None:
                 self._check_replay((await admin.describe_transactions([self._name]))[self._name])

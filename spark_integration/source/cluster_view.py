@@ -15,12 +15,11 @@ from ...client.consuming.fetched import TopicPartition
 from ...client.failures import VersionUnsupported
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.nearest import nearest
-from ..options import WrongOption
+from ..options import WrongOption, admin_options
 from .settings import ATOMIC, EARLIEST, LATEST, READ_COMMITTED, SourceSettings, Topics
 
 CLIENT_ID = "ottla-spark"
 RETRY_MAX_MS = 1000
-ADMIN_OPTIONS = ("bootstrap_servers", "client_id", "request_timeout_ms")
 T = TypeVar("T")
 
 
@@ -36,8 +35,7 @@ class ClusterView:
     """Asks, and says plainly what cannot be answered. Raises KafkaError; NoBrokerReachable without a cluster."""
 
     def __init__(self, settings: SourceSettings) -> None:
-        options = {name: settings.client[name] for name in ADMIN_OPTIONS if name in settings.client}
-        self.admin = Admin(**{"client_id": CLIENT_ID, **options})
+        self.admin = Admin(**{"client_id": CLIENT_ID, **admin_options(settings.client)})
         self._topics = settings.topics
         self._pattern = _compiled(settings.topics)
         self._isolation = settings.isolation

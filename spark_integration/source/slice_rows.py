@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from ...client.connections.cluster import Cluster
@@ -108,12 +109,13 @@ class _Reading:
                     if cut.step is not step:
                         break
                     (cut.read if step is Step.READ else cut.scan)(header, batch)
-                    for counted in cut.take():
-                        self._take(counted)
-                        yield
-            for counted in cut.take():
-                self._take(counted)
-                yield
+                    yield from self._taken(cut)
+            yield from self._taken(cut)
+
+    def _taken(self, cut: CutFilter) -> Iterator[None]:
+        for counted in cut.take():
+            self._take(counted)
+            yield
 
     def _take(self, counted: Counted) -> None:
         header = counted.header
@@ -134,8 +136,6 @@ class _Reading:
         offsets = batch.column("offset")
         if offsets[len(offsets) - 1].as_py() < self._range.end:
             return batch
-        import pyarrow.compute as pc
-
         return batch.slice(0, pc.sum(pc.less(offsets, self._range.end)).as_py() or 0)
 
     # ------------------------------------------------------------ chunks

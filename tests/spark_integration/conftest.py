@@ -36,9 +36,3 @@ def spark_cluster() -> Iterator[LocalCluster]:
     """One broker is enough for what Spark does. Topics are made by tests."""
     with LocalCluster(1, settings={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="session")
-def cluster(spark_cluster: LocalCluster) -> LocalCluster:
-    """The same."""
-    return spark_cluster

@@ -20,9 +20,14 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 """
 
 
+def available() -> bool:
+    """Whether the jars are on this machine, or Maven to fetch them once."""
+    return _COMPLETE.exists() or shutil.which("mvn") is not None
+
+
 def connector_jars() -> list[Path]:
-    """For `spark.jars`; none where there is no Maven to fetch them once."""
-    if not _COMPLETE.exists() and shutil.which("mvn") is None:
+    """For `spark.jars`; none where they are not available."""
+    if not available():
         return []
     return [
         one

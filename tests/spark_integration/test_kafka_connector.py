@@ -8,26 +8,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.testing.local_cluster import LocalCluster
-from tests.spark_integration.kafka_connector import connector_jars
+from tests.spark_integration.kafka_connector import available
 from tests.spark_integration.topics import values
 
-pytestmark = pytest.mark.skipif(
-    not connector_jars(), reason="needs mvn to fetch Spark's Kafka connector once"
-)
+pytestmark = pytest.mark.skipif(not available(), reason="needs mvn to fetch Spark's Kafka connector once")
 
 
 def test_batches_and_streams_go_through_our_brokers(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+    spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    servers = cluster.bootstrap_servers
+    servers = spark_cluster.bootstrap_servers
     for topic in ("connector-in", "connector-out"):
-        cluster.create_topic(topic, 2)
+        spark_cluster.create_topic(topic, 2)
     rows = spark.range(500).selectExpr("cast(id as string) key", "cast(id as string) value")
     rows.write.format("kafka").option("kafka.bootstrap.servers", servers).option(
         "topic", "connector-in"
     ).save()
     expected = sorted(b"%d" % number for number in range(500))
-    assert values(cluster, "connector-in") == expected
+    assert values(spark_cluster, "connector-in") == expected
     copied = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -43,7 +41,7 @@ def test_batches_and_streams_go_through_our_brokers(
         .start()
     )
     assert copied.awaitTermination(100)
-    assert values(cluster, "connector-out") == expected
+    assert values(spark_cluster, "connector-out") == expected
     of = [
         spark.read.format(name)
         .option("kafka.bootstrap.servers", servers)
@@ -57,11 +55,11 @@ def test_batches_and_streams_go_through_our_brokers(
 
 
 def test_what_our_sink_writes_is_what_the_connector_reads_as_committed(
-    spark: SparkSession, cluster: LocalCluster
+    spark: SparkSession, spark_cluster: LocalCluster
 ) -> None:
-    cluster.create_topic("for-connector", 2)
+    spark_cluster.create_topic("for-connector", 2)
     rows = spark.range(100).selectExpr("cast(id as string) key", "cast(id as string) value")
-    servers = cluster.bootstrap_servers
+    servers = spark_cluster.bootstrap_servers
     rows.write.format("ottla").mode("append").option("kafka.bootstrap.servers", servers).option(
         "topic", "for-connector"
     ).save()

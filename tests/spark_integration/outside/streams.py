@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any, NamedTuple
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
+
+from ottla.spark_integration import OutsideError
+from tests.cluster import wait_until
 
 SCHEMA = "id long, customer string, amount decimal(10,2), paid boolean, day date"
 Sink = Callable[[DataFrame, int], None]
@@ -76,14 +80,6 @@ def failure_of(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) 
     raise AssertionError("the query did not fail")
 
 
-def forget_last_commit(checkpoint: Path) -> int:
-    """As if Spark had crashed behind the function and before its own note: the batch's number, which comes again."""
-    last = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
-    (checkpoint / "commits" / str(last)).unlink()
-    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-    return last
-
-
 @contextmanager
 def as_query(spark: SparkSession, query: str, run: str) -> Iterator[None]:
     """What this thread calls is called by a query: for two drivers at once, which Spark forbids within a process."""
@@ -141,3 +137,26 @@ def waits_for(frame: DataFrame, reached: Path, go_on: Path) -> DataFrame:
             yield batch.slice(1)
 
     return frame.mapInArrow(waits, frame.schema)
+
+
+@contextmanager
+def in_mid_batch(spark: SparkSession, sink: Sink, run: str, folder: Path) -> Iterator[list[OutsideError]]:
+    """A run of query "q" is in the middle of batch 1 while the block runs, and then goes on; what it fails with."""
+    failed: list[OutsideError] = []
+    slow = waits_for(frame_of(spark, orders(1)).coalesce(1), folder / "reached", folder / "go on")
+
+    def write_slowly() -> None:
+        with as_query(spark, "q", run):
+            try:
+                sink(slow, 1)
+            except OutsideError as error:
+                failed.append(error)
+
+    thread = threading.Thread(target=write_slowly)
+    thread.start()
+    try:
+        wait_until((folder / "reached").exists, "a task has begun", 60)
+        yield failed
+    finally:
+        (folder / "go on").touch()
+        thread.join(60)

@@ -7,8 +7,6 @@ import decimal
 import itertools
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +25,16 @@ from ottla.spark_integration import (
 from ottla.spark_integration.outside import parquet_commits
 from ottla.spark_integration.outside import parquet_sink as parquet_sink_module
 from ottla.spark_integration.outside.numbering import Kept
+from tests.spark_integration.mishaps import forget_last_commit
 from tests.spark_integration.outside.streams import (
     Order,
     as_query,
     failure_of,
     first_attempt_fails,
-    forget_last_commit,
     frame_of,
+    in_mid_batch,
     orders,
     run_stream,
-    waits_for,
     write_batch,
 )
 
@@ -130,23 +128,8 @@ def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(spark: SparkSession
     old, new = (parquet_sink(str(table)) for _ in range(2))
     with as_query(spark, "q", "old run"):
         old(frame_of(spark, orders(0)), 0)
-    failed: list[BaseException] = []
-    slow = waits_for(frame_of(spark, orders(1)).coalesce(1), tmp_path / "reached", tmp_path / "go on")
-
-    def write_slowly() -> None:
-        with as_query(spark, "q", "old run"):
-            try:
-                old(slow, 1)
-            except OutsideError as error:
-                failed.append(error)
-
-    thread = threading.Thread(target=write_slowly)
-    thread.start()
-    wait_until((tmp_path / "reached").exists)
-    with as_query(spark, "q", "new run"):
+    with in_mid_batch(spark, old, "old run", tmp_path) as failed, as_query(spark, "q", "new run"):
         new(frame_of(spark, orders(1)), 1)
-    (tmp_path / "go on").touch()
-    thread.join(60)
     assert isinstance(failed[0], QueryReplaced)
     with as_query(spark, "q", "new run"):
         new(frame_of(spark, orders(2)), 2)
@@ -267,10 +250,3 @@ def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, tmp_
 def test_arguments_that_cannot_be_are_refused_at_once(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parquet_sink(**{"path": "table", **arguments})
-
-
-def wait_until(reached: Callable[[], bool], within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not reached():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.02)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +22,7 @@ from ottla.spark_integration import (
     exactly_once,
     sql_sink,
 )
+from tests.spark_integration.mishaps import doomed_driver, forget_last_commit
 from tests.spark_integration.outside.postgresql_server import Server, running_server
 from tests.spark_integration.outside.streams import (
     SCHEMA,
@@ -32,15 +30,13 @@ from tests.spark_integration.outside.streams import (
     as_query,
     failure_of,
     first_attempt_fails,
-    forget_last_commit,
     frame_of,
+    in_mid_batch,
     order,
     orders,
     run_stream,
-    waits_for,
     write_batch,
 )
-from tests.spark_integration.session import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -243,24 +239,9 @@ def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(
     old, new = (sql_sink(connect, "orders", create_table=True) for _ in range(2))
     with as_query(spark, "q", "old run"):
         old(frame_of(spark, orders(0)), 0)
-    failed: list[BaseException] = []
-    slow = waits_for(frame_of(spark, orders(1)).coalesce(1), tmp_path / "reached", tmp_path / "go on")
-
-    def write_slowly() -> None:
-        with as_query(spark, "q", "old run"):
-            try:
-                old(slow, 1)
-            except OutsideError as error:
-                failed.append(error)
-
-    thread = threading.Thread(target=write_slowly)
-    thread.start()
-    wait_until((tmp_path / "reached").exists)
-    with as_query(spark, "q", "new run"):
+    with in_mid_batch(spark, old, "old run", tmp_path) as failed, as_query(spark, "q", "new run"):
         new(frame_of(spark, orders(1)), 1)
         new(frame_of(spark, orders(2)), 2)
-    (tmp_path / "go on").touch()
-    thread.join(60)
     assert isinstance(failed[0], QueryReplaced)
     assert "another run of the query (run new run, at batch 2) has taken over" in str(failed[0])
     assert rows_in(server) == as_kept([one for batch in range(3) for one in orders(batch)])
@@ -380,28 +361,9 @@ def test_a_driver_that_is_killed_in_mid_batch_leaves_nothing_behind(
 ) -> None:
     for batch in range(3):
         write_batch(tmp_path / "in", batch, orders(batch))
-    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, server.address, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_until(lambda: (tmp_path / "reached").exists() or driver.poll() is not None)
-        assert driver.poll() is None, "the driver has ended by itself"
+    with doomed_driver(DRIVER, tmp_path, server.address, str(tmp_path)) as reaches:
+        reaches((tmp_path / "reached").exists, "a task of the second batch has begun")
         assert staging_tables(server) != []
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
     run_stream(spark, tmp_path / "in", checkpoint, sql_sink(connecting(server), "orders"))
     assert rows_in(server) == as_kept([one for batch in range(3) for one in orders(batch)])
     assert staging_tables(server) == []
-
-
-def wait_until(reached: Callable[[], bool], within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not reached():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.02)

@@ -18,12 +18,12 @@ from ottla.spark_integration import (
     exactly_once,
     sql_sink,
 )
+from tests.spark_integration.mishaps import forget_last_commit
 from tests.spark_integration.outside.streams import (
     Order,
     as_query,
     failure_of,
     first_attempt_fails,
-    forget_last_commit,
     frame_of,
     order,
     orders,

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from tests.cluster import wait_until
 
 WAIT_S = 90.0
 
@@ -106,24 +107,4 @@ def alive(*words: str) -> dict[int, int]:
 
 def wait_gone(*words: str) -> None:
     """Until there is no such process: those that lost their parent take a moment."""
-    deadline = time.monotonic() + WAIT_S
-    while left := alive(*words):
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.05)
-
-
-@contextmanager
-def process_group(
-    argv: Sequence[str], log: Path, environ: dict[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed at the end of the block, with all that it has started."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(argv, stdout=out, stderr=out, env=environ, start_new_session=True)
-    try:
-        yield process
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+    wait_until(lambda: not alive(*words), f"no process of {' '.join(words)}", WAIT_S)

@@ -8,11 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from ottla import NewTopic
+from ottla.spark_integration import read_arrow_table
 from ottla.spark_integration.pipelines.flight_delays import until
 from ottla.sync import Admin, Producer
+from ottla.testing.local_cluster import LocalCluster
+from tests.spark_integration.topics import records
 
 CARRIERS = ("AA", "B6", "UA", "9E")
 FIRST_DAY = datetime(2013, 1, 1, tzinfo=UTC)
@@ -100,3 +104,16 @@ def publish_end(bootstrap: str, topic: str) -> None:
     """No flight comes any more."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send_and_wait(topic, value=until(AFTERWARDS), partition=0)
+
+
+def in_topic(cluster: LocalCluster, topic: str) -> Result:
+    """What readers of what is committed find; every record's key is its carrier."""
+    found = records(cluster, topic)
+    values = [json.loads(one.value or b"") for one in found]
+    assert [one.key for one in found] == [value["carrier"].encode() for value in values]
+    return result(values)
+
+
+def in_table(file: Path) -> Result:
+    """Of the pipeline that the file describes."""
+    return result(read_arrow_table(str(file.parent / "table")).to_pylist())

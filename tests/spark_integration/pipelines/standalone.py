@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.spark_integration.pipelines.driver import alive, process_group
+from tests.spark_integration.mishaps import process_group
+from tests.spark_integration.pipelines.driver import alive
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 CORES, MEMORY = 1, "512m"

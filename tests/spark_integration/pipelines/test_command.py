@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -10,30 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark_integration import read_arrow_table
 from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
 from tests.spark_integration.pipelines.driver import Driver, wait_gone
 from tests.spark_integration.pipelines.flights import (
-    Result,
     expected,
+    in_table,
+    in_topic,
     publish,
     publish_end,
-    result,
     some_flights,
 )
-from tests.spark_integration.topics import records
 
 File = Callable[[Mapping[str, str]], Path]
 MANY = some_flights(6000, days=40)
-
-
-def in_topic(cluster: LocalCluster, topic: str) -> Result:
-    return result(json.loads(one.value or b"") for one in records(cluster, topic))
-
-
-def in_table(file: Path) -> Result:
-    return result(read_arrow_table(str(file.parent / "table")).to_pylist())
 
 
 @pytest.mark.timeout(240)

@@ -18,11 +18,14 @@ from ottla.spark_integration.pipelines.progress import BatchProgress
 from ottla.spark_integration.pipelines.running import Pipeline, PipelineFailed
 from ottla.spark_integration.pipelines.settings import WrongPipeline, read_pipeline
 from ottla.testing.local_cluster import LocalCluster
+from tests.spark_integration.mishaps import forget_last_commit
 from tests.spark_integration.pipelines.flights import (
     AFTERWARDS,
     Flight,
     Result,
     expected,
+    in_table,
+    in_topic,
     publish,
     publish_end,
     result,
@@ -91,23 +94,6 @@ def run(spark: SparkSession, cluster: LocalCluster, file: Path) -> list[BatchPro
     return list(Pipeline(settings, file.parent).start(spark).progress())
 
 
-def in_topic(cluster: LocalCluster, topic: str) -> Result:
-    found = records(cluster, topic)
-    values = [json.loads(one.value or b"") for one in found]
-    assert [one.key for one in found] == [value["carrier"].encode() for value in values]
-    return result(values)
-
-
-def in_table(file: Path) -> Result:
-    return result(read_arrow_table(str(file.parent / "table")).to_pylist())
-
-
-def crash_before_commit(file: Path, batch: int) -> None:
-    """What a driver leaves that dies when all is written, and before Spark has noted that."""
-    (file.parent / "checkpoint" / "commits" / str(batch)).unlink()
-    (file.parent / "checkpoint" / "commits" / f".{batch}.crc").unlink(missing_ok=True)
-
-
 def test_every_window_comes_once_and_none_before_its_end(
     streaming: SparkSession, spark_cluster: LocalCluster, topics: tuple[str, str], pipeline_file: File
 ) -> None:
@@ -122,7 +108,7 @@ def test_every_window_comes_once_and_none_before_its_end(
     over = {place: row for place, row in expected(MANY).items() if place[1] + timedelta(days=1) <= end}
     assert over
     assert in_topic(spark_cluster, delays) == over
-    crash_before_commit(file, first[-1].batch)
+    assert forget_last_commit(file.parent / "checkpoint") == first[-1].batch
     publish(servers, flights, MANY[half:])
     publish_end(servers, flights)
     second = run(streaming, spark_cluster, file)

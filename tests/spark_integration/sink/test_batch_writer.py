@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from ottla.spark_integration import ottla_sink
 from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
+from tests.spark_integration.mishaps import first_attempt_fails_late
 from tests.spark_integration.topics import records, values
 
 SCHEMA = "key string, value string"
@@ -74,16 +72,9 @@ def test_attempts_that_failed_do_not_count(
     """The first attempt of each task writes everything, and dies."""
     spark_cluster.create_topic("attempts", 2)
 
-    def fails_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
-        context = TaskContext.get()
-        assert context is not None
-        if context.attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails")
-
     rows = [f"{n}{'.' * LARGE}" for n in range(100)]
     frame = spark.createDataFrame([(None, row) for row in rows], SCHEMA).repartition(2)
-    writer(frame.mapInArrow(fails_late, SCHEMA), spark_cluster, topic="attempts").save()
+    writer(frame.mapInArrow(first_attempt_fails_late, SCHEMA), spark_cluster, topic="attempts").save()
     assert values(spark_cluster, "attempts") == sorted(row.encode() for row in rows)
     assert len(values(spark_cluster, "attempts", committed=False)) > 100, "failed attempts have written, too"
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +14,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
-from tests.spark_integration.session import ROOT
+from tests.spark_integration.mishaps import doomed_driver, first_attempt_fails_late, forget_last_commit
 from tests.spark_integration.topics import values
 
-DEADLINE_S = 100
 LARGE = 4000
 """Characters: Spark hands rows on once it has 64 KiB."""
 
@@ -64,10 +58,7 @@ def test_batches_count_once_though_they_are_played_again(
     query.awaitTermination()
     assert values(spark_cluster, "replayed") == expected()
     for replay in range(2):
-        commits = tmp_path / "checkpoint" / "commits"
-        newest = max(int(one.name) for one in commits.iterdir() if one.name.isdecimal())
-        for one in (commits / f"{newest}", commits / f".{newest}.crc"):
-            one.unlink()
+        forget_last_commit(tmp_path / "checkpoint")
         again = start(lines(spark, tmp_path, 3 + replay), spark_cluster, "replayed", tmp_path)
         again.awaitTermination()
         assert values(spark_cluster, "replayed") == expected(3 + replay)
@@ -84,11 +75,9 @@ def test_a_batch_whose_tasks_fail_counts_once(
     mark = tmp_path / "failed for good"
 
     def fails_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
+        yield from first_attempt_fails_late(batches)
         context = TaskContext.get()
         assert context is not None
-        if context.attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails")
         if not mark.exists() and context.partitionId() == 1:
             raise RuntimeError("this one fails for good")
 
@@ -147,24 +136,9 @@ def test_a_driver_that_is_killed_in_mid_batch_loses_nothing(
     def uncommitted() -> list[bytes]:
         return values(spark_cluster, "killed", committed=False)
 
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, spark_cluster.bootstrap_servers, str(tmp_path)],
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not (tmp_path / "hangs").exists() or len(uncommitted()) < 60:
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    with doomed_driver(DRIVER, tmp_path, spark_cluster.bootstrap_servers, str(tmp_path)) as reaches:
+        reaches((tmp_path / "hangs").exists, "one task has written all")
+        reaches(lambda: len(uncommitted()) >= 60, "the other one is done")
     assert values(spark_cluster, "killed") == []
     start(frame, spark_cluster, "killed", tmp_path).awaitTermination()
     assert values(spark_cluster, "killed") == expected()

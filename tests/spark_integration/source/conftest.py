@@ -13,7 +13,7 @@ from .reading import Topics
 
 
 @pytest.fixture(scope="module")
-def topics(spark: Any, cluster: LocalCluster) -> Iterator[Topics]:
-    made = Topics(spark, cluster)
+def topics(spark: Any, spark_cluster: LocalCluster) -> Iterator[Topics]:
+    made = Topics(spark, spark_cluster)
     yield made
     made.stop()

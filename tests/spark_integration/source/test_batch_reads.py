@@ -17,7 +17,6 @@ from .reading import Topics, values
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(170),
-    pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 

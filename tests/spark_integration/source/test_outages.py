@@ -15,7 +15,6 @@ from .reading import SPARK_TIMEOUT_S, Run, Topics, values
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(170),
-    pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 
@@ -37,7 +36,9 @@ def run_with(frame: Any, checkpoint: Path, before_reading: Callable[[int], None]
     return batches
 
 
-def test_a_cluster_that_hangs_in_mid_batch(topics: Topics, cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_cluster_that_hangs_in_mid_batch(
+    topics: Topics, spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
     topic = topics.create("hanging", 1)
     topics.write(topic, range(4))
     options = {
@@ -46,11 +47,11 @@ def test_a_cluster_that_hangs_in_mid_batch(topics: Topics, cluster: LocalCluster
         "maxOffsetsPerTrigger": "2",
         "kafka__request__timeout__ms": "1500",
     }
-    (node,) = cluster.broker_ids
+    (node,) = spark_cluster.broker_ids
 
     def hang(batch_id: int) -> None:
         if batch_id == 1:
-            cluster.pause(node)
+            spark_cluster.pause(node)
 
     try:
         with pytest.raises(
@@ -58,7 +59,7 @@ def test_a_cluster_that_hangs_in_mid_batch(topics: Topics, cluster: LocalCluster
         ):
             run_with(topics.stream(**options), tmp_path, hang)
     finally:
-        cluster.heal()
+        spark_cluster.heal()
     assert Run(topics.stream(**options), tmp_path).batches == [["2", "3"]]
 
 

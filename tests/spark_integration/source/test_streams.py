@@ -21,7 +21,6 @@ from .reading import SPARK_TIMEOUT_S, Run, Topics
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(170),
-    pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 

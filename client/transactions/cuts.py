@@ -1,0 +1,36 @@
+"""Cuts on the wire: what leaders are asked of partitions, and what they answer. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cuts import CutOffset, CutTopic, ListCutOffsetsResponse
+from ..connections.metadata import TopicInfo
+from ..consuming.fetched import TopicPartition
+
+
+def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicInfo]) -> list[CutTopic]:
+    """For FindCut and ListCutOffsets, which go by topic ids. `topics`: those of the partitions, by name."""
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        by_topic[topic].append(index)
+    return [CutTopic(topic_id=topics[name].id, partitions=some) for name, some in by_topic.items()]
+
+
+def cut_offsets(
+    answer: ListCutOffsetsResponse, topics: Mapping[str, TopicInfo]
+) -> dict[TopicPartition, CutOffset | KafkaError]:
+    """What a leader says of each partition. `topics`: those that it was asked about, by name."""
+    names = {info.id: name for name, info in topics.items()}
+    found: dict[TopicPartition, CutOffset | KafkaError] = {}
+    for topic in answer.topics:
+        for said in topic.partitions:
+            one = TopicPartition(names.get(topic.topic_id, "?"), said.partition_index)
+            if said.error_code:
+                code = ErrorCode.of(said.error_code)
+                found[one] = KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
+            else:
+                found[one] = said
+    return found
