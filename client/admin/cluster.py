@@ -25,7 +25,7 @@ class ClusterAdmin(AdminSession):
         connection = await self._cluster.any_connection()
         tells_fenced = connection.version_for(DescribeClusterRequest) >= _TELLS_FENCED
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, "cluster", response.error_message)
         live = [one for one in response.brokers if not one.is_fenced]
         return ClusterDescription(

@@ -55,7 +55,7 @@ class PlacementAdmin(AdminSession):
             topics=[ReassignableTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
         )
         connection = await self._cluster.any_connection()
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, "reassignment", response.error_message)
         return {
             TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
@@ -106,7 +106,7 @@ class PlacementAdmin(AdminSession):
             timeout_ms=self._timeout_ms,
         )
         connection = await self._cluster.any_connection()
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, "election", None)
         return {
             TopicPartition(topic.topic, result.partition_id): error_of(
@@ -120,7 +120,7 @@ class PlacementAdmin(AdminSession):
         """Forget a broker that is gone for good; it stays in the replica lists it is in."""
         connection = await self._cluster.any_connection()
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, f"broker {broker_id}", response.error_message)
 
 

@@ -56,6 +56,6 @@ class QuotaAdmin(AdminSession):
         )
         request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
         connection = await self._cluster.any_connection()
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         for result in response.entries:
             check(result.error_code, "quota", result.error_message)

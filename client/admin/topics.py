@@ -35,7 +35,7 @@ class TopicAdmin(AdminSession):
 
         async def once() -> None:
             connection = await self._cluster.any_connection()
-            response = await connection.request(request, timeout_ms=self._timeout_ms)
+            response = await connection.request(request)
             for topic in response.topics:
                 check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
 
@@ -59,7 +59,7 @@ class TopicAdmin(AdminSession):
             topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
         )
         connection = await self._cluster.any_connection()
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         for result in response.results:
             check(result.error_code, f"topic {result.name!r}", result.error_message)
 

@@ -108,7 +108,7 @@ class TransactionAdmin(LeaderSession):
         # Of one broker only: a second abort, sent because the first was slow, might meet the next transaction.
         connection = await self._cluster.any_connection()
         request = AbortTransactionRequest(transactional_id=transactional_id)
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
 
     async def delete_transactional_id(self, transactional_id: str) -> None:
@@ -121,7 +121,7 @@ class TransactionAdmin(LeaderSession):
         # Of one broker only: a second deletion, sent because the first was slow, might meet the next of this name.
         connection = await self._cluster.any_connection()
         request = DeleteTransactionalIdRequest(transactional_id=transactional_id)
-        response = await connection.request(request, timeout_ms=self._timeout_ms)
+        response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
 
     async def describe_producers(

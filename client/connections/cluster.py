@@ -140,7 +140,7 @@ class Cluster:
     ) -> ResponseT:
         """Ask one broker. Raises ConnectionLost or RequestTimedOut."""
         connection = await self.connection(broker_id, lane)
-        return await connection.request(message, timeout_ms=timeout_ms or self.request_timeout_ms)
+        return await connection.request(message, timeout_ms=timeout_ms)
 
     # metadata
 
@@ -272,7 +272,10 @@ class Cluster:
     async def _open(self, line: _Line) -> Connection:
         try:
             connection = await connect(
-                line[0], client_id=self._client_id, timeout_ms=self._connect_timeout_ms
+                line[0],
+                client_id=self._client_id,
+                timeout_ms=self._connect_timeout_ms,
+                request_timeout_ms=self.request_timeout_ms,
             )
         finally:
             del self._opening[line]

@@ -60,8 +60,12 @@ class _UnderWay:
 class Connection(asyncio.Protocol):
     """An open connection whose versions are negotiated. Made by `connect`; broken once, never repaired."""
 
-    def __init__(self, address: BrokerAddress, client_id: str) -> None:
+    def __init__(
+        self, address: BrokerAddress, client_id: str, request_timeout_ms: float = DEFAULT_TIMEOUT_MS
+    ) -> None:
         self.address = address
+        self.request_timeout_ms = request_timeout_ms
+        """How long a request waits for its answer unless it says otherwise."""
         self.versions: dict[int, tuple[int, int]] = {}
         """Per API key the lowest and highest version the broker speaks."""
         self.features: dict[str, int] = {}
@@ -104,7 +108,7 @@ class Connection(asyncio.Protocol):
         message: Request[ResponseT],
         *,
         version: int | None = None,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> asyncio.Future[ResponseT]:
         """Send now; the future brings the answer, or ConnectionLost, RequestTimedOut, MalformedMessage.
 
@@ -120,7 +124,7 @@ class Connection(asyncio.Protocol):
         message: Request[ResponseT],
         *,
         version: int | None = None,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> None:
         """`send`, for one who is told of the answer as soon as it is read."""
         if self.lost is not None:
@@ -129,7 +133,8 @@ class Connection(asyncio.Protocol):
         if version is None:
             version = self.version_for(request_class)
         correlation_id = self._write(message, version)
-        deadline = self._loop.time() + timeout_ms / 1000
+        patience_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = self._loop.time() + patience_ms / 1000
         self._under_way.append(_UnderWay(correlation_id, request_class, version, deadline, answer))
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
@@ -145,7 +150,7 @@ class Connection(asyncio.Protocol):
         message: Request[ResponseT],
         *,
         version: int | None = None,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> ResponseT:
         """Send and wait for the answer; raises what `send` and its future raise."""
         return await self.send(message, version=version, timeout_ms=timeout_ms)
@@ -262,14 +267,18 @@ class Connection(asyncio.Protocol):
 
 
 async def connect(
-    address: BrokerAddress, *, client_id: str = "ottla", timeout_ms: float = DEFAULT_TIMEOUT_MS
+    address: BrokerAddress,
+    *,
+    client_id: str = "ottla",
+    timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    request_timeout_ms: float = DEFAULT_TIMEOUT_MS,
 ) -> Connection:
-    """Open a connection and learn the broker's versions. Raises ConnectionLost or RequestTimedOut."""
+    """Open a connection and learn the broker's versions, in `timeout_ms`. Raises ConnectionLost or RequestTimedOut."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             _, connection = await loop.create_connection(
-                lambda: Connection(address, client_id), address.host, address.port
+                lambda: Connection(address, client_id, request_timeout_ms), address.host, address.port
             )
     except TimeoutError:
         raise RequestTimedOut(f"{address} did not accept a connection in time") from None

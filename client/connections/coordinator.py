@@ -67,9 +67,7 @@ class Coordinator:
         connection = await self.connection()
         version = connection.version_for(type(message), at_most)
         try:
-            return await connection.request(
-                message, version=version, timeout_ms=timeout_ms or self._cluster.request_timeout_ms
-            )
+            return await connection.request(message, version=version, timeout_ms=timeout_ms)
         except (ConnectionLost, RequestTimedOut):
             self.forget()
             raise
@@ -92,9 +90,7 @@ class Coordinator:
         connection = await self._cluster.any_connection()
         version = connection.version_for(FindCoordinatorRequest, at_most=_ONE_KEY)
         request = FindCoordinatorRequest(key=self.key, key_type=self._key_type)
-        response = await connection.request(
-            request, version=version, timeout_ms=self._cluster.request_timeout_ms
-        )
+        response = await connection.request(request, version=version)
         if response.error_code:
             error = ErrorCode.of(response.error_code)
             whose = "group" if self._key_type == OF_GROUP else "transactional id"

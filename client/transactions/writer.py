@@ -93,7 +93,7 @@ class TransactionWriter(RecordWriter):
         while True:
             try:
                 connection = await self._cluster.any_connection()
-                answer = await connection.request(request, timeout_ms=self._cluster.request_timeout_ms)
+                answer = await connection.request(request)
                 code = ErrorCode.of(answer.error_code)
                 if code is ErrorCode.NONE:
                     return answer

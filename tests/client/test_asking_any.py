@@ -67,6 +67,17 @@ async def test_when_all_are_silent_the_timeout_is_told() -> None:
             await cluster.ask_any(MetadataRequest(), timeout_ms=400)
 
 
+async def test_who_asks_over_a_connection_waits_as_long_as_the_client_was_told_to() -> None:
+    """And not the 30 s of those who were told nothing. Seeds 5641 and 9109 of the simulation: members of a group, and
+    one who deleted a topic, waited half a minute for a broker that had lost its power."""
+    async with Peers().running(1) as peers, Cluster(peers.addresses, request_timeout_ms=300) as cluster:
+        connection = await cluster.any_connection()
+        peers.paused = {0}
+        async with asyncio.timeout(20):
+            with pytest.raises(RequestTimedOut, match="did not answer Metadata"):
+                await connection.request(MetadataRequest())
+
+
 async def test_when_nobody_listens_the_addresses_are_told() -> None:
     async with Peers().running(2) as peers:
         addresses = peers.addresses
