@@ -203,7 +203,11 @@ def told(history: History) -> Counter[str]:
     """What clients did and were told, by name."""
     counts = Counter({f"history: {kind}": count for kind, count in history.counts().items()})
     counts += Counter(f"commit: {one.error}" for one in history.commits)
-    counts += Counter(f"transaction of a job: {one.error}" for one in history.transactions if one.app_version)
+    counts += Counter(
+        f"transaction of a {one.transactional_id}: {one.error}"
+        for one in history.transactions
+        if one.app_version
+    )
     counts["history: Poll in a transaction"] += sum(one.transaction is not None for one in history.polls)
     counts += Counter(f"continued: {one.reason}" for one in history.positions)
     counts += Counter(f"probe: {one.what}: {one.got}" for one in history.probes)

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Protocol
 
 from tests.histories.operations import Commit, Copied, Send, Transaction
+from tests.simulation.cluster.begun_jobs import employ_begun_job, has_begun_job
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
 from tests.simulation.cluster.list_appenders import appenders, has_appenders
@@ -65,6 +66,9 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
             crew.employ(name, make)
         if has_job(seed):
             employ_job(workload, Crew(workload, start, Random(f"fate of the job {seed}"), seconds), seed)
+        if has_begun_job(seed):
+            fate = Crew(workload, start, Random(f"fate of the begun job {seed}"), seconds)
+            employ_begun_job(workload, fate, seed)
         if has_appenders(seed):
             fate = Crew(workload, start, Random(f"fate of list appenders {seed}"), seconds)
             for name, appender in appenders(workload, seed, [*TOPICS]).items():

@@ -14,7 +14,7 @@ from tests.simulation.cluster.group_members import WatchedConsumer, ask_committe
 from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer
 from tests.simulation.cluster.workload import POLL_MS, Workload, started
 
-WRITERS = ("writer-", "producer-", "prober", "driver-", "worker-", "appender-")
+WRITERS = ("writer-", "producer-", "prober", "driver-", "worker-", "decider-", "task-", "appender-")
 """Who writes to the source."""
 HESITATES = 0.4
 """How often, while there are faults, some time passes between the offsets and the end of the transaction: others may

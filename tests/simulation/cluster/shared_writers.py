@@ -56,22 +56,50 @@ class Attempt:
     receipt: WriterReceipt | None = None
 
 
+class Batch(Protocol):
+    """What is to be done in one transaction, for whoever takes a part of it."""
+
+    attempts: list[Attempt]
+
+    @property
+    def version(self) -> int:
+        """The application version that its commit is to carry."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is decided already."""
+
+    async def open(self) -> tuple[str, Transaction] | None:
+        """The token of its transaction, and in the history the part of whoever decides. None: it was committed before.
+        Raises KafkaError.
+        """
+
+
 @dataclass(eq=False, slots=True)
-class Batch:
-    """What is to be done in one transaction."""
+class OwnedBatch:
+    """In the transaction of a driver's producer."""
 
     owner: Transaction
+    version: int
     token: str
     attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return self.owner.asked_s is not None or self.owner.completed_s is not None
+
+    async def open(self) -> tuple[str, Transaction]:
+        return self.token, self.owner
 
 
 class Job:
     """What drivers and workers tell each other."""
 
-    def __init__(self, drivers: int) -> None:
+    def __init__(self, workload: Workload, drivers: int) -> None:
         self.tasks: deque[tuple[Batch, int]] = deque()
         """Each a part of a batch, for whoever takes it first."""
         self.is_over = False
+        self._now = workload.now
         self._drivers = drivers
 
     def goes_on_without_me(self) -> bool:
@@ -80,6 +108,28 @@ class Job:
             return False
         self._drivers -= 1
         return True
+
+    async def collected(
+        self,
+        batch: Batch,
+        parts: range,
+        patience_s: float,
+        chance: Random,
+        in_vain: Callable[[], bool] = lambda: False,
+    ) -> list[Attempt] | None:
+        """Of each part one attempt that has a receipt, any; None if that takes too long, or turns out to be in vain."""
+        begun_s = asked_s = self._now()
+        while self._now() < begun_s + patience_s and not in_vain():
+            done = {
+                part: [one for one in batch.attempts if one.part == part and one.receipt] for part in parts
+            }
+            if all(done.values()):
+                return [chance.choice(some) for some in done.values()]
+            if self._now() > asked_s + TASK_S:
+                asked_s = self._now()
+                self.tasks += [(batch, part) for part, some in done.items() if not some]
+            await asyncio.sleep(PAUSE_S)
+        return None
 
 
 class Owner(OwnProducer):
@@ -94,15 +144,15 @@ class Owner(OwnProducer):
         )
         self._workload.history.add(told)
 
-    async def share(self, version: int) -> tuple[SharedTransaction, Batch]:
+    async def share(self, version: int) -> tuple[SharedTransaction, OwnedBatch]:
         """Begin a transaction that others can join. Raises KafkaError."""
         shared = await self.producer.begin(version)
         transaction = self._begun()
         transaction.app_version = version
-        return shared, Batch(transaction, shared.token)
+        return shared, OwnedBatch(transaction, version, shared.token)
 
     async def settle(
-        self, shared: SharedTransaction, batch: Batch, chosen: Sequence[Attempt], *, commits: bool = True
+        self, shared: SharedTransaction, batch: OwnedBatch, chosen: Sequence[Attempt], *, commits: bool = True
     ) -> bool:
         """End it, with the writers that were chosen; whether it is committed. Raises KafkaError."""
         now = self._workload.now
@@ -197,7 +247,7 @@ class Driver:
             self._sent += 1
             mine = f"{self._name}:{version}:{self._sent}".encode()
             await own.send([(chance.choice(self._places), mine)], batch.owner)
-        chosen = await self._collected(batch, parts)
+        chosen = await self._job.collected(batch, parts, self._timeout_ms / 1000 * 0.8, chance)
         if chosen is None or not (last or chance.random() < COMMITTED):
             await own.settle(shared, batch, (), commits=False)
             return False
@@ -210,23 +260,9 @@ class Driver:
         await asyncio.sleep(chance.uniform(0, 0.05))
         return committed
 
-    async def _collected(self, batch: Batch, parts: range) -> list[Attempt] | None:
-        """Of each part one attempt that has a receipt, any; None if that takes too long."""
-        now, chance = self._workload.now, self._chance
-        begun_s = asked_s = now()
-        while now() < begun_s + self._timeout_ms / 1000 * 0.8:
-            done = {
-                part: [one for one in batch.attempts if one.part == part and one.receipt] for part in parts
-            }
-            if all(done.values()):
-                return [chance.choice(some) for some in done.values()]
-            if now() > asked_s + TASK_S:
-                asked_s = now()
-                self._job.tasks += [(batch, part) for part, some in done.items() if not some]
-            await asyncio.sleep(PAUSE_S)
-        return None
-
-    async def _commit_wrongly(self, shared: SharedTransaction, batch: Batch, chosen: list[Attempt]) -> None:
+    async def _commit_wrongly(
+        self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[Attempt]
+    ) -> None:
         """With a receipt of a transaction that is over: nothing of it may count. Always raises KafkaError."""
         receipts = [one.receipt for one in chosen if one.receipt is not None]
         await shared.commit([*receipts, self._chance.choice(self._former)])
@@ -254,20 +290,23 @@ class Worker:
                 await asyncio.sleep(PAUSE_S)
                 continue
             batch, part = self._job.tasks.popleft()
-            is_over = batch.owner.asked_s is not None or batch.owner.completed_s is not None
-            if not is_over or self._chance.random() < TOO_LATE:
+            if not batch.is_over or self._chance.random() < TOO_LATE:
                 await self._write(batch, part)
 
     async def _write(self, batch: Batch, part: int) -> None:
         """Whatever goes wrong: no receipt."""
         self._round += 1
         name = f"{self._name}/{self._round}"
-        writer = TransactionWriter.join(batch.token, **options(self._workload))
         try:
+            opened = await batch.open()
+            if opened is None:
+                return
+            token, whole = opened
+            writer = TransactionWriter.join(token, **options(self._workload))
             await writer.start()
         except KafkaError:
             return
-        attempt = self._attempt(batch, part, name, writer)
+        attempt = self._attempt(batch, part, name, writer, whole)
         noted = self._noted = NotedWriter(self._workload, name, writer)
         chance = self._chance
         try:
@@ -283,11 +322,13 @@ class Worker:
         finally:
             await writer.stop()
 
-    def _attempt(self, batch: Batch, part: int, name: str, writer: TransactionWriter) -> Attempt:
+    def _attempt(
+        self, batch: Batch, part: int, name: str, writer: TransactionWriter, whole: Transaction
+    ) -> Attempt:
         now, receipt = self._workload.now(), writer._receipt
         assert receipt is not None
-        of_writer = f"writer {receipt.producer_id} of {TRANSACTIONAL_ID}"
-        transaction = Transaction(name, of_writer, name, *receipt, now, owner=batch.owner.name)
+        of_writer = f"writer {receipt.producer_id} of {whole.transactional_id}"
+        transaction = Transaction(name, of_writer, name, *receipt, now, owner=whole.name)
         self._workload.history.add(ProducerIdentity(name, *receipt, now, of_writer))
         self._workload.history.add(transaction)
         attempt = Attempt(part, transaction)
@@ -296,9 +337,17 @@ class Worker:
 
     def _value(self, name: str, batch: Batch, part: int) -> bytes:
         self._sent += 1
-        return f"{name}:{batch.owner.app_version}.{part}:{self._sent}".encode() + b"." * self._chance.choice(
-            (0, 90)
-        )
+        return f"{name}:{batch.version}.{part}:{self._sent}".encode() + b"." * self._chance.choice((0, 90))
+
+
+class Employee(Protocol):
+    """One process of such a client."""
+
+    @property
+    def waiting(self) -> Sequence[Send | Transaction]:
+        """What it has asked for and not been answered."""
+
+    async def run(self) -> None: ...
 
 
 class Mortal(Protocol):
@@ -311,7 +360,7 @@ class Mortal(Protocol):
 class Crew(Protocol):
     """Employs clients, which are killed and paused."""
 
-    def employ(self, name: str, make: Callable[[str], Driver | Worker]) -> Mortal: ...
+    def employ(self, name: str, make: Callable[[str], Employee]) -> Mortal: ...
 
 
 def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
@@ -319,7 +368,7 @@ def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
     chance = Random(f"job {seed}")
     places = [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
     drivers = chance.choice(DRIVERS)
-    job = Job(drivers)
+    job = Job(workload, drivers)
     for number in range(drivers):
         _employ_driver(workload, crew, f"driver-{number}", job, places)
     for number in range(chance.randint(2, 3)):

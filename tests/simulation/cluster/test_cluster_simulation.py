@@ -87,6 +87,8 @@ BRANCHES = frozenset(
         "segments retained no longer",
         "torn writes",
         "transaction expired",
+        "transaction of a begun job: COMMITTED_BEFORE",
+        "transaction of a begun job: None",
         "transaction of a job: COMMITTED_BEFORE",
         "transaction of a job: None",
         "transaction of a job: PRODUCER_FENCED",
