@@ -43,8 +43,9 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         )
         if query is None or batch is None:
             raise RuntimeError(f"Spark tells no {QUERY_ID} and {BATCH_ID} in tasks of a stream")
-        name = self._options.transactional_id or f"spark-{query}"
-        return task.write(iterator, self._options, name, int(batch))
+        given = self._options.transactional_id
+        name = f"{given or 'spark'}-{query}"
+        return task.write(iterator, self._options, name, int(batch), alone_under=given)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, once every task is done."""

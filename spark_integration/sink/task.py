@@ -10,6 +10,7 @@ its timeout, unless the next driver, which plays the batch again, goes on in it 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -22,12 +23,15 @@ from ...client.columns.sending import ColumnsDelivery
 from ...client.producer import Producer
 from ...client.producing.record_writer import RecordWriter
 from ...client.transactions.writer import TransactionWriter
+from ...protocol.errors import KafkaError
 from ..options import admin_options
 from .options import SinkOptions
 from .rows import HEADERS, KEY, PARTITION, parts
 
 T = TypeVar("T")
 Batches = Iterator[pyarrow.RecordBatch]
+_QUERY = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""A query's id, as Spark makes them."""
 ASKED_PER_TIMEOUT = 4
 """One request may be late, or two, before a transaction is lost that somebody writes in."""
 
@@ -48,12 +52,25 @@ class SetBack(RuntimeError):
     twice."""
 
 
-def write(rows: Batches, options: SinkOptions, transactional_id: str, app_version: int | None) -> Written:
-    """Write a task's rows in the transaction of this name, begun for this version.
+class IdTaken(RuntimeError):
+    """Another query has written under this option 'transactionalId': the one that has it has lost its checkpoint, or
+    there are two."""
 
-    Raises WrongRows, SetBack, and KafkaError as TransactionWriter does.
+
+def write(
+    rows: Batches,
+    options: SinkOptions,
+    transactional_id: str,
+    app_version: int | None,
+    *,
+    alone_under: str | None = None,
+) -> Written:
+    """Write a task's rows in the transaction of this name, begun for this version. `alone_under`: what the names of a
+    query's transactions begin with that is to be the only one.
+
+    Raises WrongRows, SetBack, IdTaken, and KafkaError as TransactionWriter does.
     """
-    return asyncio.run(_InTransaction(options, transactional_id, app_version).write(rows))
+    return asyncio.run(_InTransaction(options, transactional_id, app_version, alone_under).write(rows))
 
 
 def write_at_least_once(rows: Batches, options: SinkOptions) -> Written:
@@ -66,10 +83,13 @@ class TransactionLost(RuntimeError):
 
 
 class _InTransaction:
-    def __init__(self, options: SinkOptions, transactional_id: str, app_version: int | None) -> None:
+    def __init__(
+        self, options: SinkOptions, transactional_id: str, app_version: int | None, alone_under: str | None
+    ) -> None:
         self._options = options
         self._name = transactional_id
         self._version = app_version
+        self._alone_under = alone_under
 
     async def write(self, rows: Batches) -> Written:
         """A transaction is asked for only once there is something to write."""
@@ -77,9 +97,11 @@ class _InTransaction:
         if first is None:
             return Written(0)
         async with Admin(**admin_options(self._options.client)) as admin:
+            if self._alone_under is not None:
+                await self._check_alone(admin, self._alone_under)
             transaction = await self._begin(admin)
             if transaction is None:
-                self._check_replay((await admin.describe_transactions([self._name]))[self._name])
+                self._check_replay(await self._described(admin))
                 await _drain(rows)
                 return Written(0, was_committed=True)
             count, receipt = await _unless(
@@ -116,16 +138,39 @@ class _InTransaction:
                     f"{self._options.transaction_timeout_ms} ms of option 'transactionTimeoutMs'"
                 )
 
-    def _check_replay(self, described: object) -> None:
+    async def _described(self, admin: Admin) -> TransactionDescription | None:
+        """None while the id is not known."""
+        described = (await admin.describe_transactions([self._name]))[self._name]
+        return None if isinstance(described, KafkaError) else described
+
+    def _check_replay(self, described: TransactionDescription | None) -> None:
         """Spark plays the last batch again, never one before."""
-        if not isinstance(described, TransactionDescription) or self._version is None:
+        if described is None or self._version is None:
             return
         if described.app_version > self._version:
             raise SetBack(
                 f"batch {self._version} is to be written, but transactional id {self._name!r} has committed up to "
-                f"{described.app_version}: another query writes under this id, or this one's checkpoint was set back. "
-                "Give it an id of its own with option 'transactionalId'"
+                f"{described.app_version}: its checkpoint was set back, or another job writes under this id. What is "
+                "to count besides needs a new checkpoint, or another id in option 'transactionalId'"
             )
+
+    async def _check_alone(self, admin: Admin, given: str) -> None:
+        """Until the query has committed something. Should two slip through at the same time, nothing is lost: each has
+        transactions of its own."""
+        own = await self._described(admin)
+        if own is not None and own.app_version >= 0:
+            return
+        listed = await admin.list_transactions(pattern=f"{re.escape(given)}-{_QUERY}")
+        others = [one.transactional_id for one in listed if one.transactional_id != self._name]
+        for name, described in (await admin.describe_transactions(others)).items():
+            if isinstance(described, TransactionDescription) and described.app_version >= 0:
+                query = name.removeprefix(f"{given}-")
+                raise IdTaken(
+                    f"'transactionalId' {given!r} is query {query}'s, which has committed up to batch "
+                    f"{described.app_version}: two queries need two ids. If this is the same one and has lost its "
+                    "checkpoint, what it has written would be written again: when that is meant, remove the former "
+                    f"one's id with `ottla txn delete {name}`"
+                )
 
 
 async def _write_plainly(rows: Batches, options: SinkOptions) -> Written:

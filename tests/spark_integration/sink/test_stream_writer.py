@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,44 +10,13 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
 
 from ottla.sync import Admin
 from ottla.testing.local_cluster import LocalCluster
-from tests.spark_integration.mishaps import doomed_driver, first_attempt_fails_late, forget_last_commit
+from tests.spark_integration.mishaps import first_attempt_fails_late, forget_last_commit
+from tests.spark_integration.sink.streams import expected, lines, start
 from tests.spark_integration.topics import values
-
-LARGE = 4000
-"""Characters: Spark hands rows on once it has 64 KiB."""
-
-
-def lines(spark: SparkSession, folder: Path, batches: int = 3) -> DataFrame:
-    """A stream with a batch for each file, of a hundred rows."""
-    (folder / "in").mkdir(exist_ok=True)
-    for number in range(batches):
-        text = "".join(f"{number}-{row}{'.' * LARGE}\n" for row in range(100))
-        (folder / "in" / f"{number}.txt").write_text(text)
-    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
-
-
-def expected(batches: int = 3) -> list[bytes]:
-    return sorted(b"%d-%d" % (number, row) + b"." * LARGE for number in range(batches) for row in range(100))
-
-
-def start(
-    frame: DataFrame, cluster: LocalCluster, topic: str, folder: Path, **options: str
-) -> StreamingQuery:
-    return (
-        frame.repartition(2)
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-        .option("topic", topic)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .options(**options)
-        .trigger(availableNow=True)
-        .start()
-    )
 
 
 def test_batches_count_once_though_they_are_played_again(
@@ -101,61 +71,44 @@ def test_a_batch_whose_tasks_fail_counts_once(
     assert values(spark_cluster, "retried") == expected(2)
 
 
-DRIVER = """
-import sys, time
-from pathlib import Path
-from pyspark import TaskContext
-from tests.spark_integration.session import new_session
-
-servers, folder = sys.argv[1], Path(sys.argv[2])
-
-def hangs(batches):
-    yield from batches
-    if TaskContext.get().partitionId() == 1:
-        (folder / "hangs").touch()
-        time.sleep(600)
-
-lines = new_session(folder / "warehouse").readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
-query = (
-    lines.repartition(2).mapInArrow(hangs, "value string").writeStream.format("ottla")
-    .option("kafka.bootstrap.servers", servers).option("topic", "killed")
-    .option("checkpointLocation", str(folder / "checkpoint")).start()
-)
-query.awaitTermination()
-"""
-
-
-def test_a_driver_that_is_killed_in_mid_batch_loses_nothing(
-    spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
-) -> None:
-    """One task of the batch is done and the other has written, too, when all processes of the job are killed. The
-    next driver finds the transaction open, and goes on in it."""
-    spark_cluster.create_topic("killed", 2)
-    frame = lines(spark, tmp_path)
-
-    def uncommitted() -> list[bytes]:
-        return values(spark_cluster, "killed", committed=False)
-
-    with doomed_driver(DRIVER, tmp_path, spark_cluster.bootstrap_servers, str(tmp_path)) as reaches:
-        reaches((tmp_path / "hangs").exists, "one task has written all")
-        reaches(lambda: len(uncommitted()) >= 60, "the other one is done")
-    assert values(spark_cluster, "killed") == []
-    start(frame, spark_cluster, "killed", tmp_path).awaitTermination()
-    assert values(spark_cluster, "killed") == expected()
-
-
 def test_two_queries_under_one_id_are_found_out(
     spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """The second would be told that its batches were committed."""
+    """The second has committed nothing yet, so that it looks. What it is told to do about it works."""
     spark_cluster.create_topic("shared", 1)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    frame = lines(spark, tmp_path)
-    start(frame, spark_cluster, "shared", tmp_path / "one", transactionalId="both").awaitTermination()
+    frame = lines(spark, tmp_path, 1)
+    first = start(frame, spark_cluster, "shared", tmp_path / "one", transactionalId="both")
+    first.awaitTermination()
     second = start(frame, spark_cluster, "shared", tmp_path / "two", transactionalId="both")
-    with pytest.raises(PySparkException, match="another query writes under this id"):
+    with pytest.raises(PySparkException) as told:
         second.awaitTermination()
+    assert f"'transactionalId' 'both' is query {first.id}'s, which has committed up to batch 0" in str(
+        told.value
+    )
+    assert f"`ottla txn delete both-{first.id}`" in str(told.value)
+    assert values(spark_cluster, "shared") == expected(1)
+    with Admin(bootstrap_servers=spark_cluster.bootstrap_servers) as admin:
+        admin.delete_transactional_id(f"both-{first.id}")
+    start(frame, spark_cluster, "shared", tmp_path / "two", transactionalId="both").awaitTermination()
+    assert values(spark_cluster, "shared") == sorted(expected(1) * 2)
+
+
+def test_a_checkpoint_that_was_set_back_is_found_out(
+    spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Batches would be taken for done that have other rows now."""
+    spark_cluster.create_topic("back", 1)
+    start(lines(spark, tmp_path, 1), spark_cluster, "back", tmp_path).awaitTermination()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "kept")
+    start(lines(spark, tmp_path, 3), spark_cluster, "back", tmp_path).awaitTermination()
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.move(tmp_path / "kept", tmp_path / "checkpoint")
+    again = start(lines(spark, tmp_path, 3), spark_cluster, "back", tmp_path)
+    with pytest.raises(PySparkException, match="its checkpoint was set back, or another job writes"):
+        again.awaitTermination()
+    assert values(spark_cluster, "back") == expected()
 
 
 def test_complete_mode_is_refused(spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path) -> None:
