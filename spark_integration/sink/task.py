@@ -20,11 +20,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ...client.admin import Admin, BegunTransaction, TransactionDescription
 from ...client.columns.sending import ColumnsDelivery
+from ...client.failures import VersionUnsupported
 from ...client.producer import Producer
 from ...client.producing.record_writer import RecordWriter
 from ...client.transactions.writer import TransactionWriter
 from ...protocol.errors import KafkaError
-from ..options import admin_options
+from ..options import WrongOption, admin_options
 from .options import SinkOptions
 from .rows import HEADERS, KEY, PARTITION, parts
 
@@ -68,7 +69,7 @@ def write(
     """Write a task's rows in the transaction of this name, begun for this version. `alone_under`: what the names of a
     query's transactions begin with that is to be the only one.
 
-    Raises WrongRows, SetBack, IdTaken, and KafkaError as TransactionWriter does.
+    Raises WrongRows, WrongOption, SetBack, IdTaken, and KafkaError as TransactionWriter does.
     """
     return asyncio.run(_InTransaction(options, transactional_id, app_version, alone_under).write(rows))
 
@@ -123,9 +124,15 @@ class _InTransaction:
             return count, str(await writer.finish())
 
     async def _begin(self, admin: Admin) -> BegunTransaction | None:
-        return await admin.begin_transaction(
-            self._name, app_version=self._version, timeout_ms=self._options.transaction_timeout_ms
-        )
+        try:
+            return await admin.begin_transaction(
+                self._name, app_version=self._version, timeout_ms=self._options.transaction_timeout_ms
+            )
+        except VersionUnsupported as error:
+            raise WrongOption(
+                f"to write exactly once takes a cluster of Ottla; this one has no transactions that many write in "
+                f"({error.message}): use option 'delivery', at-least-once"
+            ) from error
 
     async def _keep_open(self, admin: Admin, transaction: BegunTransaction) -> NoReturn:
         while True:
