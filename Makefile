@@ -39,8 +39,9 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo
 
+# Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
 test: venv lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 compat: venv
 	$(BIN)/python -m pytest tests/compat --compat

@@ -1,4 +1,4 @@
-"""Spark against Apache Kafka: the source reads what is committed, the sink writes at least once and says what it lacks."""
+"""Spark against Apache Kafka: the source reads what is committed, the sink writes at least once and says so."""
 
 from __future__ import annotations
 
