@@ -47,7 +47,7 @@ compat: venv
 	$(BIN)/python -m pytest tests/compat --compat
 
 faults: venv
-	$(BIN)/python -m pytest tests/faults tests/spark_integration/pipelines --all-faults -m faults -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests/faults tests/spark_integration --all-faults -m faults -n 2 --dist loadgroup
 
 soak: venv
 	$(BIN)/python -m tests.simulation.cluster.run --soak soak

@@ -15,12 +15,15 @@ STARTS_S = 120
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All on one process. `make faults` runs what takes longer than `make test` has time for."""
+    here, everything = Path(__file__).parent, config.getoption("--all-faults", default=False)
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(STARTS_S))
+            if item.get_closest_marker("faults") is not None and not everything:
+                item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
 
 
 @pytest.fixture(scope="session")

@@ -12,21 +12,11 @@ from pyspark.sql import SparkSession
 from ottla.testing.local_cluster import LocalCluster
 from tests.spark_integration.pipelines.flights import make_topics
 
-HERE = Path(__file__).parent
 PROPERTIES = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # what ends windows after the last record
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
 _numbers = itertools.count()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`make faults` runs what takes longer than `make test` has time for."""
-    if config.getoption("--all-faults", default=False):
-        return
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("faults") is not None:
-            item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
 
 
 @pytest.fixture
