@@ -10,12 +10,14 @@ from ottla.spark_integration.pipelines.session import open_session
 from tests.spark_integration.kafka_connector import connector_jars
 
 TASK_ATTEMPTS = 3
+QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that is over soon: compiling well does not pay."""
 
 
 def new_session(warehouse: Path) -> SparkSession:
     """As pipelines have it, with two cores; every task is tried three times."""
     properties = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it is over soon
+        "spark.driver.extraJavaOptions": QUICK_TO_START,
         "spark.jars": ",".join(map(str, connector_jars())),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

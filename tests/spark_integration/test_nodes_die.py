@@ -23,9 +23,9 @@ BATCH_S = 60.0
 
 
 @pytest.fixture
-def three_brokers(tmp_path: Path) -> Iterator[RunningCluster]:
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     settings = SMALL_CLUSTER | {"broker.session.timeout.ms": "2000"}
-    with running_cluster(tmp_path / "cluster", settings=settings) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
         yield cluster
 
 

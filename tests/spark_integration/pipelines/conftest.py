@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from ottla.testing.local_cluster import LocalCluster
 from tests.spark_integration.pipelines.flights import make_topics
+from tests.spark_integration.session import QUICK_TO_START
 
 PROPERTIES = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # what ends windows after the last record
@@ -59,6 +60,8 @@ def pipeline_file(tmp_path: Path, topics: tuple[str, str]) -> Callable[[Mapping[
             "master": "local[2]",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
+            "spark.driver.defaultJavaOptions": QUICK_TO_START,
+            "spark.sql.codegen.wholeStage": "false",
         }
         file = tmp_path / "pipeline.yaml"
         file.write_text("".join(f"{key}: {value!r}\n" for key, value in {**chosen, **keys}.items()))
