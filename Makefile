@@ -7,12 +7,13 @@ READY := $(VENV)/.installed
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test compat faults lint format clean soak mutants
+.PHONY: help venv demo test compat faults spark-4.2 lint format clean soak mutants
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
+	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulation takes to find each historical fault"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
@@ -49,6 +50,12 @@ compat: venv
 faults: venv
 	$(BIN)/python -m pytest tests/faults tests/spark_integration --all-faults -m faults -n 2 --dist loadgroup
 
+spark-4.2: venv .spark-4.2/pyspark
+	PYTHONPATH=$(CURDIR)/.spark-4.2 $(BIN)/python -m pytest tests/spark_integration/source tests/spark_integration/sink
+
+.spark-4.2/pyspark:
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target .spark-4.2 'pyspark==4.2.*'
+
 soak: venv
 	$(BIN)/python -m tests.simulation.cluster.run --soak soak
 
@@ -67,6 +74,6 @@ format: venv
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .spark-4.2
 	rm -f protocol/*.so client/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
