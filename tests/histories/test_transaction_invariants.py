@@ -128,6 +128,13 @@ CLEAN: list[Case] = [
         [COMMITTED, *TWO, *VISIBLE, Leaderless("t", 0, 3.5, 6), end(0, 5)],
     ),
     ("behind what is left of an older one", [*BEHIND_ANOTHER, Deleted("t", 0, 4, 4.2), end(4, 5)]),
+    (
+        "behind one that ended while there was no leader to be told of it",  # seed 1117
+        [
+            *(COMMITTED, sent(0, 6), told(False, name="O", epoch=1, at=5)),
+            *(sent(9, 1, transaction="O", epoch=1), Leaderless("t", 0, 5.5, 6.5), end(1, 7)),
+        ],
+    ),
     ("replaced while it was being ended", [COMMITTED, *TWO, *VISIBLE, TAKEN_OVER[0], TAKEN_OVER[1]]),
     (
         "the next epoch of the same producer",

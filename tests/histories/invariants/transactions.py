@@ -107,6 +107,7 @@ class CommitNotVisible(Invariant):
                     yield f"{end}; {ended(transaction)}; {told(send)}"
 
     def _had_no_leader(self, facts: Facts, place: Place, transaction: Transaction) -> bool:
+        """When its end was answered: then its marker follows."""
         assert transaction.asked_s is not None
         assert transaction.completed_s is not None
         return any(
@@ -127,7 +128,8 @@ class CommitNotVisible(Invariant):
             if send.transaction is None or send.outcome is Outcome.FAIL:
                 continue
             other = facts.transactions[send.transaction]
-            known_s = other.completed_s if other.outcome is Outcome.OK else None
+            is_over = other.outcome is Outcome.OK and not self._had_no_leader(facts, place, other)
+            known_s = other.completed_s if is_over else None
             is_open = send.invoked_s <= end.at_s and (known_s is None or known_s > end.asked_s)
             if is_open and (send.offset in (None, end.offset) or (is_start and send.offset < end.offset)):
                 return True
