@@ -31,7 +31,7 @@ from .segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from .segment_swap import finish_swaps, has_gaps
+from .segment_swap import finish_swaps, has_gaps, noted_gaps
 from .storage_errors import damage, disk_error
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -66,7 +66,7 @@ class OpenRequest:
 
     @property
     def contiguous(self) -> bool:
-        """Whether each batch must start where the one before ended."""
+        """Whether each batch must start where the one before ended. Else that holds of segments alone."""
         return not (self.config.compacted or has_gaps(self.directory))
 
 
@@ -170,15 +170,16 @@ def _recover(
             break
     for segment in segments[:first]:
         _load_inactive(segment, request)
-    next_offset = segments[first].base_offset
+    next_offset, gaps = segments[first].base_offset, noted_gaps(request.directory)
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset != next_offset and request.contiguous:
-            if next_offset < point:
+        if segment.base_offset != next_offset and segment.base_offset not in gaps:
+            if next_offset >= point:
+                return _drop_from(segments, number), next_offset
+            if request.contiguous:
                 raise damage(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
-            return _drop_from(segments, number), next_offset
         next_offset, broken = _rebuild(segment, point, request, epochs)
         if broken is not None:
             if next_offset < point:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
-from .checkpoints import sync_directory
+from .checkpoints import sync_directory, write_atomically
 from .segment import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -34,7 +34,9 @@ from .storage_errors import damage, disk_error
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 GAPS_MARK = "offset-gaps"
-"""An empty file beside the segments: the log leaves offsets out, so recovery must not take that for damage."""
+"""A file beside the segments: the log leaves offsets out, so recovery must not take that for damage. Within segments it
+may be anywhere. Between two of them only before those whose first offsets the file names, a line for each: any other
+segment continues the one before it, or what that had at its end is lost."""
 _CLEANED_LOG = LOG_SUFFIX + CLEANED_SUFFIX
 _SWAP_LOG = LOG_SUFFIX + SWAP_SUFFIX
 # The log comes last: its name is what tells how far a swap got.
@@ -52,9 +54,27 @@ def mark_gaps(directory: Path) -> None:
         raise disk_error("create", directory / GAPS_MARK, error) from error
 
 
+def note_gap(directory: Path, base_offset: int) -> None:
+    """Note for good that offsets are left out before the segment at ``base_offset``, which is about to be made. Raises
+    KafkaError: KAFKA_STORAGE_ERROR."""
+    noted = sorted({*noted_gaps(directory), base_offset})
+    write_atomically(directory / GAPS_MARK, "".join(f"{base}\n" for base in noted).encode(), sync=True)
+
+
 def has_gaps(directory: Path) -> bool:
-    """Whether `mark_gaps` was called for it."""
+    """Whether `mark_gaps` or `note_gap` was called for it."""
     return (directory / GAPS_MARK).exists()
+
+
+def noted_gaps(directory: Path) -> frozenset[int]:
+    """The offsets given to `note_gap`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    try:
+        words = (directory / GAPS_MARK).read_text().split()
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise disk_error("read", directory / GAPS_MARK, error) from error
+    return frozenset(int(word) for word in words)
 
 
 def swap_in(segments: SegmentList, old: Sequence[Segment], new_files: Sequence[Path]) -> None:

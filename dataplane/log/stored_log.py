@@ -17,7 +17,7 @@ from .producer_state import ProducerStates
 from .recovery import OpenRequest, open_folder
 from .segment import Segment
 from .segment_list import SegmentList
-from .segment_swap import mark_gaps
+from .segment_swap import mark_gaps, note_gap
 from .storage_errors import lacks_resources, may_pass
 
 OnFailure = Callable[[KafkaError], None]
@@ -161,6 +161,12 @@ class StoredLog:
             mark_gaps(self.directory)
             self._has_gaps = True
             self._segments.changed = True
+
+    def _start_behind_gap(self, base_offset: int, now_ms: int) -> None:
+        """Start a segment that does not continue the active one, which ends before."""
+        note_gap(self.directory, base_offset)
+        self._has_gaps = True
+        self._segments.start_segment(base_offset, now_ms)
 
     # Flushing and closing
 

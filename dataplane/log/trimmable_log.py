@@ -48,9 +48,8 @@ class TrimmableLog(StoredLog):
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._check_usable()
-        self._note_gaps()
         self._segments.active.finish()
-        self._segments.start_segment(offset, self._segments.active.created_ms)
+        self._start_behind_gap(offset, self._segments.active.created_ms)
         self.log_end_offset = offset
 
     # Cutting
@@ -75,7 +74,7 @@ class TrimmableLog(StoredLog):
             if left_end < cut:
                 # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
                 segment.finish()
-                self._segments.start_segment(cut, segment.created_ms)
+                self._start_behind_gap(cut, segment.created_ms)
         except OSError as error:
             failure = disk_error("truncate", self.directory, error)
             self._fail(failure)

@@ -54,10 +54,14 @@ class LogCleaning:
         aborted, largest_batch, dirty_records = self._scan_dirty()
         offsets = self._map_keys(aborted, largest_batch, dirty_records)
         end_offset = offsets.latest_offset + 1
-        rules = Rules(job.now_ms, job.delete_retention_ms, job.upper_bound, job.producers)
+        sizes = self._sizes()
+        sources = [segment for segment in sizes if segment.base_offset < end_offset]
+        groups = group(sources, job.upper_bound, job.segment_bytes, job.segment_index_bytes)
+        ends = {job.upper_bound, *(one[0].base_offset for one in groups)}
+        ends.update(segment.base_offset for segment in sizes[len(sources) :])
+        rules = Rules(job.now_ms, job.delete_retention_ms, frozenset(ends), job.producers)
         keeper = Keeper(rules, offsets, TransactionFilter(aborted))
-        sources = [segment for segment in self._sizes() if segment.base_offset < end_offset]
-        for members in group(sources, job.upper_bound, job.segment_bytes, job.segment_index_bytes):
+        for members in groups:
             cleaned(self._clean_group(members, keeper))
         return LogCleaned(max(end_offset, job.first_dirty_offset), self._read, self._kept)
 

@@ -36,8 +36,8 @@ class Rules:
 
     now_ms: int
     delete_retention_ms: int
-    upper_bound: int
-    """First offset that is not looked at in this round."""
+    ends: frozenset[int]
+    """Where the new segments are to end: where the next ones begin, and the first offset that is not looked at."""
     producers: Mapping[int, LastRecord]
     """Of each producer id that the log remembers."""
 
@@ -75,8 +75,8 @@ class Keeper:
             drops = header.is_transactional and self._transactions.discards_data(
                 header.producer_id, header.last_offset
             )
-        # The last batch of a round stays so that the log does not seem to end before it.
-        stays_empty = header.next_offset == self.rules.upper_bound or self._is_last_of_producer(header)
+        # The last batch of a segment stays: that the next one continues it tells recovery that nothing was lost.
+        stays_empty = header.next_offset in self.rules.ends or self._is_last_of_producer(header)
         return Judgement(drops, stays_empty, marker_without_data)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

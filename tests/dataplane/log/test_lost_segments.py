@@ -1,0 +1,105 @@
+"""Logs that leave offsets out: what a segment lost that was not flushed is found out, and no gap is taken for that."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from tests.dataplane.log.batches import make_batch
+
+NOW = 10_000
+CONFIG = LogConfig(segment_bytes=300)
+
+
+def reopened(folder: Path, recovery_point: int = 0) -> PartitionLog:
+    return PartitionLog.open(folder, CONFIG, clean_shutdown=False, recovery_point=recovery_point, now_ms=NOW)
+
+
+def fetched(log: PartitionLog, offset: int) -> None:
+    """One record, as the leader of a compacted log sends it: some before it may be missing."""
+    log.append_as_follower(memoryview(make_batch(1, b"p" * 40, base_offset=offset)), NOW)
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    found: list[int] = []
+    for segment in log.segments:
+        found += [header.base_offset for _, header in segment.walk(0, segment.base_offset)]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """Power fails when nothing was flushed. A segment in the middle has lost its last batches, or all; those behind it
+    are whole: as if there had never been anything in between, had nobody looked."""
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("lost") / "t-0"
+    log, offset = reopened(folder), 0
+    for _ in range(chance.randint(6, 20)):
+        offset += chance.choice((0, 0, 1, 5))
+        fetched(log, offset)
+        offset += 1
+    written = offsets(log)
+    hit = chance.choice(log.segments[:-1])
+    starts = [position for position, _ in hit.walk(0, hit.base_offset)]
+    kept = chance.randrange(len(starts))
+    before = sum(
+        len(list(one.walk(0, one.base_offset))) for one in log.segments if one.base_offset < hit.base_offset
+    )
+    log.close(clean=False)
+    os.truncate(hit.path, starts[kept])
+    log = reopened(folder)
+    assert offsets(log) == written[: before + kept]
+    for offset in written[before + kept :]:  # The leader sends them again.
+        fetched(log, offset)
+    assert offsets(log) == written
+    log.close(clean=False)
+
+
+def test_what_was_left_out_at_the_end_of_a_segment_is_no_loss(tmp_path: Path) -> None:
+    log = reopened(tmp_path / "t-0")
+    fetched(log, 0)
+    log.leave_out_to(7)
+    fetched(log, 7)
+    log.close(clean=False)
+    log = reopened(tmp_path / "t-0")
+    assert (offsets(log), log.log_end_offset) == ([0, 7], 8)
+    log.close(clean=False)
+
+
+def test_a_cut_in_a_gap_is_no_loss(tmp_path: Path) -> None:
+    """The log ends at offset 5 then, though its last record is the one at 0."""
+    log = reopened(tmp_path / "t-0")
+    fetched(log, 0)
+    fetched(log, 9)
+    log.truncate_to(5)
+    assert log.log_end_offset == 5
+    fetched(log, 6)
+    log.close(clean=False)
+    log = reopened(tmp_path / "t-0")
+    assert (offsets(log), log.log_end_offset) == ([0, 6], 7)
+    log.close(clean=False)
+
+
+def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
+    """What was flushed is not taken away: older versions left such gaps between compacted segments."""
+    log = reopened(tmp_path / "t-0")
+    for offset in (0, 1, 5, 6, 7, 8, 9, 10):
+        fetched(log, offset)
+    first, second = log.segments[:2]
+    end = log.flush()
+    kept = [position for position, _ in first.walk(0, 0)]
+    written = offsets(log)
+    lost = len(kept) - 1
+    log.close(clean=False)
+    os.truncate(first.path, kept[-1])
+    log = reopened(tmp_path / "t-0", recovery_point=end)
+    assert second.base_offset in [one.base_offset for one in log.segments]
+    assert offsets(log) == written[:lost] + written[lost + 1 :]
+    log.close(clean=False)
