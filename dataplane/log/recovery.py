@@ -27,6 +27,7 @@ from .segment import (
     DOOMED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    OFFSETS_MAX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
@@ -180,7 +181,8 @@ def _recover(
                 raise damage(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
-        next_offset, broken = _rebuild(segment, point, request, epochs)
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        next_offset, broken = _rebuild(segment, point, request, epochs, following)
         if broken is not None:
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
@@ -226,10 +228,14 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
 
 
 def _rebuild(
-    segment: Segment, verify_from: int, request: OpenRequest, epochs: RecoveredEpochs | None
+    segment: Segment,
+    verify_from: int,
+    request: OpenRequest,
+    epochs: RecoveredEpochs | None,
+    following: int | None = None,
 ) -> tuple[int, BrokenBatch | None]:
-    """Index a segment anew; the offset after its last good batch, and what stopped the walk
-    before its end.
+    """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end: also a
+    batch that would reach into the ``following`` segment, or further than indexes do.
     """
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -243,6 +249,7 @@ def _rebuild(
             segment.size,
             next_offset=next_offset,
             contiguous=request.contiguous,
+            upto=segment.base_offset + OFFSETS_MAX if following is None else following,
             verify_from=verify_from,
             chunk=SCAN_CHUNK,
         ):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
 NOW = 10_000
@@ -103,3 +104,40 @@ def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
     assert second.base_offset in [one.base_offset for one in log.segments]
     assert offsets(log) == written[:lost] + written[lost + 1 :]
     log.close(clean=False)
+
+
+@pytest.mark.parametrize(
+    ("hit", "byte", "flushed"),
+    [
+        (0, 0, False),
+        (0, 3, False),
+        (0, 4, False),
+        (-1, 0, False),
+        (-1, 3, False),
+        (-1, 0, True),
+        (-1, 3, True),
+    ],
+)
+def test_an_offset_that_rotted_is_damage(tmp_path: Path, hit: int, byte: int, flushed: bool) -> None:
+    """The CRC of a batch does not cover its offset, and any offset may follow any other here (seed 3216: the broker
+    could not start for it). But no segment holds offsets of the next one, or 2^31 of them."""
+    log = reopened(tmp_path / "t-0")
+    for offset in (0, 1, 5, 6, 9, 10, 11, 20):
+        fetched(log, offset)
+    segment = log.segments[hit]
+    starts = [position for position, _ in segment.walk(0, segment.base_offset)]
+    written = offsets(log)
+    end = log.flush()
+    log.close(clean=False)
+    data = bytearray(segment.path.read_bytes())
+    data[starts[-1] + byte] ^= 1
+    segment.path.write_bytes(data)
+    if flushed:
+        with pytest.raises(KafkaError) as told:
+            reopened(tmp_path / "t-0", recovery_point=end)
+        assert told.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        log = reopened(tmp_path / "t-0")
+        whole = [offset for offset in written if offset < segment.base_offset]
+        assert offsets(log) == written[: len(whole) + len(starts) - 1]
+        log.close(clean=False)
