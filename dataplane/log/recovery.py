@@ -181,8 +181,8 @@ def _recover(
                 raise damage(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        next_offset, broken = _rebuild(segment, point, request, epochs, following)
+        upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        next_offset, broken = _rebuild(segment, point, request, epochs, upto)
         if broken is not None:
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
@@ -232,10 +232,10 @@ def _rebuild(
     verify_from: int,
     request: OpenRequest,
     epochs: RecoveredEpochs | None,
-    following: int | None = None,
+    upto: int | None = None,
 ) -> tuple[int, BrokenBatch | None]:
     """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end: also a
-    batch that would reach into the ``following`` segment, or further than indexes do.
+    batch that would reach beyond ``upto``, where the next segment begins, or further than indexes do.
     """
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -249,7 +249,7 @@ def _rebuild(
             segment.size,
             next_offset=next_offset,
             contiguous=request.contiguous,
-            upto=segment.base_offset + OFFSETS_MAX if following is None else following,
+            upto=segment.base_offset + OFFSETS_MAX if upto is None else upto,
             verify_from=verify_from,
             chunk=SCAN_CHUNK,
         ):
