@@ -128,6 +128,7 @@ CLEAN: list[Case] = [
         [COMMITTED, *TWO, *VISIBLE, Leaderless("t", 0, 3.5, 6), end(0, 5)],
     ),
     ("behind what is left of an older one", [*BEHIND_ANOTHER, Deleted("t", 0, 4, 4.2), end(4, 5)]),
+    ("and at an earlier segment", [*BEHIND_ANOTHER, Deleted("t", 0, 4, 4.2), end(3, 5)]),  # seed 2213
     (
         "behind one that ended while there was no leader to be told of it",  # seed 1117
         [

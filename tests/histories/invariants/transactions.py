@@ -118,10 +118,11 @@ class CommitNotVisible(Invariant):
         )
 
     def _another_is_open(self, facts: Facts, end: StableEnd) -> bool:
-        """Whether one may begin where readers were told to stop; or before, if that is where what was deleted ends."""
+        """Whether one may begin where readers were told to stop; or before, if that may be where the log starts since
+        records were deleted: it starts where they end, or at a segment before that, if power failed then."""
         place = (end.topic, end.partition)
         is_start = any(
-            (one.topic, one.partition, one.before_offset) == (*place, end.offset)
+            (one.topic, one.partition) == place and one.before_offset >= end.offset
             for one in facts.history.deleted
         )
         for send in facts.sent_to.get(place, ()):
