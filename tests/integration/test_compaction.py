@@ -40,7 +40,14 @@ def _log_bytes(folder: Path) -> int:
 def _produce(bootstrap: str, topic: str, seed: int) -> dict[bytes, bytes]:
     """Many updates of few keys, the last of some of them a tombstone; the state they leave."""
     chance = random.Random(seed)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "batch.num.messages": 50,  # many to a segment, of which only the last one is sure to stay
+        }
+    )
     state: dict[bytes, bytes | None] = {}
     for update in range(UPDATES):
         for number in range(KEYS):
