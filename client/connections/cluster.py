@@ -123,7 +123,7 @@ class Cluster:
         Raises NoBrokerReachable with the last reason, or what the last of several brokers failed with.
         """
         nothing = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        connection, _ = await self._first_answer(nothing, self.request_timeout_ms)
+        connection, _ = await self._first_answer(nothing)
         return connection
 
     async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
@@ -132,7 +132,7 @@ class Cluster:
         Several brokers may carry the request out, so it must be one that does no more the second time.
         Raises NoBrokerReachable, or what the last of several brokers failed with.
         """
-        _, answer = await self._first_answer(message, timeout_ms or self.request_timeout_ms)
+        _, answer = await self._first_answer(message, timeout_ms)
         return answer
 
     async def ask(
@@ -199,7 +199,7 @@ class Cluster:
             task.exception()  # whoever still waits gets it; nobody else is warned
 
     async def _first_answer(
-        self, message: Request[ResponseT], timeout_ms: float
+        self, message: Request[ResponseT], timeout_ms: float | None = None
     ) -> tuple[Connection, ResponseT]:
         """Ask one broker after the other, not waiting long for any, until one has answered."""
         left = self._candidates()
@@ -229,7 +229,7 @@ class Cluster:
         raise self._nobody_at_all(reason) if isinstance(reason, NoBrokerReachable) else reason
 
     async def _ask_at(
-        self, address: BrokerAddress, message: Request[ResponseT], timeout_ms: float
+        self, address: BrokerAddress, message: Request[ResponseT], timeout_ms: float | None
     ) -> tuple[Connection, ResponseT]:
         """Ask at one address. Raises NoBrokerReachable when there is no connection to be had."""
         try:

@@ -60,9 +60,7 @@ class _UnderWay:
 class Connection(asyncio.Protocol):
     """An open connection whose versions are negotiated. Made by `connect`; broken once, never repaired."""
 
-    def __init__(
-        self, address: BrokerAddress, client_id: str, request_timeout_ms: float = DEFAULT_TIMEOUT_MS
-    ) -> None:
+    def __init__(self, address: BrokerAddress, client_id: str, request_timeout_ms: float) -> None:
         self.address = address
         self.request_timeout_ms = request_timeout_ms
         """How long a request waits for its answer unless it says otherwise."""

@@ -9,6 +9,8 @@ from typing import NamedTuple, Self
 from ...protocol.compression import Compression
 
 _LONG_MAX = 2**63 - 1
+OFFSETS_MAX = 2**31
+"""So many a segment has at most, those that are left out among them: indexes hold them relative to its base."""
 
 
 class StoredCompression(NamedTuple):

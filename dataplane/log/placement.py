@@ -16,10 +16,10 @@ from ...protocol.record_batch import (
     patch_timestamp,
     walk_batches,
 )
-from .config import LogConfig
+from .config import OFFSETS_MAX, LogConfig
 from .segment import POSITION_MAX, Segment
 
-_RELATIVE_OFFSET_MAX = _EPOCH_MAX = 2**31 - 1
+_EPOCH_MAX = 2**31 - 1
 
 
 class PlacedBatch(NamedTuple):
@@ -133,7 +133,7 @@ def must_roll(
         waited = now_ms - segment.created_ms
     return (
         waited > config.segment_ms - jitter_ms
-        or placement.next_offset - 1 - segment.base_offset > _RELATIVE_OFFSET_MAX
+        or placement.next_offset - segment.base_offset > OFFSETS_MAX
         or segment.offset_index.size >= config.segment_index_bytes
         or segment.time_index.size >= config.segment_index_bytes
     )

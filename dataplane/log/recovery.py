@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import CONTROL_FLAG
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .checkpoints import read_leader_epochs
-from .config import LogConfig
+from .config import OFFSETS_MAX, LogConfig
 from .descriptors import FileCache
 from .leader_epochs import LeaderEpochs
 from .producer_loading import load_producers, rebuild_transaction_indexes
@@ -27,7 +27,6 @@ from .segment import (
     DOOMED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    OFFSETS_MAX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,

@@ -24,8 +24,6 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 """Of this index there is a file only where a transaction was aborted."""
 DOOMED_SUFFIX = ".deleted"
 POSITION_MAX = 2**31 - 1
-OFFSETS_MAX = 2**31
-"""So many a segment has at most, those that are left out among them: indexes hold them relative to its base."""
 
 
 class Segment:

@@ -68,13 +68,15 @@ def has_gaps(directory: Path) -> bool:
 
 def noted_gaps(directory: Path) -> frozenset[int]:
     """The offsets given to `note_gap`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    path = directory / GAPS_MARK
     try:
-        words = (directory / GAPS_MARK).read_text().split()
+        return frozenset(int(line) for line in path.read_text().splitlines())
     except FileNotFoundError:
         return frozenset()
     except OSError as error:
-        raise disk_error("read", directory / GAPS_MARK, error) from error
-    return frozenset(int(word) for word in words)
+        raise disk_error("read", path, error) from error
+    except ValueError as error:
+        raise damage(path, 0, f"not an offset on every line: {error}") from error
 
 
 def swap_in(segments: SegmentList, old: Sequence[Segment], new_files: Sequence[Path]) -> None:

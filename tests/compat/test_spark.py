@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.clusters import Cluster
 from ottla import Admin, NewTopic, Producer
 from ottla.spark_integration import register
 from tests.spark_integration.session import new_session
+from tests.spark_integration.sink.streams import write_stream
 
 STARTS_S = 120
 pytestmark = pytest.mark.timeout(STARTS_S)
@@ -51,19 +51,8 @@ def read(spark: SparkSession, kafka: Cluster, topic: str, **options: str) -> lis
     return sorted(row.value for row in rows)
 
 
-def written(frame: DataFrame, kafka: Cluster, topic: str, folder: Path, **options: str) -> StreamingQuery:
-    query = (
-        frame.select("value")
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("topic", topic)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .options(**options)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+def written(frame: DataFrame, kafka: Cluster, topic: str, folder: Path, **options: str) -> None:
+    write_stream(frame.select("value"), kafka.bootstrap, topic, folder, **options).awaitTermination()
 
 
 def test_what_is_committed_is_read(spark: SparkSession, kafka: Cluster, topic: str) -> None:

@@ -17,6 +17,7 @@ from tests.compat.reading import read_to_the_end
 from tests.faults.faults import Faults
 from tests.faults.workload import make_topic
 from tests.integration.history import SMALL_CLUSTER
+from tests.spark_integration.sink.streams import write_stream
 
 ROWS, PER_TRANSACTION, PER_BATCH = 6000, 100, 250
 BATCH_S = 60.0
@@ -44,7 +45,7 @@ def test_a_query_goes_on_while_brokers_die(
                 for number in range(first, first + PER_TRANSACTION):
                     producer.send("from", b"%d" % number, partition=number % 3)
     register(spark)
-    query = (
+    stream = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", "from")
@@ -52,13 +53,8 @@ def test_a_query_goes_on_while_brokers_die(
         .option("maxOffsetsPerTrigger", str(PER_BATCH))
         .load()
         .selectExpr("key", "value")
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", "to")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
     )
+    query = write_stream(stream, servers, "to", tmp_path)
     with Faults(three_brokers, ("from", "to"), groups=False) as faults:
         wait_for_batches(query, 2)
         for topic in ("from", "to"):

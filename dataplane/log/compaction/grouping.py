@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_RELATIVE_OFFSET_MAX = 2**31 - 1
+from ..config import OFFSETS_MAX
 
 
 class SegmentSizes(NamedTuple):
@@ -34,7 +34,7 @@ def group(
             groups
             and size <= segment_bytes
             and max(offset_index, time_index) <= index_bytes
-            and (segment.size == 0 or following - 1 - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX)
+            and (segment.size == 0 or following - groups[-1][0].base_offset <= OFFSETS_MAX)
         ):
             groups[-1].append(segment)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,29 +64,42 @@ def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory
     log.close(clean=False)
 
 
-def test_what_was_left_out_at_the_end_of_a_segment_is_no_loss(tmp_path: Path) -> None:
-    log = reopened(tmp_path / "t-0")
-    fetched(log, 0)
+def leaves_out(log: PartitionLog) -> None:
     log.leave_out_to(7)
-    fetched(log, 7)
-    log.close(clean=False)
-    log = reopened(tmp_path / "t-0")
-    assert (offsets(log), log.log_end_offset) == ([0, 7], 8)
-    log.close(clean=False)
 
 
-def test_a_cut_in_a_gap_is_no_loss(tmp_path: Path) -> None:
-    """The log ends at offset 5 then, though its last record is the one at 0."""
+def is_cut_in_a_gap(log: PartitionLog) -> None:
+    """It ends at offset 7 then, though its last record is the one at 0."""
+    fetched(log, 9)
+    log.truncate_to(7)
+
+
+@pytest.mark.parametrize("next_offset", [7, 8])
+@pytest.mark.parametrize("happens", [leaves_out, is_cut_in_a_gap])
+def test_what_is_left_out_between_segments_is_no_loss(
+    tmp_path: Path, happens: Callable[[PartitionLog], None], next_offset: int
+) -> None:
     log = reopened(tmp_path / "t-0")
     fetched(log, 0)
-    fetched(log, 9)
-    log.truncate_to(5)
-    assert log.log_end_offset == 5
-    fetched(log, 6)
+    happens(log)
+    assert log.log_end_offset == 7
+    fetched(log, next_offset)
     log.close(clean=False)
     log = reopened(tmp_path / "t-0")
-    assert (offsets(log), log.log_end_offset) == ([0, 6], 7)
+    assert (offsets(log), log.log_end_offset) == ([0, next_offset], next_offset + 1)
     log.close(clean=False)
+
+
+@pytest.mark.parametrize("rotted", [b"7x", b"\xff7\n", b"7\n\n"])
+def test_a_list_of_gaps_that_rotted_is_damage_of_this_log_alone(tmp_path: Path, rotted: bytes) -> None:
+    log = reopened(tmp_path / "t-0")
+    fetched(log, 0)
+    leaves_out(log)
+    log.close(clean=False)
+    (tmp_path / "t-0" / "offset-gaps").write_bytes(rotted)
+    with pytest.raises(KafkaError, match="offset-gaps is damaged") as told:
+        reopened(tmp_path / "t-0")
+    assert told.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:

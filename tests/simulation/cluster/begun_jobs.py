@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.client.admin import Admin, BegunTransaction
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import ProducerIdentity, Send, ToldVersion, Transaction
 from tests.histories.transactions import COMMITTED_BEFORE
@@ -26,8 +25,9 @@ from tests.simulation.cluster.shared_writers import (
     Attempt,
     Crew,
     Job,
-    Mortal,
     Worker,
+    employ_mortal,
+    places_of_jobs,
 )
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
@@ -226,24 +226,10 @@ def administrator(workload: Workload) -> Admin:
 
 def employ_begun_job(workload: Workload, crew: Crew, seed: int) -> None:
     """Drivers and workers."""
-    chance = Random(f"begun job {seed}")
-    places = [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
+    chance, places = Random(f"begun job {seed}"), places_of_jobs(workload)
     drivers = chance.choice(DRIVERS)
     job = BegunJob(workload, drivers)
     for number in range(drivers):
-        _employ_decider(workload, crew, f"decider-{number}", job)
+        employ_mortal(crew, f"decider-{number}", lambda name, strike: Decider(workload, name, job, strike))
     for number in range(chance.randint(2, 3)):
-        crew.employ(f"task-{number}", _worker(workload, job, places))
-
-
-def _worker(workload: Workload, job: BegunJob, places: list[TopicPartition]) -> Callable[[str], Worker]:
-    return lambda name: Worker(workload, name, job, places)
-
-
-def _employ_decider(workload: Workload, crew: Crew, name: str, job: BegunJob) -> None:
-    clients: list[Mortal] = []
-
-    def strike(after_s: float) -> None:
-        clients[0].strike(after_s)
-
-    clients.append(crew.employ(name, lambda own: Decider(workload, own, job, strike)))
+        crew.employ(f"task-{number}", lambda name: Worker(workload, name, job, places))

@@ -365,20 +365,27 @@ class Crew(Protocol):
 
 def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
     """Drivers and workers."""
-    chance = Random(f"job {seed}")
-    places = [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
+    chance, places = Random(f"job {seed}"), places_of_jobs(workload)
     drivers = chance.choice(DRIVERS)
     job = Job(workload, drivers)
     for number in range(drivers):
-        _employ_driver(workload, crew, f"driver-{number}", job, places)
+        employ_mortal(
+            crew, f"driver-{number}", lambda name, strike: Driver(workload, name, job, places, strike)
+        )
     for number in range(chance.randint(2, 3)):
         crew.employ(f"worker-{number}", lambda name: Worker(workload, name, job, places))
 
 
-def _employ_driver(workload: Workload, crew: Crew, name: str, job: Job, places: list[TopicPartition]) -> None:
+def places_of_jobs(workload: Workload) -> list[TopicPartition]:
+    """Where workers write: not what pipelines write, nor what is trimmed."""
+    return [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
+
+
+def employ_mortal(crew: Crew, name: str, make: Callable[[str, Callable[[float], None]], Employee]) -> None:
+    """Start a client that is given what kills it: it does that at moments that suit nobody."""
     clients: list[Mortal] = []
 
     def strike(after_s: float) -> None:
         clients[0].strike(after_s)
 
-    clients.append(crew.employ(name, lambda own: Driver(workload, own, job, places, strike)))
+    clients.append(crew.employ(name, lambda own: make(own, strike)))

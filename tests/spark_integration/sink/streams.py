@@ -29,10 +29,15 @@ def expected(batches: int = 3) -> list[bytes]:
 def start(
     frame: DataFrame, cluster: LocalCluster, topic: str, folder: Path, **options: str
 ) -> StreamingQuery:
+    """Write what there is, by two tasks."""
+    return write_stream(frame.repartition(2), cluster.bootstrap_servers, topic, folder, **options)
+
+
+def write_stream(frame: DataFrame, servers: str, topic: str, folder: Path, **options: str) -> StreamingQuery:
+    """Write what there is; `folder` gets the checkpoint."""
     return (
-        frame.repartition(2)
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        frame.writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", servers)
         .option("topic", topic)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .options(**options)
