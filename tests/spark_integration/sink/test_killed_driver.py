@@ -43,6 +43,8 @@ for topic in topics:
     (
         lines.repartition(2).mapInArrow(maybe_hangs(topic), "value string").writeStream.format("ottla")
         .option("kafka.bootstrap.servers", servers).option("topic", topic)
+        .option("kafka.request.timeout.ms", 600000)  # a commit is not asked for again over another connection
+        .option("transactionTimeoutMs", 600000)
         .option("checkpointLocation", str(folder / topic / "checkpoint")).start()
     )
 time.sleep(600)
