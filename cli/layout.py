@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -170,7 +171,7 @@ def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, bas
     """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses.
 
     Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it
-    has.
+    has, and CommandFailed when no port is free.
     """
     known = _read(directory) or Layout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
@@ -235,22 +236,30 @@ def _read(directory: Path) -> Layout | None:
 def _free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
     """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
     closes, and reserved after that. None of them is given to outgoing connections, which would keep a node from
-    starting again.
+    starting again. Raises CommandFailed when there are no more.
     """
     held: list[socket.socket] = []
-    wanted = _ports_of_servers()
     try:
-        while True:
+        for port in _candidate_ports():
             stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            held += [stream, datagram]
-            port = secrets.choice(wanted)
             if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port) and (own := _reserve(port)):
+                held += [stream, datagram]
                 reserved.append(own)
                 yield port
+            else:
+                stream.close()
+                datagram.close()
+        raise CommandFailed(f"no free port for the cluster's nodes on {HOST}: all of them are in use")
     finally:
         for one in held:
             one.close()
+
+
+def _candidate_ports() -> list[int]:
+    """Where a server may listen, in an order that differs from run to run, so that few try the same."""
+    ports = _ports_of_servers()
+    return random.sample(ports, len(ports))
 
 
 def _ports_of_servers() -> range:

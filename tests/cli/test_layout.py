@@ -42,7 +42,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
 
 def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens yet on what the first has chosen, and nothing does while its nodes are down."""
-    monkeypatch.setattr("ottla.cli.layout._ports_of_servers", lambda: range(17_000, 17_012))
+    monkeypatch.setattr("ottla.cli.layout._candidate_ports", lambda: list(range(17_000, 18_000)))
     layouts = []
     for number in range(3):
         folder = tmp_path / str(number)
@@ -50,6 +50,14 @@ def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytes
         layouts.append(opened(folder, quorum=1, brokers=1))
     ports = [port for one in layouts for member in one.members for port in (member.port, member.metrics_port)]
     assert len(set(ports)) == len(ports) == 12
+
+
+def test_a_machine_without_a_free_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looked for one for ever, until the process had no file descriptor left."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr("ottla.cli.layout._candidate_ports", lambda: [taken.getsockname()[1]])
+        with pytest.raises(CommandFailed, match=r"no free port for the cluster's nodes on 127\.0\.0\.1"):
+            opened(tmp_path, quorum=1, brokers=1)
 
 
 def test_the_same_folder_gives_the_same_cluster(tmp_path: Path) -> None:
