@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -151,7 +151,23 @@ class Retention:
                         self._machine.failures.append(InvariantBroken("retention keeps what it must", what))
             return dropped
 
-        with patch.object(PartitionLog, "retain", watched):
+        def forgetting(cut: Callable[[PartitionLog, int], None]) -> Callable[[PartitionLog, int], None]:
+            def forgets(log: PartitionLog, offset: int) -> None:
+                # What is copied instead may be as long as what was looked at.
+                self._closed.pop(log, None)
+                cut(log, offset)
+
+            return forgets
+
+        with (
+            patch.object(PartitionLog, "retain", watched),
+            patch.object(PartitionLog, "truncate_to", forgetting(PartitionLog.truncate_to)),
+            patch.object(
+                PartitionLog,
+                "truncate_fully_and_start_at",
+                forgetting(PartitionLog.truncate_fully_and_start_at),
+            ),
+        ):
             yield
 
     def _reason(self, log: PartitionLog, look: Look, start: int, left: int, now_ms: int) -> str | None:

@@ -1,0 +1,44 @@
+"""What the look at retention must not take for a fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from tests.dataplane.log.batches import make_batch
+from tests.simulation.cluster.retention import TOPIC, Retention
+
+NOW_MS = 1_000_000
+
+
+def append(log: PartitionLog, timestamp: int) -> None:
+    log.append_as_leader(memoryview(make_batch(timestamp=timestamp)), 3, NOW_MS)
+
+
+def test_what_is_copied_in_place_of_what_was_cut_has_its_own_age(tmp_path: Path) -> None:
+    """Another batch of the same length, in a segment of the same base offset (seed 4615)."""
+    machine: Any = SimpleNamespace(failures=[], now=0.0)
+    workload: Any = SimpleNamespace(
+        topics={}, configs={}, trimmed=set(), history=SimpleNamespace(add=lambda _: None)
+    )
+    retention = Retention(SimpleNamespace(machine=machine, brokers={}), workload, seed=1)  # type: ignore[arg-type]
+    log = PartitionLog.open(
+        tmp_path / f"{TOPIC}-0",
+        LogConfig(retention_ms=1_000),
+        clean_shutdown=False,
+        recovery_point=0,
+        log_start_offset=0,
+        now_ms=NOW_MS,
+    )
+    with retention.watching():
+        append(log, NOW_MS)
+        log.retain(1, NOW_MS)
+        log.truncate_to(0)
+        append(log, NOW_MS - 5_000)
+        log.roll(NOW_MS)
+        append(log, NOW_MS)
+        assert log.retain(2, NOW_MS) == 1
+    assert not machine.failures
+    log.close(clean=False)
