@@ -12,11 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -37,6 +32,7 @@ from ottla.sync import Admin
 
 from .clusters import Cluster, Node
 from .flights_copy import values_of
+from .spark_driver import Driver
 
 DEPARTURES, DELAYS, PARTITIONS = "departures", "delays", 6
 TEMPLATE = files("ottla.spark_integration.pipelines") / "flight_delays.yaml"
@@ -84,50 +80,6 @@ def delays_in(rows: list[dict[str, Any]]) -> Delays:
     return found
 
 
-# ---------------------------------------------------------------- the driver, a process of its own
-
-
-class Driver:
-    """`ottla spark run`, and what it tells of its micro-batches."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.told: list[dict[str, Any]] = []
-        self._folder = folder
-        argv = [sys.executable, "-m", "ottla", "spark", "run", str(folder / "pipeline.yaml")]
-        argv += ["-b", bootstrap, "-o", "json", "--set", f"source.subscribe={DEPARTURES}"]
-        with (folder / "driver.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                argv, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.told.append(json.loads(line))
-
-    def check(self) -> None:
-        """Raises SystemExit if it has ended by itself."""
-        if self._process.poll() is not None:
-            said = (self._folder / "driver.log").read_text()[-2000:]
-            raise SystemExit(f"the driver has ended with {self._process.returncode}:\n{said}")
-
-    def kill(self) -> None:
-        """SIGKILL to the driver, its JVM and their workers, all at once."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._reader.join()
-
-    def interrupt(self) -> int:
-        """As Ctrl-C; its exit status."""
-        self._process.send_signal(signal.SIGINT)
-        status = self._process.wait(TIMEOUT_S)
-        self._reader.join()
-        return status
-
-
 # ---------------------------------------------------------------- the act
 
 
@@ -160,7 +112,7 @@ class Act:
         self.told = Told()
         self._bar = progress.add_task("through Spark", total=count)
         self._admin = Admin(bootstrap_servers=running.bootstrap)
-        self._driver = Driver(running.bootstrap, folder)
+        self._driver = self._start_driver()
         self._victim: Node | None = None
         self._back_at = 0.0
         self._driver_was_killed = False
@@ -185,10 +137,11 @@ class Act:
         return self.told
 
     def _step(self) -> None:
-        self._driver.check()
-        self.told.batches |= {one["batch"]: one for one in list(self._driver.told)}
+        if self._driver.status is not None:
+            raise SystemExit(f"the driver has ended with {self._driver.status}:\n{self._driver.said[-2000:]}")
+        self._hear()
         self.progress.update(self._bar, completed=min(self.told.rows, self.count))
-        if self._victim is None and self._under_way() == BROKER_DIES_IN:
+        if self._victim is None and self._driver.under_way() == BROKER_DIES_IN:
             self._kill_broker()
         if self._victim is not None and 0 < self._back_at < time.monotonic():
             self.running.restart(self._victim)
@@ -196,7 +149,7 @@ class Act:
             self.told.note(f"broker {self._victim.id} is back")
         if (
             not self._driver_was_killed
-            and (self._under_way() or 0) >= DRIVER_DIES_FROM
+            and (self._driver.under_way() or 0) >= DRIVER_DIES_FROM
             and self._has_opened()
         ):
             self._kill_driver()
@@ -204,13 +157,12 @@ class Act:
         if not self._announced and last["behind"] == 0 and self.told.rows >= self.count:
             self._announce()
 
-    def _under_way(self) -> int | None:
-        """The micro-batch that was begun and is not committed, by Spark's checkpoint."""
-        begun, done = (
-            {int(one.name) for one in (self.folder / "checkpoint" / kind).glob("[0-9]*")}
-            for kind in ("offsets", "commits")
-        )
-        return max(begun - done, default=None)
+    def _start_driver(self) -> Driver:
+        words = ["--set", f"source.subscribe={DEPARTURES}"]
+        return Driver(self.folder / "pipeline.yaml", self.running.bootstrap, words)
+
+    def _hear(self) -> None:
+        self.told.batches |= {one["batch"]: one for one in self._driver.told}
 
     def _has_opened(self) -> bool:
         return any(
@@ -228,12 +180,13 @@ class Act:
         self.told.note(f"broker {self._victim.id} killed")
 
     def _kill_driver(self) -> None:
-        number = self._under_way()
+        number = self._driver.under_way()
         self._driver.kill()
+        self._hear()
         self._driver_was_killed = True
         self._tell(f"SIGKILL to the driver in micro-batch {number}, its transaction open")
         self.told.note("driver killed")
-        self._driver = Driver(self.running.bootstrap, self.folder)
+        self._driver = self._start_driver()
 
     def _announce(self) -> None:
         producer = Producer({"bootstrap.servers": self.running.bootstrap, "log_level": 0})

@@ -1,0 +1,64 @@
+"""`ottla spark run` as a process: what it tells, where its checkpoint is, and how it is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+END_S = 120.0
+
+
+class Driver:
+    """One run of the pipeline in `file`, whose folder also has the checkpoint and what the driver says."""
+
+    def __init__(self, file: Path, bootstrap: str, words: Sequence[str] = ()) -> None:
+        self._folder = file.parent
+        argv = [sys.executable, "-m", "ottla", "spark", "run", str(file), "-b", bootstrap, "-o", "json"]
+        self._out, self._log = self._folder / "told.jsonl", self._folder / "driver.log"
+        with self._out.open("wb") as out, self._log.open("ab") as log:
+            self._process = subprocess.Popen([*argv, *words], stdout=out, stderr=log, start_new_session=True)
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """The micro-batches that are done, by this run."""
+        lines = self._out.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    @property
+    def said(self) -> str:
+        """On standard error, by all runs."""
+        return self._log.read_text()
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.poll()
+
+    def under_way(self) -> int | None:
+        """The micro-batch that was begun and is not committed, by Spark's checkpoint."""
+        begun, done = (
+            {int(one.name) for one in (self._folder / "checkpoint" / kind).glob("[0-9]*")}
+            for kind in ("offsets", "commits")
+        )
+        return max(begun - done, default=None)
+
+    def wait(self) -> int:
+        """Its exit status."""
+        return self._process.wait(END_S)
+
+    def interrupt(self) -> int:
+        """Ctrl-C on a terminal, which all processes of the group hear; the exit status."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to the driver, its JVM and their workers, all at once."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
