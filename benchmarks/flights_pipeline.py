@@ -131,7 +131,7 @@ class Act:
                     self._step()
                     time.sleep(0.02)
                 self.told.elapsed_s = time.time() - self.told.began
-                self.told.status = self._driver.interrupt()
+                self.told.status = self._driver.interrupt(TIMEOUT_S)
             finally:
                 self._driver.kill()
         return self.told

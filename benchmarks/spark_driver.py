@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-END_S = 120.0
+END_S = 90.0
 
 
 class Driver:
@@ -48,14 +48,14 @@ class Driver:
         )
         return max(begun - done, default=None)
 
-    def wait(self) -> int:
+    def wait(self, timeout_s: float = END_S) -> int:
         """Its exit status."""
-        return self._process.wait(END_S)
+        return self._process.wait(timeout_s)
 
-    def interrupt(self) -> int:
+    def interrupt(self, timeout_s: float = END_S) -> int:
         """Ctrl-C on a terminal, which all processes of the group hear; the exit status."""
         os.killpg(self._process.pid, signal.SIGINT)
-        return self.wait()
+        return self.wait(timeout_s)
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and their workers, all at once."""

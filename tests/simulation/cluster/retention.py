@@ -58,7 +58,7 @@ class Retention:
         workload.trimmed.add(TOPIC)
         for node in cluster.brokers.values():
             node.settings["log.retention.check.interval.ms"] = CHECK_INTERVAL_MS
-        #: of closed segments, by their base offset
+        #: of segments, by their base offset, as they were written: what rots later says nothing of their age
         self._closed: WeakKeyDictionary[PartitionLog, dict[int, Look]] = WeakKeyDictionary()
 
     def empties(self) -> bool:
