@@ -39,10 +39,10 @@ def walk_file(
     """Yield (position, header) of the batches in bytes ``start`` to ``end`` of ``fd``.
 
     Sizes, magic and the order of offsets (from ``next_offset``) are checked for all; the CRC for batches from
-    offset ``verify_from`` (None: for none). The CRC does not cover base offset, length, leader epoch and magic:
-    with ``contiguous``, right for logs that were never compacted, each batch must start where the one before
-    ended; none may reach beyond ``upto``, where the log goes on; and all must be of the epochs that ``epochs``,
-    if given, knows for their offsets.
+    offset ``verify_from`` on and for the one that ends there (None: for none). The CRC does not cover base offset,
+    length, leader epoch and magic: with ``contiguous``, right for logs that were never compacted, each batch must
+    start where the one before ended; none may reach beyond ``upto``, where the log goes on; and all must be of the
+    epochs that ``epochs``, if given, knows for their offsets.
 
     Raises:
         BrokenBatch: at the first that fails.
@@ -68,8 +68,9 @@ def walk_file(
             reason = epochs.fault_of(header.partition_leader_epoch, header.base_offset)
         if reason is not None:
             raise BrokenBatch(position, reason)
-        # Also a batch that begins below and reaches beyond: flushes end between batches, so its header lies.
-        if verify_from is not None and header.next_offset > verify_from:
+        # Also a batch that begins below and reaches beyond: flushes end between batches, so its header lies. And the
+        # one that ends there: its length alone says where those begin that may be cut.
+        if verify_from is not None and header.next_offset >= verify_from:
             computed = _file_crc(fd, position, size, held, within)
             if computed != header.crc:
                 raise BrokenBatch(

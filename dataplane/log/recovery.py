@@ -1,9 +1,9 @@
 """Open a partition's folder: find its segments, mend what a crash left, rebuild what was only in memory.
 
-After a clean stop everything is trusted. Otherwise only what lies below the recovery point is; from there on every
-batch is read and its CRC checked, and the log ends before the first that is not whole, or of a leader epoch that
-others contradict. Damage below the recovery point is an error, never repaired silently: those records had been
-flushed, so they may have been acknowledged, and another replica has them.
+After a clean stop everything is trusted. Otherwise only what lies below the recovery point is, but for the last batch
+there; from that one on every batch is read and its CRC checked, and the log ends before the first that is not whole, or
+of a leader epoch that others contradict. Damage below the recovery point is an error, never repaired silently: those
+records had been flushed, so they may have been acknowledged, and another replica has them.
 """
 
 from __future__ import annotations

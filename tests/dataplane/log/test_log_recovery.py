@@ -59,6 +59,7 @@ def _refused(log: PartitionLog, batch: bytearray) -> ErrorCode:
 
 
 @example(seed=4720, flushed=9)  # a last offset delta that reaches over the recovery point
+@example(seed=67158, flushed=11)  # the length of the last batch that was flushed: the cut came within it
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), flushed=st.integers(0, 12))
 def test_spoiled_bytes_are_cut_off_above_the_recovery_point_and_refused_below(
