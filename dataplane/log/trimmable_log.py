@@ -223,7 +223,8 @@ class TrimmableLog(StoredLog):
 
         ``old`` are segments of `segments`; ``new_files`` are their successors, ``<base>.log.cleaned`` beside
         them, flushed, with both indexes under the same suffix. The first takes the base of the first of
-        ``old``, the others that of any. Whoever reads the old ones through a slice goes on.
+        ``old``, the others that of any. Each ends where what it replaces does: what lies behind a segment that
+        ends early counts as lost with its end after a crash. Whoever reads the old ones through a slice goes on.
 
         Raises:
             ValueError: the log has moved on since (retention, a truncation), or the files do not fit; nothing

@@ -176,10 +176,11 @@ def test_whoever_goes_on_at_what_was_committable_gets_everything_else_once(drawn
     found: list[ConsumerRecord] = []
     committed = OffsetAndMetadata(0)
     for _ in range(4):
-        reader = Reader(drawn.log, committed)
+        reader, limit = Reader(drawn.log, committed), data.draw(st.integers(1, 5))
         for _ in range(data.draw(st.integers(0, 3))):
             reader.fetch(data.draw(st.integers(1, 2)))
-            reader.inbox.unread.add(reader.take(data.draw(st.integers(1, 5))))
+            # As a refill does: all that is unread, and what comes behind it.
+            reader.inbox.unread.add(reader.take(limit))
             for _ in range(data.draw(st.integers(0, 4))):
                 if (one := reader.inbox.unread.take()) is not None:
                     found.append(one)

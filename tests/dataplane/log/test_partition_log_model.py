@@ -106,13 +106,14 @@ class LogAgainstAList(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log.segments) > 1)
     @rule(data=st.data(), kept=st.integers(0, 2**32))
     def compact(self, data: st.DataObject, kept: int) -> None:
-        """Some adjoining inactive segments become one, of the batches that `kept` has a bit for."""
+        """Some adjoining inactive segments become one, of the batches that `kept` has a bit for, and the last one: by
+        it the next segment continues this one."""
         inactive = self.log.segments[:-1]
         first = data.draw(st.integers(0, len(inactive) - 1))
         old = inactive[first : data.draw(st.integers(first + 1, len(inactive)))]
         base, after = old[0].base_offset, self.log.segments[first + len(old)].base_offset
         mine = [batch for batch in self.batches if base <= batch[0] < after]
-        left = [batch for number, batch in enumerate(mine) if kept >> number % 32 & 1]
+        left = [batch for number, batch in enumerate(mine[:-1]) if kept >> number % 32 & 1] + mine[-1:]
         aside = self.folder / "aside"
         aside.mkdir()
         fresh, size = Segment(aside, base, FileCache()), 0
