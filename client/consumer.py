@@ -1,6 +1,6 @@
 """The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, the steps of a read in
-`consuming/reading.py`, membership in `consuming/group.py`, what happens to partitions that change hands in
-`consuming/handover.py`.
+`consuming/reading.py`, membership in a group and what happens to partitions that change hands in
+`consuming/membership/`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from .columns.fetching import FetchedColumns
 from .connections.cluster import Cluster
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
-from .consuming.consumer_group import ConsumerGroupOptions
 from .consuming.deserialization import Deserializer, deserialization
 from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import Fetcher, FetchOptions
-from .consuming.group_protocols import membership_options
-from .consuming.handover import Handover
 from .consuming.inbox import Inbox
-from .consuming.listener import RebalanceListener
+from .consuming.membership.consumer_group import ConsumerGroupOptions
+from .consuming.membership.group_protocols import membership_options
+from .consuming.membership.handover import Handover
+from .consuming.membership.listener import RebalanceListener
+from .consuming.membership.subscriber import Selection, Subscriber
 from .consuming.offset_and_metadata import Place
 from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
 from .consuming.options import RESETS, check_choices, check_topics
 from .consuming.positions import Positions
 from .consuming.questions import Questions
 from .consuming.reading import Reading
-from .consuming.subscriber import Selection, Subscriber
 from .failures import ClientClosed
 from .large_messages.assemblies import Assemblies
 from .large_messages.assembly import LargeMessageStats

@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
-    from ottla.client.consuming.listener import RebalanceListener
+    from ottla.client.consuming.membership.listener import RebalanceListener
     from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
     from ottla.client.consuming.offsets import ConsumerGroupMetadata
     from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
@@ -185,7 +185,7 @@ else:
         "client.connections.metadata": ["BrokerAddress", "PartitionInfo", "TopicInfo"],
         "client.consumer": ["Consumer"],
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
-        "client.consuming.listener": ["RebalanceListener"],
+        "client.consuming.membership.listener": ["RebalanceListener"],
         "client.consuming.offset_and_metadata": ["OffsetAndMetadata"],
         "client.consuming.offsets": ["ConsumerGroupMetadata"],
         "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],

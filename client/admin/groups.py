@@ -26,7 +26,7 @@ from ...protocol.messages.offsets import (
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
 from ..consuming.fetched import TopicPartition
-from ..consuming.subscription import decode_assignment
+from ..consuming.membership.subscription import decode_assignment
 from ..failures import VersionUnsupported
 from .session import AdminSession, check, error_of
 from .values import GroupDescription, GroupListing, GroupMember

@@ -1,1 +1,1 @@
-"""Records on their way to the reader: fetches and what they brought, and membership in groups."""
+"""Records on their way to the reader: fetches and what they brought, positions, offsets and their commits."""

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from .attendance import Attendance
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher
 from .inbox import Inbox
+from .membership.attendance import Attendance
 from .progress import Progress
 from .unread import Place
 

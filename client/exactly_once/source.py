@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from ...protocol.errors import ErrorCode, KafkaError
 from ..consumer import Consumer
 from ..consuming.fetched import ConsumerRecord, TopicPartition
-from ..consuming.listener import RebalanceListener
+from ..consuming.membership.listener import RebalanceListener
+from ..consuming.membership.subscription import NO_GENERATION
 from ..consuming.offsets import ConsumerGroupMetadata
-from ..consuming.subscription import NO_GENERATION
 
 
 class Source(RebalanceListener):

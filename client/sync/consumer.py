@@ -13,7 +13,7 @@ from .. import consumer
 from ..arguments import timeout
 from ..columns.fetching import first_offsets
 from ..consuming.fetched import ConsumerRecord, TopicPartition
-from ..consuming.listener import RebalanceListener
+from ..consuming.membership.listener import RebalanceListener
 from ..consuming.offset_and_metadata import Place
 from ..consuming.options import ReadingOptions
 from ..failures import ClientClosed, RequestTimedOut

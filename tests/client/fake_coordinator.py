@@ -10,7 +10,7 @@ from typing import Any
 from ottla.client.connections.metadata import ClusterMetadata
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.subscription import encode_assignment
+from ottla.client.consuming.membership.subscription import encode_assignment
 from ottla.client.failures import ConnectionLost
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consuming.assignors import ASSIGNORS, Assignment, range_assign, round_robin_assign
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.subscription import (
+from ottla.client.consuming.membership.assignors import (
+    ASSIGNORS,
+    Assignment,
+    range_assign,
+    round_robin_assign,
+)
+from ottla.client.consuming.membership.subscription import (
     Claim,
     Subscription,
     decode_assignment,

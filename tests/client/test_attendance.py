@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.listener import RebalanceListener
+from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.consuming.offsets import ConsumerGroupMetadata
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import LeaveGroupRequest

@@ -24,7 +24,7 @@ from ottla import (
     RebalanceListener,
     TopicPartition,
 )
-from ottla.client.consuming.consumer_group import ConsumerGroup
+from ottla.client.consuming.membership.consumer_group import ConsumerGroup
 from ottla.protocol.errors import ErrorCode
 from ottla.testing import LocalCluster
 

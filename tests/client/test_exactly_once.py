@@ -30,7 +30,7 @@ from ottla import (
     ProducerFenced,
     TopicPartition,
 )
-from ottla.client.consuming.group import Group
+from ottla.client.consuming.membership.group import Group
 from ottla.client.exactly_once.options import ExactlyOnceOptions
 from ottla.client.producing.record_writer import WriterOptions
 from ottla.testing import LocalCluster

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.consuming.subscription import encode_assignment
+from ottla.client.consuming.membership.subscription import encode_assignment
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import (
     HeartbeatRequest,

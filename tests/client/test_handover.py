@@ -10,8 +10,8 @@ import pytest
 
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.listener import RebalanceListener
-from ottla.client.consuming.subscription import decode_subscription, sticky_claim
+from ottla.client.consuming.membership.listener import RebalanceListener
+from ottla.client.consuming.membership.subscription import decode_subscription, sticky_claim
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from ottla.protocol.schema import Message

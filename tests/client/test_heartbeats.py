@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consuming.heartbeats import JOIN_EPOCH, NOTHING, Membership, Step, Wanted
+from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, Membership, Step, Wanted
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import Heartbeat
 from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog

@@ -17,7 +17,7 @@ import ottla.sync
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
-from ottla.client.consuming.listener import RebalanceListener
+from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.failures import RequestTimedOut, SerializationFailed, TransactionFailed
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode, KafkaError

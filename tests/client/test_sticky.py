@@ -13,10 +13,10 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consuming.assignors import ASSIGNORS, cooperative_sticky_assign, sticky_assign
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.sticky import sticky
-from ottla.client.consuming.subscription import (
+from ottla.client.consuming.membership.assignors import ASSIGNORS, cooperative_sticky_assign, sticky_assign
+from ottla.client.consuming.membership.sticky import sticky
+from ottla.client.consuming.membership.subscription import (
     Claim,
     Subscription,
     cooperative_claim,

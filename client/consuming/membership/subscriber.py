@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.metadata import MetadataRequest
-from ..connections.cluster import Backoff, Cluster
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.metadata import MetadataRequest
+from ...connections.cluster import Backoff, Cluster
+from ..fetched import TopicPartition
 from .attendance import Attendance
 from .consumer_group import ConsumerGroup, ConsumerGroupOptions
-from .fetched import TopicPartition
 from .group import Group, GroupOptions
 from .handover import Handover
 from .heartbeats import Wanted

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.groups import (
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -31,14 +31,14 @@ from ...protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from ...protocol.schema import Message, Request
-from ..connections.cluster import Backoff, Cluster
-from ..connections.coordinator import OF_GROUP, Coordinator
+from ....protocol.schema import Message, Request
+from ...connections.cluster import Backoff, Cluster
+from ...connections.coordinator import OF_GROUP, Coordinator
+from ..fetched import TopicPartition
+from ..offsets import ConsumerGroupMetadata, coordinator_moved
 from .assignors import ASSIGNORS
 from .attendance import Attendance
-from .fetched import TopicPartition
 from .handover import Handover
-from .offsets import ConsumerGroupMetadata, coordinator_moved
 from .subscription import (
     NO_GENERATION,
     NOTHING,

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...protocol.codec import MalformedMessage, decode, encode
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.consumer_protocol import (
+from ....protocol.codec import MalformedMessage, decode, encode
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     CooperativeStickyAssignorUserData,
@@ -22,8 +22,8 @@ from ...protocol.messages.consumer_protocol import (
     decode_payload,
     encode_payload,
 )
-from ...protocol.messages.consumer_protocol import TopicPartition as Listed
-from .fetched import TopicPartition
+from ....protocol.messages.consumer_protocol import TopicPartition as Listed
+from ..fetched import TopicPartition
 
 NO_GENERATION = -1
 _VERSION = 3

@@ -12,14 +12,14 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ..connections.cluster import Backoff
-from .fetched import TopicPartition
-from .fetcher import Fetcher, PartitionState
-from .inbox import Inbox
+from ....protocol.errors import ErrorCode, KafkaError
+from ...connections.cluster import Backoff
+from ..fetched import TopicPartition
+from ..fetcher import Fetcher, PartitionState
+from ..inbox import Inbox
+from ..offset_and_metadata import OffsetAndMetadata
+from ..offsets import CommittedOffsets
 from .listener import RebalanceListener
-from .offset_and_metadata import OffsetAndMetadata
-from .offsets import CommittedOffsets
 
 
 class Handover:

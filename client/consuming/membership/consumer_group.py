@@ -14,20 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.consumer_groups import (
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ..connections.cluster import Backoff, Cluster
-from ..connections.coordinator import OF_GROUP, Coordinator
+from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ...connections.cluster import Backoff, Cluster
+from ...connections.coordinator import OF_GROUP, Coordinator
+from ..fetched import TopicPartition
+from ..offsets import ConsumerGroupMetadata, coordinator_moved
 from .attendance import Attendance
-from .fetched import TopicPartition
 from .handover import Handover
 from .heartbeats import Beat, Membership, Places, Wanted
-from .offsets import ConsumerGroupMetadata, coordinator_moved
 from .subscription import NO_GENERATION
 
 LANE: Final = "group"

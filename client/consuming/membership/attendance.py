@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .unread import Unread
+from ..unread import Unread
 
 _log = logging.getLogger(__name__)
 
