@@ -416,12 +416,9 @@ class Consumer(Positions, Questions):
         The columns are topic, partition, offset, timestamp, key and value, the last two as they were sent, whatever
         deserializers there are; and with `include_headers` headers. Large messages come as their segments.
         `max_poll_records` does not matter: without `max_records` it is all that was fetched, no batch being begun after
-        8 MB. Raises KafkaError, ClientClosed once stopped, ModuleNotFoundError without pyarrow, ValueError with an
-        `audit_topic`: rows are not counted.
+        8 MB. Raises KafkaError, ClientClosed once stopped, ModuleNotFoundError without pyarrow.
         """
         self._check_poll(timeout_ms, max_records)
-        if self._auditor is not None:
-            raise ValueError("fetch_arrow does not count what it hands out: leave the audit_topic out")
         columns = FetchedColumns(
             self._inbox, set(map(topic_partition, partitions)), max_records, include_headers
         )

@@ -98,11 +98,26 @@ class HandedOut:
         """Nor will what waits of these."""
         self._taken = [run for run in self._taken if run.partition not in partitions]
 
-    def _settle(self, run: _Run) -> None:
-        counted = self._counted.setdefault(run.partition, OffsetRanges())
-        records = run.records
-        if counted.reaches_beyond(run.start):
-            records = [one for one in records if one.offset not in counted]
-        counted.add(run.start, run.end)
+    def given(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        offsets: Sequence[int],
+        records: Sequence[Stamped],
+    ) -> None:
+        """Reading went from offset `start` to before `end` and brought these, which the program has."""
+        if start >= end:
+            return
+        counted = self._counted.setdefault(partition, OffsetRanges())
+        if counted.reaches_beyond(start):
+            records = [
+                record for offset, record in zip(offsets, records, strict=True) if offset not in counted
+            ]
+        counted.add(start, end)
         if records:
-            self._count(run.partition.topic, stamped(records))
+            self._count(partition.topic, list(records))
+
+    def _settle(self, run: _Run) -> None:
+        offsets = [one.offset for one in run.records]
+        self.given(run.partition, run.start, run.end, offsets, stamped(run.records))

@@ -56,6 +56,14 @@ def number_array(kind: pyarrow.DataType, data: bytes | array[int], rows: int) ->
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
 
 
+def number_bytes(column: pyarrow.Array) -> memoryview:
+    """The numbers of a column without nulls, not copied."""
+    width = column.type.bit_width // 8
+    begin = column.offset * width
+    whole = memoryview(b"" if column.buffers()[1] is None else column.buffers()[1])
+    return whole.cast("B")[begin : begin + len(column) * width]
+
+
 def blob_array(blobs: BlobColumn, rows: int) -> pyarrow.Array:
     """Keys or values, not copied."""
     pa = need_pyarrow()

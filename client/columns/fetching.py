@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import KafkaError
 from ...protocol.record import Columns
 from ...protocol.record_columns import column_buffers
+from ..auditing.counts import Stamped
 from ..consuming.fetched import TopicPartition
 from ..consuming.fetcher import PartitionState
 from ..consuming.inbox import Inbox
-from .arrow import Run, need_pyarrow, record_batch
+from .arrow import Run, need_pyarrow, number_bytes, record_batch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,6 +39,7 @@ class FetchedColumns:
         self._limit = ALL if max_records is None else max_records
         self._columns = Columns(with_headers=include_headers)
         self._runs: list[Run] = []
+        self._spans: list[tuple[int, int]] = []
         self.starts: dict[TopicPartition, int] = {}
         """Where the rows of each partition begin."""
 
@@ -58,15 +60,27 @@ class FetchedColumns:
                 break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
             if self.rows > before:
                 self._runs.append((state.partition, self.rows - before))
-                if start is not None:
-                    self.starts.setdefault(state.partition, max(start, state.give_from))
+                end = state.position
+                assert start is not None  # it gave rows
+                assert end is not None
+                start = max(start, state.give_from)
+                self._spans.append((start, end))
+                self.starts.setdefault(state.partition, start)
             if not self._room():
                 break
         return self.rows
 
     def to_arrow(self) -> pyarrow.RecordBatch:
-        """The rows. Can be asked for once."""
-        return record_batch(column_buffers(self._columns.finish()), self._runs)
+        """The rows, which are counted where somebody counts. Can be asked for once."""
+        batch = record_batch(column_buffers(self._columns.finish()), self._runs)
+        if (handed_out := self._inbox.handed_out) is not None:
+            offsets, stamps = number_bytes(batch["offset"]).cast("q"), stamped_rows(batch)
+            first = 0
+            for (partition, rows), (start, end) in zip(self._runs, self._spans, strict=True):
+                these = slice(first, first + rows)
+                handed_out.given(partition, start, end, offsets[these], stamps[these])
+                first += rows
+        return batch
 
     def _room(self) -> bool:
         return self.rows < self._limit and self._columns.size < COLUMN_BYTES
@@ -87,6 +101,14 @@ class FetchedColumns:
             state.position = chunk.next_offset
             if not some:
                 self._inbox.emptied(state)
+
+
+def stamped_rows(batch: pyarrow.RecordBatch) -> list[Stamped]:
+    """What is counted of each row."""
+    pa = need_pyarrow()
+    sizes = [pa.compute.fill_null(pa.compute.binary_length(batch[name]), 0) for name in ("key", "value")]
+    added = pa.compute.add(*sizes)
+    return list(zip(number_bytes(batch["timestamp"]).cast("q"), number_bytes(added).cast("i"), strict=True))
 
 
 def first_offsets(batch: pyarrow.RecordBatch) -> dict[TopicPartition, int]:

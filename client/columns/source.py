@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_codec import encode_headers
-from .arrow import need_pyarrow
+from .arrow import need_pyarrow, number_bytes
 from .rows import BlobBuffers, Rows
 
 if TYPE_CHECKING:
@@ -154,12 +154,12 @@ class ColumnSource:
         column = chunk[self._timestamp]
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
-        return _numbers(column.cast(pa.int64()).fill_null(self._stamp_ms))
+        return number_bytes(column.cast(pa.int64()).fill_null(self._stamp_ms))
 
     def _partitions(self, chunk: pyarrow.RecordBatch) -> bytes | None:
         if self._partition is None:
             return None
-        return bytes(_numbers(chunk[self._partition].cast(need_pyarrow().int32())))
+        return bytes(number_bytes(chunk[self._partition].cast(need_pyarrow().int32())))
 
 
 def _stamp_ms(timestamp: int | str | datetime | None) -> int:
@@ -169,14 +169,6 @@ def _stamp_ms(timestamp: int | str | datetime | None) -> int:
     if isinstance(timestamp, int):
         return timestamp
     return int(time.time() * 1000)
-
-
-def _numbers(column: pyarrow.Array) -> memoryview:
-    """The numbers of a column without nulls."""
-    width = column.type.bit_width // 8
-    begin = column.offset * width
-    whole = memoryview(b"" if column.buffers()[1] is None else column.buffers()[1])
-    return whole.cast("B")[begin : begin + len(column) * width]
 
 
 def _blob_buffers(column: pyarrow.Array) -> BlobBuffers:

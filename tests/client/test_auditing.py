@@ -166,6 +166,36 @@ async def test_each_record_counts_once_and_only_once_it_was_given(cluster: Runni
     assert "surplus" in {row.state for row in found.rows}
 
 
+async def test_rows_of_columns_count_as_records_do(cluster: RunningCluster) -> None:
+    """By bucket and bytes, once however often they are read, beside what is read one by one."""
+    pytest.importorskip("pyarrow")
+    await create(cluster, "columns")
+    here = TopicPartition("columns", 0)
+    async with Producer(bootstrap_servers=cluster.bootstrap, audit_topic="columns-audit") as producer:
+        for number in range(180):
+            key = None if number % 3 else b"key"
+            stamp = NOON_MS + 10_000 * number
+            await producer.send("columns", b"v" * number, key=key, partition=0, timestamp_ms=stamp)
+    options = {"bootstrap_servers": cluster.bootstrap, "audit_topic": "columns-audit", **AT_ONCE}
+    async with Consumer(auto_offset_reset="earliest", **options) as consumer:  # type: ignore[arg-type]
+        consumer.assign([here])
+        for _ in range(20):
+            await consumer.getone()
+        rows = 0
+        while rows < 100:
+            rows += (await consumer.fetch_arrow(timeout_ms=5_000, max_records=33)).num_rows
+        consumer.seek(here, 10)
+        while await consumer.position(here) < 150:
+            await consumer.fetch_arrow(timeout_ms=5_000, max_records=7)
+        for _ in range(10):
+            await consumer.getone()
+    found = await compared(cluster, "columns")
+    assert records(found) == {"producer": [60, 60, 60], "consumer": [60, 60, 40]}
+    first, _, last = (row.amounts for row in found.rows)
+    assert first["consumer"] == first["producer"]
+    assert last["consumer"].bytes == sum(number + (0 if number % 3 else 3) for number in range(120, 160))
+
+
 async def test_what_is_aborted_does_not_count(cluster: RunningCluster) -> None:
     await create(cluster, "decided")
     auditing = {"audit_topic": "decided-audit", **AT_ONCE}
