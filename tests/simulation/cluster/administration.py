@@ -19,7 +19,7 @@ from ottla.client.producing.deliveries import RecordDelivery
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Deleted, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
-from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Workload
+from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload
 from tests.simulation.machine.chance import exponential
 
 CALL_MAX_S = 20.0
@@ -187,7 +187,7 @@ async def _produce(workload: Workload, administrator: Administrator, chance: Ran
         bootstrap_servers=workload.cluster.bootstrap,
         acks=ALL_IN_SYNC,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms=2 * REQUEST_TIMEOUT_MS,
         max_block_ms=1000,
     )
     while not workload.over:
