@@ -93,9 +93,9 @@ class LogVerifier:
                 verify_from=0,
                 chunk=SCAN_CHUNK,
             )
-            read = 1
-            while read:
-                read = await off_loop(partial(_walk_on, walk))
+            ended = False
+            while not ended:
+                read, ended = await off_loop(partial(_walk_on, walk))
                 await asyncio.sleep(read / self._bytes_per_second)
         except BrokenBatch as broken:
             unchanged = partition.log is partition_log and partition_log.cuts == cuts
@@ -115,11 +115,11 @@ class LogVerifier:
             await asyncio.wait([self._task])
 
 
-def _walk_on(walk: Iterator[tuple[int, BatchHeader]]) -> int:
-    """Check a piece; how many bytes that were, 0 at the end."""
+def _walk_on(walk: Iterator[tuple[int, BatchHeader]]) -> tuple[int, bool]:
+    """Check a piece; how many bytes that were, and whether it was the last one."""
     read = 0
     for _, header in walk:
         read += header.size
         if read >= _PIECE_BYTES:
-            break
-    return read
+            return read, False
+    return read, True

@@ -157,7 +157,6 @@ class QuorumNode:
         await self.raft.start()
         self._applied()
         await self.server.start()
-        self._ticker = asyncio.create_task(self._tick(), name="leader duties")
         logger.info("quorum node %d listens on port %d", self.config.node_id, self.server.port)
 
     async def stop(self) -> None:
@@ -179,10 +178,15 @@ class QuorumNode:
         if change.leads:
             self._applied()
             self.duties.lead(_now())
+            if self._ticker is None:
+                self._ticker = asyncio.create_task(self._tick(), name="leader duties")
             for session in self._ended.values():
                 self._suspect(session)
         else:
             self.duties.follow()
+            if self._ticker is not None:
+                self._ticker.cancel()
+                self._ticker = None
             self._reports.flush()
             self._told_markers.clear()
         hint = change.leader_id

@@ -34,7 +34,8 @@ logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
-PUMP_MS = 20
+PUMP_S = 0.02
+"""The longest that passes between two looks at the clocks of Raft."""
 _CLOCK_TICK_S = 0.001
 """Timers of the loop have this resolution: a timer set for a moment may come before it."""
 
@@ -281,6 +282,7 @@ class _Shell:
         self._loop = asyncio.get_running_loop()
         self._pump: Callable[[], None] = lambda: None
         self._pump_is_due = False
+        self._pumped_s = -inf
         self._timer: asyncio.TimerHandle | None = None
         self._in_order = ThreadPoolExecutor(1, "raft-sync")
         self._aside = ThreadPoolExecutor(1, "raft-snapshot")
@@ -342,15 +344,19 @@ class _Shell:
 
     def _pump_now(self) -> None:
         self._pump_is_due = False
+        self._pumped_s = self._loop.time()
         if not self._stopping:
             with _Guard():
                 self._pump()
 
     def _tick(self) -> None:
-        # Timers may run before sockets are polled. Two turns later whatever had arrived has been delivered, so
-        # a process that was stopped for a while hears its leader before it thinks of an election.
-        self._loop.call_soon(lambda: self._loop.call_soon(self._pump_now))
-        self._timer = self._loop.call_later(PUMP_MS / 1000, self._tick)
+        left_s = self._pumped_s + PUMP_S - self._loop.time()
+        if left_s < _CLOCK_TICK_S:
+            # Timers may run before sockets are polled. Two turns later whatever had arrived has been delivered, so
+            # a process that was stopped for a while hears its leader before it thinks of an election.
+            self._loop.call_soon(lambda: self._loop.call_soon(self._pump_now))
+            left_s = PUMP_S
+        self._timer = self._loop.call_later(left_s, self._tick)
 
     def _back(self, callback: Callable[[], None]) -> None:
         try:

@@ -68,6 +68,7 @@ class Node:
         #: of the present process: what it runs, once it is made
         self.broker: Broker | None = None
         self.quorum_node: QuorumNode | None = None
+        self._led: tuple[int, list[Partition]] = (-1, [])
         #: whether it is meant to run
         self.wanted = False
         #: how often its process ended by itself without being told to
@@ -94,11 +95,11 @@ class Node:
         return None if session is None else session.image
 
     def led(self) -> list[Partition]:
-        """The partitions that this broker believes to lead."""
-        replicas = getattr(self.broker, "replicas", None)
-        return (
-            [] if replicas is None else [partition for partition in replicas if partition.leader is not None]
-        )
+        """The partitions that this broker believes to lead; whoever asks again after the same event gets the same."""
+        if self._led[0] != self.machine.events:
+            replicas = getattr(self.broker, "replicas", None) or ()
+            self._led = (self.machine.events, [one for one in replicas if one.leader is not None])
+        return self._led[1]
 
     def start(self) -> None:
         """Begin a process, if none runs."""

@@ -17,7 +17,7 @@ from tests.simulation.cluster.workload import POLL_MS, Workload, started
 WRITERS = ("writer-", "producer-", "prober", "driver-", "worker-", "decider-", "task-", "appender-")
 """Who writes to the source."""
 HESITATES = 0.4
-"""How often, while there are faults, some time passes between the offsets and the end of the transaction: others may
+"""How often some time passes between the offsets and the end of the transaction: others may
 take over meanwhile."""
 
 
@@ -103,8 +103,8 @@ class ExactCopyist:
             values = [record.value or b"" for one in taken.values() for record in one]
             await own.send([(self._target, value) for value in values], transaction)
             await own.producer.send_offsets_to_transaction(offsets, group)
-            if not self._workload.over and self._chance.random() < HESITATES:
-                await asyncio.sleep(self._chance.uniform(0, 0.8))
+            if self._chance.random() < HESITATES:
+                await self._workload.idle(self._chance.uniform(0, 0.8))
         except KafkaError:
             await own.end(transaction, commits=False)
             return False

@@ -206,7 +206,7 @@ class OwnWriter:
                 raise
             return
         if not last and chance.random() < ABANDONED:
-            await asyncio.sleep(self._timeout_ms / 1000 * chance.uniform(0.5, 2.0))
+            await self._workload.idle(self._timeout_ms / 1000 * chance.uniform(0.5, 2.0))
         await own.end(transaction, commits=last or chance.random() < COMMITTED)
         await asyncio.sleep(chance.uniform(0, 0.05))
 

@@ -43,8 +43,9 @@ from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 
 FORM_S = 20.0
-CHAOS_S = 3.5
-"""Of faults. In shorter runs what takes a rare coincidence is found too seldom: see docs/TESTING.md."""
+CHAOS_S = (1.0, 1.5, 3.5)
+"""Of faults: in short runs much is found that comes soon, what takes a rare coincidence in long ones, and both in less
+time than in runs of one length."""
 HEAL_S = 30.0
 """Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
 END_S = 90.0
@@ -129,6 +130,7 @@ class Scenario:
         self.faults = Faults(self.cluster, self._may_lose_power, self._others_have)
         drawn = plan_of(seed)
         self.plan = drawn if plan is None else plan
+        self._chaos_s = chaos_s(seed)
         #: what one replica alone acknowledged is lost when that one rots, flushed or not
         self.one_may_do = self.losses.durable and all(fault.kind != "rot" for fault in drawn)
         self.elections = UncleanElections(self.cluster, self.history, last_known_lose=not self.one_may_do)
@@ -158,24 +160,23 @@ class Scenario:
             if place.topic in workload.lossy | workload.trimmed:
                 name = f"exact reader of {place.topic}-{place.partition}"
                 self._client(name, ExactReader(workload, name, place).run)
-        employ(workload, self._client, self.seed, CHAOS_S)
+        employ(workload, self._client, self.seed, self._chaos_s)
         if self.has_operator:
-            calm_s = machine.now + CHAOS_S
+            calm_s = machine.now + self._chaos_s
             self._client(
                 "operator",
                 lambda: administer(workload, 4.0, lambda: machine.now >= calm_s, one_may_do=self.one_may_do),
             )
         self.faults.schedule(self.plan)
         if self.retention is not None:
-            self.retention.jump_clocks(CHAOS_S)
+            self.retention.jump_clocks(self._chaos_s)
         if has_deaf(self.seed):
-            deafen(self.cluster, self.seed, CHAOS_S)
-        machine.run(machine.now + CHAOS_S)
+            deafen(self.cluster, self.seed, self._chaos_s)
+        machine.run(machine.now + self._chaos_s)
         self._quicken()
         self.faults.heal()
         self.history.add(Healed(machine.now, HEAL_S))
         self._wait(self._steady, HEAL_S, "every broker serves and every replica is whole and in sync")
-        machine.run(machine.now + 0.2)
         workload.over = True
         self._wait(lambda: all(workload.ended.values()), END_S, "every client ends")
         self._client("last reader", lambda: clients.read_all(workload))
@@ -185,7 +186,7 @@ class Scenario:
                 "last reader of what is committed", lambda: clients.read_all(workload, committed=True)
             )
         self._wait(lambda: all(workload.ended.values()), HEAL_S, "a reader reaches the end of all partitions")
-        machine.run(machine.now + 0.5)
+        machine.run(machine.now + 0.2)
         self._wait(self._all_are_up_to_date, HEAL_S, "every node has all metadata")
         if self.retention is not None:
             if self.retention.empties():
@@ -306,9 +307,14 @@ async def _prepared_already(_table: HandlerTable) -> None:
     """Codecs take no virtual time: whoever prepares them ahead only wakes up again and again."""
 
 
+def chaos_s(seed: int) -> float:
+    """How long there are faults in the run of a seed."""
+    return Random(f"length {seed}").choice(CHAOS_S)
+
+
 def plan_of(seed: int) -> list[Fault]:
     """The faults of a seed."""
-    return draw_plan(Random(f"faults {seed}"), CHAOS_S, WEIGHTS)
+    return draw_plan(Random(f"faults {seed}"), chaos_s(seed), WEIGHTS)
 
 
 def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None] | None = None) -> Report:

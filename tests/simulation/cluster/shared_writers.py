@@ -313,8 +313,8 @@ class Worker:
             for _ in range(chance.randint(1, 3)):
                 some = [chance.choice(self._places) for _ in range(chance.randint(1, 3))]
                 await noted.send([(one, self._value(name, batch, part)) for one in some], attempt.transaction)
-                if not self._workload.over and chance.random() < STRAGGLES:
-                    await asyncio.sleep(chance.uniform(0, 1.0))
+                if chance.random() < STRAGGLES:
+                    await self._workload.idle(chance.uniform(0, 1.0))
             if self._workload.over or chance.random() >= LEAVES:
                 attempt.receipt = await writer.finish()
         except KafkaError:

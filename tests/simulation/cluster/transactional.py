@@ -139,7 +139,7 @@ class StockWriter:
 
     async def _abandon(self, transaction: Transaction, places: list[TopicPartition]) -> None:
         """Hang until it has timed out; then go on as if nothing were, which is refused, or begin anew."""
-        await asyncio.sleep(self._timeout_ms / 1000 * self._chance.uniform(0.5, 2.0))
+        await self._workload.idle(self._timeout_ms / 1000 * self._chance.uniform(0.5, 2.0))
         if self._chance.random() < 0.6:
             await self._producer.produce(self._chance.choice(places), 1, transaction)
 

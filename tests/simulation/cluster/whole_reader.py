@@ -35,6 +35,7 @@ async def read_whole(workload: Workload, actor: str) -> None:
             async with asyncio.timeout(chance.uniform(0.5, 3.0)):
                 await _note(workload, actor, session, consumer)
         await consumer.stop()
+        await workload.idle(chance.uniform(0, 1.0))
 
 
 async def _note(workload: Workload, actor: str, session: str, consumer: Consumer) -> None:

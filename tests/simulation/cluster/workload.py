@@ -33,6 +33,7 @@ from tests.simulation.machine.chance import exponential
 REQUEST_TIMEOUT_MS = 1500
 DELIVERY_TIMEOUT_MS = 6000
 POLL_MS = 200
+IDLE_STEP_S = 0.1
 KEYS = 8
 """In topics that are compacted."""
 ResultT = TypeVar("ResultT")
@@ -92,6 +93,12 @@ class Workload:
     def key(self, topic: str, value: bytes) -> bytes | None:
         """Under which a value is written."""
         return b"key %d" % (crc32(value) % KEYS) if topic in self.compacted else None
+
+    async def idle(self, seconds: float) -> None:
+        """Called by a client that does nothing for so long; once the workload is over, none waits any longer."""
+        until = self.now() + seconds
+        while not self.over and (left := until - self.now()) > 0:
+            await asyncio.sleep(min(left, IDLE_STEP_S))
 
     def chance(self) -> Random:
         """For one client."""
