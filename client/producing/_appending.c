@@ -175,9 +175,39 @@ static PyMemberDef Delivery_members[] = {
     {"batch", T_OBJECT_EX, offsetof(Delivery, batch), 0, NULL},
     {"index", T_PYSSIZET, offsetof(Delivery, index), 0, NULL},
     {"timestamp_ms", T_LONGLONG, offsetof(Delivery, timestamp_ms), 0, NULL},
-    {"_callbacks", T_OBJECT, offsetof(Delivery, callbacks), 0, NULL},
     {"_cancelled", T_BOOL, offsetof(Delivery, cancelled), 0, NULL},
     {"_asyncio_future_blocking", T_BOOL, offsetof(Delivery, future_blocking), 0, NULL},
+    {NULL},
+};
+
+/* Nothing leads back to one without callbacks, so that counting references is enough. There are as many as records, which
+ * nobody waits for one by one: the collector would look through all that the program has whenever they had become many. */
+static void leave_to_counting(Delivery *self)
+{
+    if (self->callbacks == NULL && Py_TYPE(self)->tp_dictoffset == 0)
+        PyObject_GC_UnTrack(self);
+}
+
+static PyObject *Delivery_callbacks(Delivery *self, void *closure)
+{
+    return Py_NewRef(self->callbacks == NULL ? Py_None : self->callbacks);
+}
+
+/* Whoever has callbacks may be reached from them: from now on the collector looks at it. */
+static int Delivery_set_callbacks(Delivery *self, PyObject *value, void *closure)
+{
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "_callbacks cannot be deleted");
+        return -1;
+    }
+    Py_XSETREF(self->callbacks, Py_NewRef(value));
+    if (value != Py_None && !PyObject_GC_IsTracked((PyObject *)self))
+        PyObject_GC_Track(self);
+    return 0;
+}
+
+static PyGetSetDef Delivery_getset[] = {
+    {"_callbacks", (getter)Delivery_callbacks, (setter)Delivery_set_callbacks, NULL, NULL},
     {NULL},
 };
 
@@ -188,6 +218,7 @@ static int Delivery_init(Delivery *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnL", names, &batch, &self->index, &self->timestamp_ms))
         return -1;
     Py_XSETREF(self->batch, Py_NewRef(batch));
+    leave_to_counting(self);
     return 0;
 }
 
@@ -214,6 +245,7 @@ static PyType_Slot Delivery_slots[] = {
     {Py_tp_traverse, Delivery_traverse},
     {Py_tp_clear, Delivery_clear},
     {Py_tp_members, Delivery_members},
+    {Py_tp_getset, Delivery_getset},
     {Py_tp_methods, generic_methods},
     {0, NULL},
 };
@@ -516,6 +548,7 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
     delivery->batch = Py_NewRef(batch->result);
     delivery->index = PyList_GET_SIZE(batch->records);
     delivery->timestamp_ms = self->now_ms;
+    leave_to_counting(delivery);
     if (PyList_Append(batch->records, record) < 0)
         goto failed;
     batch->size += size;

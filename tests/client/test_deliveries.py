@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import sys
+import weakref
 from collections import defaultdict
 
 import pytest
 
 from ottla.client.failures import ClientClosed, OutOfTurn
 from ottla.client.producer import Producer
-from ottla.client.producing.deliveries import RecordDelivery
+from ottla.client.producing import appending_in_python
+from ottla.client.producing.appending import DeliveryFields
+from ottla.client.producing.deliveries import BatchResult, RecordDelivery
 from ottla.client.producing.partitioner import murmur2_partition
 from ottla.protocol.errors import KafkaError
 from tests.client.fake_cluster import Fault, fake_cluster
@@ -34,6 +38,38 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
         late = await producer.send("t", b"late")
         assert (await asyncio.create_task(waits(late))).offset == 4
         assert {(await one).offset for one in asyncio.as_completed([late, second])} == {4, 1}
+
+
+@pytest.mark.skipif(DeliveryFields is appending_in_python.DeliveryFields, reason="Python's own objects are always looked at")
+async def test_the_collector_looks_at_deliveries_only_where_somebody_waits() -> None:
+    """With so many of them it would look through the whole program again and again, which the loop would wait for."""
+    async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        await producer.send_and_wait("t", b"the first")
+        before = gc.get_stats()[2]["collections"]
+        deliveries = [await producer.send("t", b"") for _ in range(50_000)]
+        assert not any(gc.is_tracked(one) for one in deliveries[1:])
+        assert gc.get_stats()[2]["collections"] - before <= 1
+        assert (await deliveries[-1]).offset == 50_000
+
+
+async def test_a_delivery_that_its_own_callback_holds_is_collected() -> None:
+    class Held:
+        delivery: RecordDelivery
+
+        def told(self, _: RecordDelivery) -> None: ...
+
+    async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        await producer.send_and_wait("t", b"the first")
+        batch = BatchResult(asyncio.get_running_loop(), "t", 0)
+        held = Held()
+        held.delivery = await producer.send("t", b"")
+        await producer.flush()
+        held.delivery.batch = batch  # that is never settled
+        held.delivery.add_done_callback(held.told)
+        gone = weakref.ref(held)
+        del held, batch
+        gc.collect()
+        assert gone() is None
 
 
 async def waits(delivery: RecordDelivery) -> object:

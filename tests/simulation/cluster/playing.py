@@ -55,19 +55,25 @@ def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report
     order, todo = deque[int](), iter(seeds)
     playing: dict[int, tuple[int, Child]] = {}
     told: dict[int, Any] = {}
-    while True:
-        for seed in itertools.islice(todo, processes - len(playing)):
-            child = _fork(lambda seed=seed: _played(seed, None, None))  # type: ignore[misc]
-            playing[child.pipe] = (seed, child)
-            order.append(seed)
-        while order and order[0] in told:
-            yield order[0], told.pop(order.popleft())
-        if not playing:
-            return
-        for pipe in multiprocessing.connection.wait(list(playing)):
-            assert isinstance(pipe, int)
-            seed, child = playing.pop(pipe)
-            told[seed] = _result(child)
+    try:
+        while True:
+            for seed in itertools.islice(todo, processes - len(playing)):
+                child = _fork(lambda seed=seed: _played(seed, None, None))  # type: ignore[misc]
+                playing[child.pipe] = (seed, child)
+                order.append(seed)
+            while order and order[0] in told:
+                yield order[0], told.pop(order.popleft())
+            if not playing:
+                return
+            for pipe in multiprocessing.connection.wait(list(playing)):
+                assert isinstance(pipe, int)
+                seed, child = playing.pop(pipe)
+                told[seed] = _result(child)
+    finally:
+        for _, child in playing.values():  # nobody wants to know
+            os.kill(child.number, signal.SIGKILL)
+            os.close(child.pipe)
+            os.waitpid(child.number, 0)
 
 
 class Child(NamedTuple):

@@ -38,7 +38,7 @@ STRAGGLES, LEAVES, TOO_LATE = 0.1, 0.08, 0.2
 TASK_S = 0.5
 """After so long a part is given to one worker more."""
 PAUSE_S = 0.02
-LAST = 3
+LAST = 2
 """So many batches a driver does when the workload is over."""
 
 

@@ -133,7 +133,8 @@ async def create_topics(workload: Workload, configs: dict[str, str], replication
 
 
 async def produce(workload: Workload, actor: str, acks: int, per_second: float) -> None:
-    """Send records at random moments until the workload is over; note what became of each."""
+    """Send records at random moments until the workload is over, and one more to each partition: all are to be writable
+    then. Note what became of each."""
     chance, history, sequence = workload.chance(), workload.history, 0
     producer = await started(
         lambda: Producer(
@@ -146,8 +147,11 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
         )
     )
     places = [place for place in workload.partitions if place.topic not in workload.copies]
-    while not workload.over:
-        place = chance.choice(places)
+    last: list[TopicPartition] | None = None
+    while last is None or last:
+        if last is None and workload.over:
+            last = list(places)
+        place = chance.choice(places) if last is None else last.pop()
         value = f"{actor}:{sequence}".encode() + b"." * chance.choice((0, 10, 60, 300))
         send = Send(actor, actor, *place, value, acks, acks == ALL_IN_SYNC, sequence, workload.now())
         sequence += 1
@@ -159,7 +163,7 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
             send.finish(workload.now(), error.code.name, tried_before=True)
             continue
         delivery.add_done_callback(lambda done, send=send: _delivered(workload, send, done))  # type: ignore[misc]
-        if chance.random() < 0.7:
+        if last is None and chance.random() < 0.7:
             await asyncio.sleep(exponential(chance, per_second))
     await producer.stop()
 
