@@ -40,7 +40,9 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
         assert {(await one).offset for one in asyncio.as_completed([late, second])} == {4, 1}
 
 
-@pytest.mark.skipif(DeliveryFields is appending_in_python.DeliveryFields, reason="Python's own objects are always looked at")
+@pytest.mark.skipif(
+    DeliveryFields is appending_in_python.DeliveryFields, reason="Python's own objects are always looked at"
+)
 async def test_the_collector_looks_at_deliveries_only_where_somebody_waits() -> None:
     """With so many of them it would look through the whole program again and again, which the loop would wait for."""
     async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
