@@ -112,15 +112,29 @@ def encode_batch(
     transactional: bool = False,
 ) -> bytes:
     """One batch with base offset 0 and leader epoch -1, as a producer sends it; `records` are one or more."""
-    return encode_batch_of(
-        EncodedRecords(*encode_records(records)),
-        compression=compression,
-        compression_level=compression_level,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=transactional,
+    return b"".join(
+        encode_batch_of(
+            EncodedRecords(*encode_records(records)),
+            compression=compression,
+            compression_level=compression_level,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
     )
+
+
+class SealedBatch(NamedTuple):
+    """A batch in two pieces: large ones are sent without ever being put together."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return len(self.head) + len(self.body)
 
 
 def encode_batch_of(
@@ -132,7 +146,7 @@ def encode_batch_of(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
-) -> bytes:
+) -> SealedBatch:
     """`encode_batch` of records that were encoded before."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0)
     body, count, first_ms, last_ms = records
@@ -168,7 +182,9 @@ def encode_control_batch(
     value = _CONTROL_VALUE.pack(0, record.number) + _COMMIT_INDEX.pack(record.commit_index)
     body, count, first_ms, last_ms = encode_records([(key, value, timestamp_ms)])
     attributes = TRANSACTIONAL_FLAG | CONTROL_FLAG
-    return _seal(attributes, count, first_ms, last_ms, producer_id, producer_epoch, NO_SEQUENCE, body)
+    return b"".join(
+        _seal(attributes, count, first_ms, last_ms, producer_id, producer_epoch, NO_SEQUENCE, body)
+    )
 
 
 def decode_control_record(record: Record) -> ControlRecord | None:
@@ -258,10 +274,11 @@ def _seal(
     producer_epoch: int,
     base_sequence: int,
     body: bytes,
-) -> bytes:
-    """Header, with CRC, and body."""
+) -> SealedBatch:
+    """With its CRC."""
     fields = _BODY.pack(
         attributes, count - 1, first_ms, last_ms, producer_id, producer_epoch, base_sequence, count
     )
     crc = crc32c(body, crc32c(fields))
-    return b"".join((_HEAD.pack(0, HEADER_SIZE - LOG_OVERHEAD + len(body), -1, MAGIC, crc), fields, body))
+    head = _HEAD.pack(0, HEADER_SIZE - LOG_OVERHEAD + len(body), -1, MAGIC, crc)
+    return SealedBatch(head + fields, body)

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar, cast
 from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.messages.headers import decode_response, encode_request
+from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
 from .metadata import BrokerAddress
@@ -206,9 +206,10 @@ class Connection(asyncio.Protocol):
     def _write(self, message: Request[ResponseT], version: int) -> int:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request(message, version, correlation_id, self._client_id)
+        pieces = request_pieces(message, version, correlation_id, self._client_id)
         assert self._transport is not None
-        self._transport.write(frame)
+        for piece in pieces:
+            self._transport.write(piece)
         return correlation_id
 
     def _answer(self, frame: memoryview) -> None:

@@ -180,11 +180,14 @@ static PyMemberDef Delivery_members[] = {
     {NULL},
 };
 
-/* Nothing leads back to one without callbacks, so that counting references is enough. There are as many as records, which
- * nobody waits for one by one: the collector would look through all that the program has whenever they had become many. */
+/* Nothing leads back to one without callbacks that holds nothing besides, so that counting references is enough. There are
+ * as many as records, which nobody waits for one by one: the collector would look through all that the program has
+ * whenever they had become many. */
 static void leave_to_counting(Delivery *self)
 {
-    if (self->callbacks == NULL && Py_TYPE(self)->tp_dictoffset == 0)
+    PyTypeObject *type = Py_TYPE(self);
+    int holds_more = type->tp_basicsize != sizeof(Delivery) || type->tp_dictoffset || type->tp_weaklistoffset;
+    if (self->callbacks == NULL && !holds_more)
         PyObject_GC_UnTrack(self);
 }
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ...protocol.record import EncodedRecords, Record, RecordCursor
+from ...protocol.record import EncodedRecords, Record, RecordCursor, SealedBatch
 from .appending import RecordBuffer
 from .pending import BATCH_OVERHEAD, PendingRecord
 
@@ -62,8 +62,8 @@ class Batch(RecordBuffer[ResultT]):
         """Whether nobody waits for it any more, whatever is answered."""
         self.identity: ProducerIdentity | None = None
         self.base_sequence = -1
-        self.encoded: bytes | None = None
-        """The bytes of the last attempt, valid for the identity and sequence the batch has."""
+        self.encoded: SealedBatch | None = None
+        """What the last attempt sent, valid for the identity and sequence the batch has."""
         self.body: EncodedRecords | None = None
         """What there is instead of `records` in a batch that was encoded before it was queued."""
 

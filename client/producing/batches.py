@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ...protocol.compression import Compression
-from ...protocol.record import EncodedRecords, encode_batch_of
+from ...protocol.record import EncodedRecords, SealedBatch, encode_batch_of
 from ...protocol.record import encode_records as encode_body
 from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from .accumulator import Batch
@@ -22,7 +22,9 @@ def compression_named(name: str | None) -> Compression:
         raise ValueError(f"compression_type is one of {known}, not {name!r}") from None
 
 
-def encode_records(batch: Batch[ResultT], compression: Compression, *, transactional: bool = False) -> bytes:
+def encode_records(
+    batch: Batch[ResultT], compression: Compression, *, transactional: bool = False
+) -> SealedBatch:
     """The batch under the identity and sequence it has now."""
     identity = batch.identity
     records = batch.body or EncodedRecords(*encode_body(batch.records))

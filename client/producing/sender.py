@@ -321,7 +321,10 @@ class Sender:
                 batch.encoded = encode_records(
                     batch, options.compression, transactional=transaction is not None
                 )
-            data = PartitionProduceData(index=queue.partition, records=batch.encoded)
+            data = PartitionProduceData(
+                index=queue.partition,
+                records=batch.encoded,  # type: ignore[arg-type]  # the codec leaves it out, as it does slices of files
+            )
             topics.setdefault(queue.topic, []).append(data)
         request = ProduceRequest(
             transactional_id=None if transaction is None else transaction.transactional_id,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple, TypeVar
 
-from ..codec import decode, encode_into
+from ..codec import HoleBuffer, decode, encode_into
 from ..primitives import Buffer, MalformedMessage, tagged_sections
 from ..schema import Message, Request
 
 _R = TypeVar("_R", bound=Message)
 
 API_VERSIONS: Final = 18
+APART_BYTES: Final = 16 * 1024
+"""Records of at least so many bytes are worth a call of the system of their own."""
 
 # The first version of each API whose headers end in tagged fields; a test compares it with the schemas.
 # A request of an API that is not here is still read up to its client id, so that it can be answered.
@@ -82,17 +84,55 @@ def decode_client_id(frame: Buffer, api_key: int, api_version: int) -> tuple[str
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request frame: size, header, body. Errors as `codec.encode`."""
+    out = bytearray()
+    _begin_request(out, message, version, correlation_id, client_id)
+    encode_into(message, version, out)
+    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+    return bytes(out)
+
+
+def request_pieces(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> list[bytes | bytearray | memoryview]:
+    """`encode_request` in pieces, to be written one after the other: large record batches stay where they are.
+
+    They come as `record.SealedBatch`. Errors as `codec.encode`.
+    """
+    out = HoleBuffer()
+    _begin_request(out, message, version, correlation_id, client_id)
+    encode_into(message, version, out)
+    apart_bytes = sum(batch.size for _, batch in out.holes)
+    _SIZE.pack_into(out, 0, len(out) + apart_bytes - _SIZE.size)
+    if not apart_bytes:
+        return [out]
+    pieces: list[bytes | bytearray | memoryview] = []
+    together = bytearray()
+    for part in out.parts():
+        for buffer in part if isinstance(part, tuple) else (part,):
+            if len(buffer) < APART_BYTES:
+                together += buffer
+                continue
+            if together:
+                pieces.append(together)
+                together = bytearray()
+            pieces.append(memoryview(buffer))
+    if together:
+        pieces.append(together)
+    return pieces
+
+
+def _begin_request(
+    out: bytearray, message: Message, version: int, correlation_id: int, client_id: str | None
+) -> None:
+    """Room for the size, and the header."""
     schema = message.schema
     name = None if client_id is None else client_id.encode()
-    out = bytearray(_SIZE.size)
+    out += bytes(_SIZE.size)
     out += _FIXED.pack(schema.api_key, version, correlation_id, -1 if name is None else len(name))
     if name:
         out += name
     if version in schema.flexible:
         out.append(0)
-    encode_into(message, version, out)
-    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
-    return bytes(out)
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:

@@ -67,7 +67,7 @@ def placement(partitions: int, batch_bytes: int = 1000, seed: int = 0) -> Placem
 
 
 def records_of(batch: BatchOfRows) -> list[tuple[Any, ...]]:
-    return [record[1:] for record in decode_records(encode_batch_of(batch.records))]
+    return [record[1:] for record in decode_records(b"".join(encode_batch_of(batch.records)))]
 
 
 def outcome(what: Callable[[], object]) -> object:

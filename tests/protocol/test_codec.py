@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,15 +23,18 @@ from ottla.protocol.codec import (
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.headers import (
+    APART_BYTES,
     RequestHeader,
     decode_request_header,
     decode_response,
     encode_request,
+    request_pieces,
     response_header,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.primitives import write_uvarint
+from ottla.protocol.record import SealedBatch
 from ottla.protocol.schema import (
     Message,
     array,
@@ -225,6 +230,23 @@ def test_request_frames(version: int, client_id: str | None) -> None:
     request, end = decode_from(ApiVersionsRequest, frame[4:], version, position)
     assert request.client_software_name == ("ottla" if version >= 3 else "")
     assert end == len(frame) - 4
+
+
+@pytest.mark.parametrize(
+    "bodies", [(), (0,), (100, 16_000), (100, 20_000), (16_384, 3, 300_000), (40_000, 40_000)]
+)
+@pytest.mark.parametrize("version", [8, 9, 12])
+def test_a_frame_in_pieces_is_that_in_one(version: int, bodies: tuple[int, ...]) -> None:
+    batches = [SealedBatch(b"%061d" % number, bytes(size)) for number, size in enumerate(bodies)]
+
+    def request(records: Iterable[Any]) -> ProduceRequest:
+        partitions = [PartitionProduceData(index=at, records=one) for at, one in enumerate(records)]
+        return ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=partitions)])
+
+    pieces = request_pieces(request(batches), version, 9, "client")
+    assert b"".join(pieces) == encode_request(request(map(b"".join, batches)), version, 9, "client")
+    large = [one.body for one in batches if len(one.body) >= APART_BYTES]
+    assert [one.obj for one in pieces if isinstance(one, memoryview)] == large
 
 
 @pytest.mark.parametrize("version", [1, 9])
