@@ -22,8 +22,10 @@ from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
+from .frame_reader import FrameReader, ImpossibleSize
 from .metadata import BrokerAddress
 
+_RESPONSE_BYTES_LEAST = 4
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """A broker that announces a larger response is taken for something that is no broker."""
 DEFAULT_TIMEOUT_MS = 30_000
@@ -57,7 +59,7 @@ class _UnderWay:
     answer: Answer
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """An open connection whose versions are negotiated. Made by `connect`; broken once, never repaired."""
 
     def __init__(self, address: BrokerAddress, client_id: str, request_timeout_ms: float) -> None:
@@ -78,9 +80,7 @@ class Connection(asyncio.Protocol):
         self._under_way: deque[_UnderWay] = deque()
         self._next_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._chunks: list[bytes] = []
-        self._held_bytes = 0
-        self._needed_bytes = 4
+        self._reader = FrameReader(_RESPONSE_BYTES_LEAST, MAX_RESPONSE_BYTES)
 
     @property
     def in_flight(self) -> int:
@@ -171,37 +171,20 @@ class Connection(asyncio.Protocol):
         reason = f": {exc}" if exc is not None else " by the other side"
         self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the event loop: collects chunks until a frame is whole, then answers every whole
-        frame.
-        """
-        self._held_bytes += len(data)
-        if self._chunks:
-            self._chunks.append(data)
-            if self._held_bytes < self._needed_bytes:
-                return
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-        view = memoryview(data)
-        offset, end = 0, len(data)
-        while self.lost is None:
-            self._needed_bytes = 4
-            if end - offset >= 4:
-                size: int = unpack_from(">i", data, offset)[0]
-                if not 4 <= size <= MAX_RESPONSE_BYTES:
-                    self._break(
-                        ConnectionLost(f"{self.address} sent a frame of {size} bytes: it is no Kafka broker")
-                    )
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the event loop: where the next bytes go."""
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the event loop: answers every frame that is whole now."""
+        try:
+            for frame in self._reader.frames(nbytes):
+                self._answer(frame)
+                if self.lost is not None:
                     return
-                self._needed_bytes += size
-            if end - offset < self._needed_bytes:
-                break
-            frame = view[offset + 4 : offset + self._needed_bytes]
-            offset += self._needed_bytes
-            self._answer(frame)
-        self._held_bytes = end - offset
-        if self._held_bytes:
-            self._chunks.append(data[offset:] if offset else data)
+        except ImpossibleSize as error:
+            told = f"{self.address} sent a frame of {error.size} bytes: it is no Kafka broker"
+            self._break(ConnectionLost(told))
 
     def _write(self, message: Request[ResponseT], version: int) -> int:
         correlation_id = self._next_correlation_id
@@ -255,7 +238,6 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
-        self._chunks.clear()
         for asked in self._under_way:
             if not asked.answer.done():
                 asked.answer.set_exception(reason)
