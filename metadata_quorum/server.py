@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal, cast
 
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 STRANGERS_MAX = 256
 _BACKLOG = 512
+_PORTS_TRIED = 16
 
 
 class AddressInUse(Exception):
@@ -71,14 +73,10 @@ class QuorumServer:
 
     async def start(self) -> None:
         """Listens. Raises AddressInUse."""
-        loop = asyncio.get_running_loop()
-        listening = _listen(self._host, self._port)
+        listening, heard = _one_port(self._host, self._port)
         self._port = listening.getsockname()[1]
-        try:
-            self._datagrams = await asyncio_dgram.bind((self._host, self._port))
-        except OSError as error:
-            listening.close()
-            raise _address_error("UDP", self._host, self._port, error) from None
+        self._datagrams = cast(DatagramServer, await asyncio_dgram.from_socket(heard))
+        loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, sock=listening, backlog=_BACKLOG)
         self._reader = asyncio.create_task(self._read_datagrams(self._datagrams), name="heartbeats")
 
@@ -143,18 +141,37 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _one_port(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """Sockets of TCP and UDP. Whoever leaves the port to the system gets one that is free for TCP: where its datagrams
+    are somebody else's, another is tried."""
+    tries_left = 1 if port else _PORTS_TRIED
+    while True:
+        tries_left -= 1
+        listening = _bound("TCP", host, port)
+        try:
+            heard = _bound("UDP", host, listening.getsockname()[1])
+        except AddressInUse:
+            listening.close()
+            if not tries_left:
+                raise
+            continue
+        return listening, heard
+
+
+def _bound(protocol: Literal["TCP", "UDP"], host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    made = socket.socket(family, socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
-        listening.setblocking(False)
+        if protocol == "TCP":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        if protocol == "TCP":
+            made.listen(_BACKLOG)
+        made.setblocking(False)
     except OSError as error:
-        listening.close()
-        raise _address_error("TCP", host, port, error) from None
-    return listening
+        made.close()
+        raise _address_error(protocol, host, port, error) from None
+    return made
 
 
 def _address_error(protocol: str, host: str, port: int, error: OSError) -> AddressInUse:

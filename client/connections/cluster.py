@@ -207,7 +207,8 @@ class Cluster:
         reason: KafkaError | None = None
         try:
             while not self._closed:
-                address = next((one for one in left if one not in asked.values()), None)
+                busy = {one.place for one in asked.values()}
+                address = next((one for one in left if one.place not in busy), None)
                 if address is not None:
                     left.remove(address)
                     asked[asyncio.ensure_future(self._ask_at(address, message, timeout_ms))] = address

@@ -23,6 +23,11 @@ class BrokerAddress:
     port: int
     rack: str | None = None
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where it listens, which is one place though the bootstrap servers do not tell whose."""
+        return self.host, self.port
+
     def __str__(self) -> str:
         name = f"broker {self.id} at " if self.id >= 0 else ""
         return f"{name}{self.host}:{self.port}"

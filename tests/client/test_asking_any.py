@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from ottla.client.connections.cluster import Cluster
+from ottla.client.connections.cluster import HEDGE_AFTER_MS, Cluster
+from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.failures import NoBrokerReachable, RequestTimedOut
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -21,6 +22,7 @@ class Peers:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.paused: set[int] = set()
+        self.takes_s = 0.0
         self.addresses: list[str] = []
 
     @asynccontextmanager
@@ -36,6 +38,7 @@ class Peers:
         async def serve(writer: asyncio.StreamWriter, header: RequestHeader) -> None:
             self.asked[number] += 1
             if number not in self.paused:
+                await asyncio.sleep(self.takes_s)
                 writer.write(metadata_answer(header, str(number)))
 
         return serve
@@ -58,6 +61,16 @@ async def test_a_broker_that_answers_is_asked_alone() -> None:
         for _ in range(20):
             await cluster.ask_any(MetadataRequest())
         assert sum(peers.asked) == before + 20
+
+
+async def test_a_broker_is_not_asked_twice_at_once_under_two_names() -> None:
+    """It has none yet as a bootstrap server, and one in the metadata that it sends."""
+    async with Peers().running(1) as peers, Cluster(peers.addresses) as cluster:
+        host, _, port = peers.addresses[0].rpartition(":")
+        cluster.metadata.learn_broker(BrokerAddress(1, host, int(port)))
+        before, peers.takes_s = peers.asked[0], 3 * HEDGE_AFTER_MS / 1000
+        await cluster.ask_any(MetadataRequest())
+        assert peers.asked[0] == before + 1
 
 
 async def test_when_all_are_silent_the_timeout_is_told() -> None:

@@ -198,14 +198,15 @@ class Held:
         self.api_key = api_key
         self.passage: Passage | None = None
         self.correlation_id = -1
+        self.body = b""
         self.fate: Future[Fate] = Future()
         self._proxy = proxy
         self._resets = resets
         self._released = asyncio.Event()
 
-    async def delay(self, passage: Passage, header: RequestHeader, frame: bytes) -> None:
+    async def delay(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
         """Wait until it may arrive, then send it, and wait for what comes of it."""
-        self.passage, self.correlation_id = passage, header.correlation_id
+        self.passage, self.correlation_id, self.body = passage, header.correlation_id, frame[position:]
         if self._resets:
             passage.reset()
         await self._released.wait()
@@ -240,7 +241,7 @@ class DelayingProxy(Proxy):
     async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
         for held in self._held:
             if held.passage is None and held.api_key == header.api_key:
-                await held.delay(passage, header, frame)
+                await held.delay(passage, header, frame, position)
                 return
         await super().request(passage, header, frame, position)
 

@@ -4,10 +4,12 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import uvloop
 
+from ottla.metadata_quorum import server
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
 from ottla.metadata_quorum.server import AddressInUse, QuorumServer
 from ottla.protocol.handshake import Identity, Role
@@ -234,6 +236,27 @@ def test_only_heartbeats_that_are_to_be_answered_are() -> None:
     uvloop.run(scenario())
 
 
+def test_a_port_that_is_free_for_tcp_alone_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[socket.socket] = []
+    bound = server._bound
+
+    def somebody_hears_datagrams(protocol: Literal["TCP", "UDP"], host: str, port: int) -> socket.socket:
+        made = bound(protocol, host, port)
+        if protocol == "TCP" and len(others) < 3:
+            others.append(bound("UDP", host, made.getsockname()[1]))
+        return made
+
+    async def scenario() -> None:
+        async with Node() as node:
+            assert node.server.port not in {other.getsockname()[1] for other in others}
+
+    monkeypatch.setattr(server, "_bound", somebody_hears_datagrams)
+    uvloop.run(scenario())
+    assert len(others) == 3
+    for other in others:
+        other.close()
+
+
 def test_a_port_in_use_is_said_clearly() -> None:
     async def scenario() -> None:
         async with Node() as node:
@@ -241,6 +264,14 @@ def test_a_port_in_use_is_said_clearly() -> None:
             second.server._port = node.server.port
             with pytest.raises(AddressInUse, match=f"another process holds TCP port {node.server.port}"):
                 await second.server.start()
+            third = Node()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+                other.bind(("127.0.0.1", 0))
+                third.server._port = other.getsockname()[1]
+                with pytest.raises(
+                    AddressInUse, match=f"another process holds UDP port {third.server._port}"
+                ):
+                    await third.server.start()
         third = Node()
         third.server._host = "192.0.2.1"
         with pytest.raises(AddressInUse, match="not an address of this machine"):

@@ -85,6 +85,7 @@ def killed(
                 held = commits[topic] = proxy.hold(CommitTransactionRequest.api_key, resets=False)
                 (folder / topic / "may start").touch()
                 reaches(lambda held=held: held.passage is not None, "the first batch is to be committed")
+            assert commits[EARLY].body != commits[LATE].body, "one commit was asked for twice"
             (folder / HANGS / "may start").touch()
             reaches((folder / "hangs").exists, "one task has written all")
             reaches(lambda: len(values(spark_cluster, HANGS, committed=False)) >= 60, "the other one is done")
