@@ -21,7 +21,7 @@ from tests.simulation.cluster.workload import (
 )
 
 BLOCK_MS = 4000
-TIMEOUTS_MS = (500, 1500, 3000)
+TIMEOUTS_MS = (500, 1000, 2000)
 """Of transactions."""
 COMMITTED, ABANDONED = 0.7, 0.06
 """How often: commits among ends; transactions that nobody ends until their timeout is over."""

@@ -46,6 +46,8 @@ FORM_S = 20.0
 CHAOS_S = (1.0, 1.5, 3.5)
 """Of faults: in short runs much is found that comes soon, what takes a rare coincidence in long ones, and both in less
 time than in runs of one length."""
+TRANSACTIONAL_CHAOS_S = (0.5, 0.8, 3.0)
+"""Where there are transactions more happens in the same time."""
 HEAL_S = 30.0
 """Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
 END_S = 90.0
@@ -309,7 +311,7 @@ async def _prepared_already(_table: HandlerTable) -> None:
 
 def chaos_s(seed: int) -> float:
     """How long there are faults in the run of a seed."""
-    return Random(f"length {seed}").choice(CHAOS_S)
+    return Random(f"length {seed}").choice(TRANSACTIONAL_CHAOS_S if is_transactional(seed) else CHAOS_S)
 
 
 def plan_of(seed: int) -> list[Fault]:

@@ -27,7 +27,7 @@ from tests.simulation.cluster.workload import Workload, started
 SHARE = 0.35
 """Of the runs with transactions."""
 TRANSACTIONAL_ID = "job"
-TIMEOUTS_MS = (1500, 3000)
+TIMEOUTS_MS = (1000, 2000)
 DRIVERS = (1, 1, 2)
 """Two replace each other again and again."""
 COMMITTED, AGAIN, MADE_UP, STRUCK = 0.85, 0.25, 0.1, 0.25
