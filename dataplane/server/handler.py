@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +79,13 @@ class Handler:
     on_error: ErrorResponse | None
 
 
+@functools.cache
+def _registered(handlers: type) -> tuple[tuple[str, _Registration], ...]:
+    """The names of a class's `@handles` methods, in alphabetical order."""
+    found = ((name, getattr(getattr(handlers, name), _REGISTRATION, None)) for name in dir(handlers))
+    return tuple((name, registration) for name, registration in found if registration is not None)
+
+
 class HandlerTable:
     """All handlers of a server by API key; what is not in it is not supported, nor advertised."""
 
@@ -88,10 +96,9 @@ class HandlerTable:
 
     def add(self, handler_object: object) -> None:
         """Register every `@handles` method of an object. Two handlers of one API are a programming error."""
-        for _, method in inspect.getmembers(handler_object, callable):
-            registration: _Registration | None = getattr(method, _REGISTRATION, None)
-            if registration is None:
-                continue
+        kind: type = type(handler_object)
+        for name, registration in _registered(kind):
+            method = getattr(handler_object, name)
             api_key = registration.request_class.schema.api_key
             if api_key in self._handlers:
                 raise ValueError(

@@ -77,9 +77,10 @@ def final(records: dict[int, int], end: int, partition: int = 0) -> FinalRead:
 
 
 def committed(
-    records: dict[int, int], end: int, partition: int = 0, reached: int | None = None
+    records: dict[int, int], end: int, partition: int = 0, reached: int | None = None, log_start: int = 0
 ) -> CommittedRead:
-    return CommittedRead("t", partition, _values(records), 0, end, 100, end if reached is None else reached)
+    reached = end if reached is None else reached
+    return CommittedRead("t", partition, _values(records), log_start, end, 100, reached)
 
 
 def _values(records: dict[int, int]) -> list[tuple[int, bytes]]:
@@ -121,6 +122,10 @@ CLEAN: list[Case] = [
     (
         "a send without an answer is missing",
         [COMMITTED, sent(0, 0), sent(1, None, "TIMED_OUT"), final({0: 0}, 2), committed({0: 0}, 2)],
+    ),
+    (
+        "deleted between the last two reads",  # seed 68
+        [COMMITTED, *TWO, *BOTH, committed({}, 2, log_start=1), committed({0: 1}, 2, 1)],
     ),
     ("not to be seen before the commit was answered", [COMMITTED, *TWO, *VISIBLE, end(0, 3.5)]),
     (

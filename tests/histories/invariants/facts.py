@@ -11,6 +11,7 @@ from math import inf
 from ..operations import (
     ALL_IN_SYNC,
     Commit,
+    CommittedRead,
     Fetched,
     FinalRead,
     History,
@@ -331,7 +332,12 @@ class Facts:
     @cached_property
     def committed_final(self) -> dict[Place, dict[int, bytes]]:
         """What readers of what is committed find at each offset in the end."""
-        return {(read.topic, read.partition): dict(read.records) for read in self.history.committed_reads}
+        return {place: dict(read.records) for place, read in self._committed_reads.items()}
+
+    @cached_property
+    def _committed_reads(self) -> dict[Place, CommittedRead]:
+        """The last such read of each partition."""
+        return {(read.topic, read.partition): read for read in self.history.committed_reads}
 
     @cached_property
     def _committed_offsets(self) -> dict[Place, dict[bytes, list[int]]]:
@@ -380,8 +386,12 @@ class Facts:
 
     def must_stand_committed(self, send: Send) -> bool:
         """Whether the final read of what is committed has to show an acknowledged send whose transaction is."""
+        read = self._committed_reads.get((send.topic, send.partition))
+        # It comes after the final read of everything: meanwhile more may have been deleted.
+        deleted = read is not None and _was_deleted(send, read)
         return (
-            self._must_stay(send)
+            not deleted
+            and self._must_stay(send)
             and not self._is_superseded(send)
             and not self.may_have_lost_its_commit(send)
         )
@@ -430,6 +440,10 @@ class Facts:
         read = self.final.get(place)
         if read is None or self.losses.excuse(place, send.offset, send.invoked_s):
             return False
-        below = read.log_start > 0 if send.offset is None else send.offset < read.log_start
         later = read.at_s > 0 and send.completed_s is not None and send.completed_s > read.at_s
-        return not (below or later)
+        return not (later or _was_deleted(send, read))
+
+
+def _was_deleted(send: Send, read: FinalRead | CommittedRead) -> bool:
+    """Whether a send may be, or is, below where its partition began for who read it to its end."""
+    return read.log_start > 0 if send.offset is None else send.offset < read.log_start

@@ -69,6 +69,9 @@ class Node:
         self.broker: Broker | None = None
         self.quorum_node: QuorumNode | None = None
         self._led: tuple[int, list[Partition]] = (-1, [])
+        self._moved: tuple[int, list[Partition]] = (-1, [])
+        #: of each replica: its role, log end offset and high watermark when it was last looked at
+        self._places: dict[Partition, tuple[object, int, int]] = {}
         #: whether it is meant to run
         self.wanted = False
         #: how often its process ended by itself without being told to
@@ -100,6 +103,19 @@ class Node:
             replicas = getattr(self.broker, "replicas", None) or ()
             self._led = (self.machine.events, [one for one in replicas if one.leader is not None])
         return self._led[1]
+
+    def moved(self) -> list[Partition]:
+        """The replicas of this broker that got another role or leader epoch, log end or high watermark since the event
+        before the present one after which somebody asked."""
+        if self._moved[0] != self.machine.events:
+            places, moved = self._places, []
+            for one in getattr(self.broker, "replicas", None) or ():
+                place = (one.leader or one.follower, one.log.log_end_offset, one.high_watermark)
+                if places.get(one) != place:
+                    places[one] = place
+                    moved.append(one)
+            self._moved = (self.machine.events, moved)
+        return self._moved[1]
 
     def start(self) -> None:
         """Begin a process, if none runs."""

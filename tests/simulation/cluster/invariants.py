@@ -11,7 +11,6 @@ from typing import Protocol
 
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.log.partition_log import PartitionLog
-from ottla.dataplane.replication.partition import Partition
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import Record, encode_record
@@ -86,15 +85,12 @@ class OneLeaderPerEpoch:
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[bytes, int, int], str] = {}
-        self._seen: dict[str, dict[Partition, int]] = {}
 
     def observe(self, node: Node) -> None:
-        seen = self._seen.setdefault(node.name, {})
-        for partition in node.led():
-            epoch = partition.leader_epoch
-            if seen.get(partition) == epoch:
+        for partition in node.moved():
+            if partition.leader is None:
                 continue
-            seen[partition] = epoch
+            epoch = partition.leader_epoch
             key = (partition.topic_id, partition.index, epoch)
             leader = self._leaders.setdefault(key, node.name)
             if leader != node.name:

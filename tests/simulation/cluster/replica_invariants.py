@@ -30,8 +30,9 @@ class InSyncHaveWhatIsCommitted:
 
     def observe(self, node: Node) -> None:
         if node.broker is not None:
-            for partition in node.led():
-                self._note_watermark(partition)
+            for partition in node.moved():
+                if partition.leader is not None:
+                    self._note_watermark(partition)
         elif (image := node.image()) is not None and image.offset > self._image_offset:
             self._note_image(image)
 
@@ -83,7 +84,7 @@ class FollowersCopyTheirLeader:
         self._ends: dict[Partition, tuple[int, int]] = {}
 
     def observe(self, node: Node) -> None:
-        for partition in getattr(node.broker, "replicas", None) or ():
+        for partition in node.moved():
             if partition.follower is None:
                 continue
             epoch, end = partition.leader_epoch, partition.log.log_end_offset

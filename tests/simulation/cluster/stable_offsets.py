@@ -36,19 +36,14 @@ class StableOffsetHolds:
     def __init__(self, lossy: Collection[str]) -> None:
         """Of `lossy` topics an unclean election takes it back."""
         self._lossy = lossy
-        #: leader epoch, log end and high watermark when it was last looked at
-        self._seen: dict[Partition, tuple[int, int, int]] = {}
         #: the highest that was told of each partition, and the lowest high watermark at which it was
         self._highest: dict[Place, tuple[int, int]] = {}
 
     def observe(self, node: Node) -> None:
         """Only what has moved."""
-        for partition in node.led():
-            look = (partition.leader_epoch, partition.log.log_end_offset, partition.high_watermark)
-            if partition.topic in self._lossy or self._seen.get(partition) == look:
-                continue
-            self._seen[partition] = look
-            self._check(node, partition)
+        for partition in node.moved():
+            if partition.leader is not None and partition.topic not in self._lossy:
+                self._check(node, partition)
 
     def _check(self, node: Node, partition: Partition) -> None:
         watermark = partition.high_watermark

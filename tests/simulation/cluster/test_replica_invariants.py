@@ -23,6 +23,7 @@ class Brokers:
                 name=f"broker-{number}",
                 broker=SimpleNamespace(replicas=[node.partition]),
                 led=lambda partition=node.partition: [partition] if partition.leader else [],
+                moved=lambda partition=node.partition: [partition],
             )
             for number, node in self.replicas.nodes.items()
         }
