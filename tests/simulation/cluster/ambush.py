@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.dataplane.replication.in_sync import PendingExpand
@@ -14,18 +15,25 @@ if TYPE_CHECKING:
 BACK_AFTER_S = 0.01
 CUT_OFF_S = 0.35
 """Less than a session."""
+APART_S = 0.8
+"""Longer than it takes until what was cut off is sent again."""
+APART_SHARE = 0.5
 
 
 class Ambush:
     """As soon as a leader has proposed a member, the leader is cut off from the quorum and the member loses its power.
 
-    The member is back before the proposal arrives: it is another one by then, and may have less. Strikes once.
+    The member is back before the proposal arrives: it is another one by then, and may have less; in half of the cases
+    it cannot copy that again meanwhile. Strikes once.
     """
 
-    def __init__(self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool]) -> None:
+    def __init__(
+        self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool], random: Random
+    ) -> None:
         self._cluster = cluster
         self._machine = cluster.machine
         self._may_lose_power = may_lose_power
+        self._keeps_apart = random.random() < APART_SHARE
         self._waits = True
         self._struck: tuple[Node, Node] | None = None
         self._machine.observers.append(self._watch)
@@ -37,6 +45,7 @@ class Ambush:
         if self._struck is not None:
             leader, member = self._struck
             self._reconnect(leader)
+            self._bring_together(leader, member)
             member.start()
 
     def _watch(self, thread: Thread) -> None:
@@ -62,9 +71,16 @@ class Ambush:
         member.lose_power()
         machine.after(BACK_AFTER_S, member.start)
         machine.after(CUT_OFF_S, lambda: self._reconnect(leader))
+        if self._keeps_apart:
+            machine.network.cut(leader.host.address, member.host.address)
+            machine.after(APART_S, lambda: self._bring_together(leader, member))
 
     def _reconnect(self, leader: Node) -> None:
         self._machine.network.heal(leader.host.address, self._quorum())
+
+    def _bring_together(self, leader: Node, member: Node) -> None:
+        if self._keeps_apart:
+            self._machine.network.heal(leader.host.address, member.host.address)
 
     def _quorum(self) -> list[str]:
         return [node.host.address for node in self._cluster.quorum.values()]

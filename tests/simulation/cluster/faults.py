@@ -307,7 +307,7 @@ class Faults:
             self._machine.failures.append(operator.failure)
 
     def _ambush(self, node: Node, random: Random) -> Callable[[], None]:
-        return Ambush(self._cluster, self._may_lose_power).end
+        return Ambush(self._cluster, self._may_lose_power, random).end
 
     def _full_disk(self, node: Node, random: Random) -> Callable[[], None]:
         disk = node.host.disk
