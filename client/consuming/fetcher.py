@@ -77,6 +77,11 @@ class PartitionState:
     moved: bool = False
     """Whether it was sent elsewhere since records were taken."""
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more is fetched before something is taken."""
+        return len(self.buffer) < CHUNKS_AHEAD
+
     def seek(self, offset: int, give_from: int = 0) -> None:
         """Go on at `offset`; what was fetched is dropped."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
@@ -209,19 +214,17 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         again: float | None = None
         leaderless = failing = False
-        by_broker: defaultdict[int, list[PartitionState]] = defaultdict(list)
-        for state in self.assigned.values():
-            if state.position is None or state.paused or state.held or (state.ended and state.buffer):
-                continue
+        brokers: dict[int, bool] = {}
+        for state in self._readable():
             failing = failing or state.failed_leader is not None
-            leader = self._leader_of(state.partition)
-            if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
+            broker_id = self._broker_for(state, now)
+            if broker_id is None:
                 leaderless = True
             else:
-                by_broker[self._source_of(state, leader[0], now)].append(state)
-        for broker_id, states in by_broker.items():
-            if broker_id not in self._fetching and any(len(one.buffer) < CHUNKS_AHEAD for one in states):
-                task = asyncio.ensure_future(self._fetch(broker_id, states))
+                brokers[broker_id] = brokers.get(broker_id, False) or state.has_room
+        for broker_id, have_room in brokers.items():
+            if have_room and broker_id not in self._fetching:
+                task = asyncio.ensure_future(self._fetch_on(broker_id))
                 self._fetching[broker_id] = task
                 task.add_done_callback(partial(self._fetch_ended, broker_id))
         if leaderless or any(
@@ -306,6 +309,23 @@ class Fetcher:
         info = self._cluster.metadata.partition(*partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
+    def _readable(self) -> list[PartitionState]:
+        """Those of which something may be fetched."""
+        return [
+            state
+            for state in self.assigned.values()
+            if state.position is not None
+            and not (state.paused or state.held)
+            and not (state.ended and state.buffer)
+        ]
+
+    def _broker_for(self, state: PartitionState, now: float) -> int | None:
+        """The broker to read from; None while none leads, or the one that does has failed a moment ago."""
+        leader = self._leader_of(state.partition)
+        if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
+            return None
+        return self._source_of(state, leader[0], now)
+
     def _source_of(self, state: PartitionState, leader: int, now: float) -> int:
         """The broker to read from: the follower that the leader named, or the leader."""
         near = state.replica
@@ -315,9 +335,20 @@ class Fetcher:
 
     # fetching
 
-    async def _fetch(self, broker_id: int, states: list[PartitionState]) -> None:
+    async def _fetch_on(self, broker_id: int) -> None:
+        """As long as there is room: the next request leaves before anybody takes what came with the last one, so that
+        the broker works meanwhile."""
+        while True:
+            now = asyncio.get_running_loop().time()
+            states = [state for state in self._readable() if self._broker_for(state, now) == broker_id]
+            if not any(state.has_room for state in states) or not await self._fetch(broker_id, states):
+                return
+            self._news.set()  # Something may have to be looked up.
+
+    async def _fetch(self, broker_id: int, states: list[PartitionState]) -> bool:
+        """Whether there was an answer."""
         options = self._options
-        hungry = [state for state in states if len(state.buffer) < CHUNKS_AHEAD]
+        hungry = [state for state in states if state.has_room]
         try:
             connection = await self._cluster.connection(broker_id, self._lane)
             now = asyncio.get_running_loop().time()
@@ -332,7 +363,7 @@ class Fetcher:
                 if self._source_of(state, leader, now) == broker_id
             ]
             if not hungry:
-                return
+                return False
             offsets = {state.partition: state.fetch_offset for state in hungry}
             topics: defaultdict[str, list[FetchPartition]] = defaultdict(list)
             for state in hungry:
@@ -361,8 +392,9 @@ class Fetcher:
         except (ConnectionLost, RequestTimedOut):
             for state in hungry:
                 self._source_failed(state, broker_id)
-            return
+            return False
         self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id)
+        return True
 
     def _take_over(
         self,
