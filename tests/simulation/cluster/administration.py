@@ -160,7 +160,7 @@ async def administer(
     chance = workload.chance()
     admin = await _reached(workload)
     administrator = Administrator(workload, admin, chance, one_may_do=one_may_do)
-    producing = asyncio.create_task(_produce(workload, administrator, workload.chance()))
+    producing = asyncio.create_task(_produce(workload, administrator, admin, workload.chance()))
     while not (until() or workload.over):
         await administrator.act()
         await asyncio.sleep(exponential(chance, per_second))
@@ -180,8 +180,12 @@ async def _reached(workload: Workload) -> Admin:
             return admin
 
 
-async def _produce(workload: Workload, administrator: Administrator, chance: Random) -> list[Send]:
-    """Send to topics that may not be there any more, or again, until the workload is over."""
+async def _produce(
+    workload: Workload, administrator: Administrator, admin: Admin, chance: Random
+) -> list[Send]:
+    """Send to topics that may not be there any more, or again, until the workload is over, and one more to each
+    partition of those that stay: it is to be writable then. Not in a batch that has waited for a leader, though: what
+    comes into one fails with it, however young it is, as in Kafka's client."""
     sends: list[Send] = []
     producer = Producer(
         bootstrap_servers=workload.cluster.bootstrap,
@@ -200,18 +204,25 @@ async def _produce(workload: Workload, administrator: Administrator, chance: Ran
         if not administrator.made:
             continue
         name = chance.choice(list(administrator.made))
-        index = chance.randrange(administrator.made[name])
-        value = f"operator:{len(sends)}".encode()
-        send = Send("operator", "operator", name, index, value, ALL_IN_SYNC, True, len(sends), workload.now())
-        sends.append(send)
-        try:
-            delivery = await producer.send(name, value, partition=index)
-        except KafkaError as error:
-            send.finish(workload.now(), error.code.name, tried_before=True)
-        else:
-            delivery.add_done_callback(_finish(workload, send))
+        await _send(workload, producer, sends, name, chance.randrange(administrator.made[name]))
+    await producer.flush()
+    for name, partitions in (await _kept(administrator, admin)).items():
+        for index in range(partitions):
+            await _send(workload, producer, sends, name, index)
     await producer.stop()
     return sends
+
+
+async def _send(workload: Workload, producer: Producer, sends: list[Send], name: str, index: int) -> None:
+    value = f"operator:{len(sends)}".encode()
+    send = Send("operator", "operator", name, index, value, ALL_IN_SYNC, True, len(sends), workload.now())
+    sends.append(send)
+    try:
+        delivery = await producer.send(name, value, partition=index)
+    except KafkaError as error:
+        send.finish(workload.now(), error.code.name, tried_before=True)
+    else:
+        delivery.add_done_callback(_finish(workload, send))
 
 
 def _finish(workload: Workload, send: Send) -> Callable[[RecordDelivery], None]:
@@ -231,16 +242,22 @@ async def _add_to_history(
     workload: Workload, administrator: Administrator, admin: Admin, sends: list[Send]
 ) -> None:
     """What was sent to topics that nobody wanted to delete counts, and is read in the end."""
-    kept = {name for name in administrator.made if name not in administrator.deleted}
-    while True:
-        with suppress(KafkaError):
-            topics = {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
-            break
-        await asyncio.sleep(0.05)
-    for name in sorted(kept & topics.keys()):
-        workload.topics[name] = topics[name]
+    topics = await _kept(administrator, admin)
+    workload.topics.update(topics)
     for send in sends:
         is_there = send.partition < topics.get(send.topic, 0)
         was_there = is_there and send.error != "UNKNOWN_TOPIC_OR_PARTITION"
-        if send.topic in kept and (was_there or send.outcome is Outcome.OK):
+        nobody_deletes = send.topic in administrator.made.keys() - administrator.deleted
+        if nobody_deletes and (was_there or send.outcome is Outcome.OK):
             workload.history.add(send)
+
+
+async def _kept(administrator: Administrator, admin: Admin) -> dict[str, int]:
+    """The topics of its own that are there and that it never tried to delete, with their partitions."""
+    while True:
+        with suppress(KafkaError):
+            there = {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
+            break
+        await asyncio.sleep(0.05)
+    kept = administrator.made.keys() - administrator.deleted
+    return {name: there[name] for name in sorted(kept & there.keys())}
