@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.admin.records import LATEST
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
-from ottla.client.producing.deliveries import RecordDelivery
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Deleted, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE
-from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload
+from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, delivered
 from tests.simulation.machine.chance import exponential
 
 CALL_MAX_S = 20.0
@@ -53,6 +53,11 @@ class Administrator:
             self.delete_topic: 1,
             self.delete_records: 2,
         }
+
+    @property
+    def undeleted(self) -> set[str]:
+        """The topics of its own that it never tried to delete."""
+        return self.made.keys() - self.deleted
 
     async def act(self) -> None:
         """Do one thing; note in the history if that hangs."""
@@ -199,6 +204,8 @@ async def _produce(
             await producer.start()
             break
         await asyncio.sleep(0.1)
+    else:
+        return sends
     while not workload.over:
         await asyncio.sleep(exponential(chance, 15))
         if not administrator.made:
@@ -222,20 +229,7 @@ async def _send(workload: Workload, producer: Producer, sends: list[Send], name:
     except KafkaError as error:
         send.finish(workload.now(), error.code.name, tried_before=True)
     else:
-        delivery.add_done_callback(_finish(workload, send))
-
-
-def _finish(workload: Workload, send: Send) -> Callable[[RecordDelivery], None]:
-    def finish(done: RecordDelivery) -> None:
-        error = done.exception()
-        if isinstance(error, KafkaError):
-            send.finish(workload.now(), error.code.name, tried_before=True)
-        elif error is not None:
-            raise error
-        else:
-            send.finish(workload.now(), offset=done.result().offset)
-
-    return finish
+        delivery.add_done_callback(partial(delivered, workload, send))
 
 
 async def _add_to_history(
@@ -247,17 +241,15 @@ async def _add_to_history(
     for send in sends:
         is_there = send.partition < topics.get(send.topic, 0)
         was_there = is_there and send.error != "UNKNOWN_TOPIC_OR_PARTITION"
-        nobody_deletes = send.topic in administrator.made.keys() - administrator.deleted
-        if nobody_deletes and (was_there or send.outcome is Outcome.OK):
+        if send.topic in administrator.undeleted and (was_there or send.outcome is Outcome.OK):
             workload.history.add(send)
 
 
 async def _kept(administrator: Administrator, admin: Admin) -> dict[str, int]:
-    """The topics of its own that are there and that it never tried to delete, with their partitions."""
+    """Those of the undeleted topics that are there, with their partitions."""
     while True:
         with suppress(KafkaError):
             there = {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
             break
         await asyncio.sleep(0.05)
-    kept = administrator.made.keys() - administrator.deleted
-    return {name: there[name] for name in sorted(kept & there.keys())}
+    return {name: there[name] for name in sorted(administrator.undeleted & there.keys())}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from unittest.mock import patch
 
@@ -151,9 +152,7 @@ class Scenario:
         self._wait(lambda: workload.ended.get("creator", False), FORM_S, "the cluster forms and makes topics")
         for number, acks in enumerate(producers_of(self.seed)):
             name = f"producer-{number}"
-            self._client(
-                name, lambda name=name, acks=acks: clients.produce(workload, name, acks, SENDS_PER_S)
-            )  # type: ignore[misc]
+            self._client(name, partial(clients.produce, workload, name, acks, SENDS_PER_S))
         self._client("reader", lambda: clients.consume(workload, "reader"))
         if is_transactional(self.seed):
             committed = "reader of what is committed"

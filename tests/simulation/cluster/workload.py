@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 from zlib import crc32
@@ -162,13 +163,14 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
         except KafkaError as error:
             send.finish(workload.now(), error.code.name, tried_before=True)
             continue
-        delivery.add_done_callback(lambda done, send=send: _delivered(workload, send, done))  # type: ignore[misc]
+        delivery.add_done_callback(partial(delivered, workload, send))
         if last is None and chance.random() < 0.7:
             await asyncio.sleep(exponential(chance, per_second))
     await producer.stop()
 
 
-def _delivered(workload: Workload, send: Send, done: RecordDelivery) -> None:
+def delivered(workload: Workload, send: Send, done: RecordDelivery) -> None:
+    """What became of a send."""
     error = done.exception()
     if error is None:
         send.finish(workload.now(), offset=done.result().offset)
