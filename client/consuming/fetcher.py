@@ -121,7 +121,8 @@ class Fetcher:
 
     async def stop(self) -> None:
         """Stop fetching."""
-        tasks = [*self._fetching.values(), *([self._driver] if self._driver else [])]
+        driver, self._driver = self._driver, None
+        tasks = [*self._fetching.values(), *([driver] if driver else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -484,7 +485,8 @@ class Fetcher:
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
-            self.start()
+            if task is self._driver:  # not if it failed just as the fetcher was stopped
+                self.start()
 
     def fail(self, error: BaseException) -> None:
         """Let the next read raise `error`."""

@@ -10,7 +10,7 @@ from ottla.client.connections.cluster import Cluster
 from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
 from ottla.client.consuming.inbox import Inbox
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
@@ -187,3 +187,27 @@ async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_w
                 await asyncio.sleep(0)
     finally:
         await fetcher.stop()
+
+
+class StoppedCluster(NearCluster):
+    """The fetcher is stopped in the moment in which it fails."""
+
+    fetcher: Fetcher
+    stopping: asyncio.Task[None] | None = None
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        self.stopping = self.stopping or asyncio.ensure_future(self.fetcher.stop())
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "refused")
+
+
+async def test_a_fetcher_that_fails_as_it_is_stopped_does_not_begin_anew() -> None:
+    cluster = StoppedCluster()
+    cluster.fetcher = Fetcher(cluster, OPTIONS)
+    cluster.fetcher.assign([PLACE])
+    cluster.fetcher.assigned[PLACE].look_up(EARLIEST)
+    cluster.fetcher.start()
+    async with asyncio.timeout(10):
+        while cluster.stopping is None:
+            await asyncio.sleep(0)
+        await cluster.stopping
+    assert asyncio.all_tasks() == {asyncio.current_task()}

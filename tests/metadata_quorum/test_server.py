@@ -266,8 +266,10 @@ def test_a_port_in_use_is_said_clearly() -> None:
                 await second.server.start()
             third = Node()
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-                other.bind(("127.0.0.1", 0))
-                third.server._port = other.getsockname()[1]
+                # An address nobody else speaks from: on 127.0.0.1 the TCP port of this number may be in
+                # use as the near end of some connection.
+                other.bind(("127.84.21.7", 0))
+                third.server._host, third.server._port = other.getsockname()
                 with pytest.raises(
                     AddressInUse, match=f"another process holds UDP port {third.server._port}"
                 ):
