@@ -21,7 +21,14 @@ _KINDS: Mapping[Any, str] = {
 }
 """What is checked, and how it is called; options of other kinds are checked where they are used."""
 _MAY_BE_ZERO = frozenset(
-    {"linger_ms", "max_block_ms", "retry_backoff_max_ms", "fetch_max_wait_ms", "fetch_min_bytes"}
+    {
+        "linger_ms",
+        "max_block_ms",
+        "retry_backoff_max_ms",
+        "busy_poll_us",
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+    }
 )
 _MS_MAX = (1 << 31) - 1
 """More milliseconds do not fit into requests."""

@@ -43,6 +43,8 @@ class Producer(RecordWriter):
     is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
     to wait for a topic to exist, and for the cluster's answers about transactions. `key_serializer` and
     `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
+    `busy_poll_us`: for how long `send_and_wait` may poll for an answer, if the one before came as quickly, which spares
+    it the time that a sleeping processor takes to wake.
 
     `large_message_segment_size`: values of more bytes are split into records of so many, which a Consumer puts
     together; up to `large_message_max_size`. None: they are not, and what does not fit into a request is refused.

@@ -50,6 +50,7 @@ class WriterOptions(TypedDict, total=False):
     request_timeout_ms: int
     max_block_ms: int
     retry_backoff_max_ms: int
+    busy_poll_us: int
     partitioner: Partitioner
     key_serializer: Serializer | None
     value_serializer: Serializer | None
@@ -82,6 +83,7 @@ class RecordWriter:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         retry_backoff_max_ms: int = 1_000,
+        busy_poll_us: int = 300,
         partitioner: Partitioner = murmur2_partition,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
@@ -114,6 +116,7 @@ class RecordWriter:
             delivery_timeout_s=delivery_timeout_ms / 1000,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            busy_poll_s=busy_poll_us / 1e6,
         )
         self._cluster = Cluster(
             bootstrap_servers,

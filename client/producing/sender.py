@@ -38,6 +38,7 @@ from ..failures import (
 from .accumulator import Batch, PartitionQueue, ProducerIdentity
 from .appending import Appender
 from .batches import encode_records
+from .busy_poll import BusyPoll
 from .deliveries import BatchResult, RecordDelivery
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
@@ -75,6 +76,7 @@ class SenderOptions:
     delivery_timeout_s: float
     request_timeout_ms: int
     retry_backoff_max_ms: int
+    busy_poll_s: float = 0.0
 
 
 _Batch = Batch[BatchResult]
@@ -128,6 +130,7 @@ class Sender:
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
         self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
+        self._busy_poll = BusyPoll(options.busy_poll_s)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._identity: ProducerIdentity | None = None
         self._seeking_identity = False
@@ -224,6 +227,8 @@ class Sender:
         wait for, each for his own, travels together."""
         if self._woken and self._in_flight.none:
             self._pump()
+            if not self._in_flight.none:
+                self._busy_poll.begin()
 
     def wake(self) -> None:
         """Look in this turn of the loop for what may be sent."""
@@ -367,6 +372,7 @@ class Sender:
     # answers
 
     def _answered(self, answer: _Answer, response: ProduceResponse) -> None:
+        self._busy_poll.end()
         self._in_flight.answered(answer.connection, answer.sent)
         if self._closed:
             return
@@ -381,6 +387,7 @@ class Sender:
             self.wake()
 
     def _unanswered(self, answer: _Answer, error: KafkaError) -> None:
+        self._busy_poll.end()
         self._in_flight.answered(answer.connection, answer.sent)
         if self._closed:
             return
