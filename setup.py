@@ -9,9 +9,14 @@ from setuptools import Extension, setup
 
 SOURCES = {
     "ottla.protocol._record_codec": ["protocol/_record_codec.c", "protocol/_columns.c"],
-    "ottla.client.producing._appending": ["client/producing/_appending.c"],
+    "ottla.client.producing._appending": ["client/producing/_appending.c", "client/producing/_deliveries.c"],
     "ottla.client.columns._rows": ["client/columns/_rows.c"],
 }
-HEADERS = ["protocol/_columns.h", "protocol/_varints.h", "client/producing/_murmur2.h"]
+HEADERS = [
+    "protocol/_columns.h",
+    "protocol/_varints.h",
+    "client/producing/_deliveries.h",
+    "client/producing/_murmur2.h",
+]
 
 setup(ext_modules=[Extension(name, files, depends=HEADERS, optional=True) for name, files in SOURCES.items()])

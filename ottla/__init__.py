@@ -145,7 +145,8 @@ if TYPE_CHECKING:
     )
     from ottla.client.large_messages.assembly import LargeMessageStats
     from ottla.client.producer import Producer
-    from ottla.client.producing.deliveries import RecordDelivery, RecordMetadata
+    from ottla.client.producing.deliveries import RecordDelivery
+    from ottla.client.producing.record_metadata import RecordMetadata
     from ottla.client.spool.frames import SpooledRecord
     from ottla.client.spool.set_aside import RejectedRecord, read_rejected
     from ottla.client.spool.spool import Spooled
@@ -210,7 +211,8 @@ else:
         ],
         "client.large_messages.assembly": ["LargeMessageStats"],
         "client.producer": ["Producer"],
-        "client.producing.deliveries": ["RecordDelivery", "RecordMetadata"],
+        "client.producing.deliveries": ["RecordDelivery"],
+        "client.producing.record_metadata": ["RecordMetadata"],
         "client.spool.frames": ["SpooledRecord"],
         "client.spool.set_aside": ["RejectedRecord", "read_rejected"],
         "client.spool.spool": ["Spooled"],

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.record import EncodedRecords
-from ..producing.deliveries import RecordDelivery, RecordMetadata
+from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import Sticky, StickyChoice
+from ..producing.record_metadata import RecordMetadata
 from .rows import rows_by_partition
 from .source import Block
 

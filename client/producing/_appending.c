@@ -3,11 +3,11 @@
  * The rule of this file: a call does all of it or nothing. What `append` cannot do it leaves to the long way, in Python,
  * by returning None; and no Python code runs between the first change and the last, so that no thread sees half of it.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "_deliveries.h"
+
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #include "_murmur2.h"
@@ -95,8 +95,7 @@ static int RecordBuffer_clear(RecordBuffer *self)
     return 0;
 }
 
-/* The types are made from specs: an instance holds its type. */
-static void free_instance(PyObject *self)
+void free_instance(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
@@ -105,9 +104,9 @@ static void free_instance(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *generic(PyObject *type, PyObject *item)
+PyObject *generic(PyObject *type, PyObject *item)
 {
-    return Py_NewRef(type); /* RecordBuffer[...] says something to type checkers alone */
+    return Py_NewRef(type);
 }
 
 /* record, size: behind the others; returns its place. */
@@ -134,11 +133,6 @@ static PyMethodDef RecordBuffer_methods[] = {
     {NULL},
 };
 
-static PyMethodDef generic_methods[] = {
-    {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
-    {NULL},
-};
-
 static PyType_Slot RecordBuffer_slots[] = {
     {Py_tp_doc, "The records of a batch, oldest first."},
     {Py_tp_new, RecordBuffer_new},
@@ -157,107 +151,6 @@ static PyType_Spec RecordBuffer_spec = {
     .basicsize = sizeof(RecordBuffer),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = RecordBuffer_slots,
-};
-
-/* DeliveryFields */
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *batch;
-    PyObject *callbacks;
-    Py_ssize_t index;
-    long long timestamp_ms;
-    char cancelled;
-    char future_blocking;
-} Delivery;
-
-static PyMemberDef Delivery_members[] = {
-    {"batch", T_OBJECT_EX, offsetof(Delivery, batch), 0, NULL},
-    {"index", T_PYSSIZET, offsetof(Delivery, index), 0, NULL},
-    {"timestamp_ms", T_LONGLONG, offsetof(Delivery, timestamp_ms), 0, NULL},
-    {"_cancelled", T_BOOL, offsetof(Delivery, cancelled), 0, NULL},
-    {"_asyncio_future_blocking", T_BOOL, offsetof(Delivery, future_blocking), 0, NULL},
-    {NULL},
-};
-
-/* Nothing leads back to one without callbacks that holds nothing besides, so that counting references is enough. There are
- * as many as records, which nobody waits for one by one: the collector would look through all that the program has
- * whenever they had become many. */
-static void leave_to_counting(Delivery *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    int holds_more = type->tp_basicsize != sizeof(Delivery) || type->tp_dictoffset || type->tp_weaklistoffset;
-    if (self->callbacks == NULL && !holds_more)
-        PyObject_GC_UnTrack(self);
-}
-
-static PyObject *Delivery_callbacks(Delivery *self, void *closure)
-{
-    return Py_NewRef(self->callbacks == NULL ? Py_None : self->callbacks);
-}
-
-/* Whoever has callbacks may be reached from them: from now on the collector looks at it. */
-static int Delivery_set_callbacks(Delivery *self, PyObject *value, void *closure)
-{
-    if (value == NULL) {
-        PyErr_SetString(PyExc_AttributeError, "_callbacks cannot be deleted");
-        return -1;
-    }
-    Py_XSETREF(self->callbacks, Py_NewRef(value));
-    if (value != Py_None && !PyObject_GC_IsTracked((PyObject *)self))
-        PyObject_GC_Track(self);
-    return 0;
-}
-
-static PyGetSetDef Delivery_getset[] = {
-    {"_callbacks", (getter)Delivery_callbacks, (setter)Delivery_set_callbacks, NULL, NULL},
-    {NULL},
-};
-
-static int Delivery_init(Delivery *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"batch", "index", "timestamp_ms", NULL};
-    PyObject *batch;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnL", names, &batch, &self->index, &self->timestamp_ms))
-        return -1;
-    Py_XSETREF(self->batch, Py_NewRef(batch));
-    leave_to_counting(self);
-    return 0;
-}
-
-static int Delivery_traverse(Delivery *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->batch);
-    Py_VISIT(self->callbacks);
-    return 0;
-}
-
-static int Delivery_clear(Delivery *self)
-{
-    Py_CLEAR(self->batch);
-    Py_CLEAR(self->callbacks);
-    return 0;
-}
-
-static PyType_Slot Delivery_slots[] = {
-    {Py_tp_doc, "What a delivery consists of: its batch's result, its place in the batch, its timestamp."},
-    {Py_tp_new, PyType_GenericNew},
-    {Py_tp_init, Delivery_init},
-    {Py_tp_dealloc, free_instance},
-    {Py_tp_traverse, Delivery_traverse},
-    {Py_tp_clear, Delivery_clear},
-    {Py_tp_members, Delivery_members},
-    {Py_tp_getset, Delivery_getset},
-    {Py_tp_methods, generic_methods},
-    {0, NULL},
-};
-
-static PyType_Spec Delivery_spec = {
-    .name = "ottla.client.producing._appending.DeliveryFields",
-    .basicsize = sizeof(Delivery),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = Delivery_slots,
 };
 
 /* TopicBatches */
@@ -329,8 +222,8 @@ static PyType_Spec Topic_spec = {
 /* Appender */
 
 typedef struct {
+    DeliveryTypes deliveries;
     PyTypeObject *record_buffer;
-    PyTypeObject *delivery;
     PyTypeObject *topic;
 } State;
 
@@ -365,7 +258,7 @@ static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwar
             args, kwargs, "OnnpO", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys, &clock))
         return NULL;
     State *state = PyType_GetModuleState(type);
-    if (!PyType_Check(make) || !PyType_IsSubtype((PyTypeObject *)make, state->delivery)) {
+    if (!PyType_Check(make) || !PyType_IsSubtype((PyTypeObject *)make, state->deliveries.delivery)) {
         PyErr_SetString(PyExc_TypeError, "make is a class derived from DeliveryFields");
         return NULL;
     }
@@ -598,34 +491,34 @@ static PyType_Spec Appender_spec = {
 
 /* The module */
 
-static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **kept)
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name)
 {
     PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (type == NULL)
-        return -1;
-    int failed = PyModule_AddType(module, type);
-    if (kept != NULL)
-        *kept = type;
-    else
-        Py_DECREF(type);
-    return failed;
+    if (type != NULL && has_name && PyModule_AddType(module, type) < 0)
+        Py_CLEAR(type);
+    return type;
 }
 
 static int fill_module(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    if (add_type(module, &RecordBuffer_spec, &state->record_buffer) < 0
-        || add_type(module, &Delivery_spec, &state->delivery) < 0
-        || add_type(module, &Topic_spec, &state->topic) < 0 || add_type(module, &Appender_spec, NULL) < 0)
+    if (add_delivery_types(module, &state->deliveries) < 0)
         return -1;
-    return 0;
+    state->record_buffer = add_type(module, &RecordBuffer_spec, 1);
+    state->topic = add_type(module, &Topic_spec, 1);
+    PyTypeObject *appender = add_type(module, &Appender_spec, 1);
+    Py_XDECREF(appender);
+    return state->record_buffer == NULL || state->topic == NULL || appender == NULL ? -1 : 0;
 }
 
 static int traverse_module(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
+    Py_VISIT(state->deliveries.delivery);
+    Py_VISIT(state->deliveries.result);
+    Py_VISIT(state->deliveries.arrived);
+    Py_VISIT(state->deliveries.metadata);
     Py_VISIT(state->record_buffer);
-    Py_VISIT(state->delivery);
     Py_VISIT(state->topic);
     return 0;
 }
@@ -633,8 +526,11 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
 static int clear_module(PyObject *module)
 {
     State *state = PyModule_GetState(module);
+    Py_CLEAR(state->deliveries.delivery);
+    Py_CLEAR(state->deliveries.result);
+    Py_CLEAR(state->deliveries.arrived);
+    Py_CLEAR(state->deliveries.metadata);
     Py_CLEAR(state->record_buffer);
-    Py_CLEAR(state->delivery);
     Py_CLEAR(state->topic);
     return 0;
 }
@@ -653,6 +549,11 @@ static PyModuleDef module = {
     .m_traverse = traverse_module,
     .m_clear = clear_module,
 };
+
+DeliveryTypes *delivery_types_of(PyTypeObject *type)
+{
+    return &((State *)PyModule_GetState(PyType_GetModuleByDef(type, &module)))->deliveries;
+}
 
 PyMODINIT_FUNC PyInit__appending(void)
 {

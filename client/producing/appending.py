@@ -30,6 +30,7 @@ FOR_ALL_THREADS: Final = not _chosen.__name__.endswith(".appending_in_python")
 Appender = _chosen.Appender
 DeliveryFields = _chosen.DeliveryFields
 RecordBuffer = _chosen.RecordBuffer
+ResultFields = _chosen.ResultFields
 TopicBatches = _chosen.TopicBatches
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "Appender",
     "DeliveryFields",
     "RecordBuffer",
+    "ResultFields",
     "TopicBatches",
 ]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
+from ...protocol.errors import KafkaError
 from .partitioner import murmur2_partition
 from .pending import BATCH_OVERHEAD, RECORD_OVERHEAD, PendingRecord
+from .record_metadata import RecordMetadata
 
+NO_OFFSET = -1
+NO_TIMESTAMP_MS = -1
 TURN_RECORDS = 1_000
 """After so many the loop gets its turn: it is not to stand still for long, however large batches are."""
 
@@ -36,18 +40,58 @@ class RecordBuffer(Generic[ResultT]):
         return len(self.records) - 1
 
 
-class DeliveryFields(Generic[ResultT]):
+class ResultFields:
+    """How a batch fared."""
+
+    __slots__ = ("append_time_ms", "base_offset", "error", "is_settled", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.is_settled = False
+        self.error: KafkaError | None = None
+        self.base_offset = NO_OFFSET
+        self.append_time_ms = NO_TIMESTAMP_MS
+        """With LogAppendTime; otherwise each record has its own."""
+
+
+FieldsT = TypeVar("FieldsT", bound=ResultFields)
+
+
+class DeliveryFields(Generic[FieldsT]):
     """What a delivery consists of: its batch's result, its place in the batch, its timestamp."""
 
     __slots__ = ("_asyncio_future_blocking", "_callbacks", "_cancelled", "batch", "index", "timestamp_ms")
 
-    def __init__(self, batch: ResultT, index: int, timestamp_ms: int) -> None:
+    def __init__(self, batch: FieldsT, index: int, timestamp_ms: int) -> None:
         self.batch = batch
         self.index = index
         self.timestamp_ms = timestamp_ms
         self._callbacks: list[Callback] | None = None
         self._cancelled = False
         self._asyncio_future_blocking = False
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Brings where the record stands."""
+        return self._wait()
+
+    __iter__ = __await__  # as asyncio's own, for `yield from`
+
+    def _metadata(self) -> RecordMetadata | None:
+        """Where the record stands, if it was acknowledged."""
+        batch = self.batch
+        if not batch.is_settled or batch.error is not None or self._cancelled:
+            return None
+        offset, timestamp_ms = batch.base_offset, batch.append_time_ms
+        if offset >= 0:
+            offset += self.index
+        if timestamp_ms < 0:
+            timestamp_ms = self.timestamp_ms
+        return tuple.__new__(RecordMetadata, (batch.topic, batch.partition, offset, timestamp_ms))
+
+    def _wait(self) -> Generator[Any, None, RecordMetadata]:
+        """For a record that may have been acknowledged or not."""
+        raise NotImplementedError
 
 
 DeliveryT = TypeVar("DeliveryT", bound=DeliveryFields[Any])

@@ -9,24 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Generator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ...protocol.errors import KafkaError
-from .appending import DeliveryFields
-
-NO_OFFSET = -1
-NO_TIMESTAMP_MS = -1
-
-
-class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with
-    LogAppendTime.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
+from .appending import DeliveryFields, ResultFields
+from .record_metadata import RecordMetadata
 
 
 class Waiting(Protocol):
@@ -36,29 +23,14 @@ class Waiting(Protocol):
         """Its batch was acknowledged or failed."""
 
 
-class BatchResult:
-    """How a batch fared: Kafka's ProduceRequestResult."""
+class BatchResult(ResultFields):
+    """How a batch fared, and who is to be told: Kafka's ProduceRequestResult."""
 
-    __slots__ = (
-        "append_time_ms",
-        "base_offset",
-        "error",
-        "is_settled",
-        "loop",
-        "partition",
-        "topic",
-        "waiting",
-    )
+    __slots__ = ("loop", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
+        super().__init__(topic, partition)
         self.loop = loop
-        self.is_settled = False
-        self.error: KafkaError | None = None
-        self.base_offset = NO_OFFSET
-        self.append_time_ms = NO_TIMESTAMP_MS
-        """With LogAppendTime; otherwise each record has its own."""
         self.waiting: list[Waiting] = []
 
     def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
@@ -97,17 +69,12 @@ class RecordDelivery(DeliveryFields[BatchResult]):
 
     def result(self) -> RecordMetadata:
         """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
-        batch = self.batch
-        if not batch.is_settled or batch.error is not None or self._cancelled:
+        metadata = self._metadata()
+        if metadata is None:
             error = self.exception()
             assert error is not None
             raise error.with_traceback(None)
-        offset, timestamp_ms = batch.base_offset, batch.append_time_ms
-        if offset >= 0:
-            offset += self.index
-        if timestamp_ms < 0:
-            timestamp_ms = self.timestamp_ms
-        return tuple.__new__(RecordMetadata, (batch.topic, batch.partition, offset, timestamp_ms))
+        return metadata
 
     def exception(self) -> KafkaError | None:
         """What it failed with. Raises CancelledError, and InvalidStateError before that is known."""
@@ -157,15 +124,13 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         for fn, context in callbacks or ():
             self.batch.loop.call_soon(fn, self, context=context)
 
-    def __await__(self) -> Generator[RecordDelivery, None, RecordMetadata]:
+    def _wait(self) -> Generator[RecordDelivery, None, RecordMetadata]:
         if not self.batch.is_settled and not self._cancelled:
             self._asyncio_future_blocking = True
             yield self
             if not self.done():
                 raise RuntimeError("a delivery was awaited by what does not wait for futures")
         return self.result()
-
-    __iter__ = __await__  # as asyncio's own, for `yield from`
 
     def __repr__(self) -> str:
         if self._cancelled:

@@ -19,8 +19,9 @@ from ..large_messages.segments import Splitter
 from ..lifecycle import Lifecycle
 from .appending import TURN_RECORDS, Appender
 from .batches import compression_named
-from .deliveries import RecordDelivery, RecordMetadata
+from .deliveries import RecordDelivery
 from .partitioner import Partitioner, murmur2_partition
+from .record_metadata import RecordMetadata
 from .send_steps import SendLimits, SendSteps
 from .sender import Sender, SenderOptions
 from .serialization import Intake, Serializer

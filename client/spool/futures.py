@@ -10,7 +10,8 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from ...protocol.errors import KafkaError
-from ..producing.deliveries import BatchResult, RecordDelivery, RecordMetadata
+from ..producing.deliveries import BatchResult, RecordDelivery
+from ..producing.record_metadata import RecordMetadata
 
 ANY_PARTITION = -1
 """Until it is delivered."""

@@ -11,8 +11,9 @@ from threading import Condition, Lock
 from typing import NamedTuple
 
 from ..failures import RequestTimedOut
-from ..producing.deliveries import RecordDelivery, RecordMetadata
+from ..producing.deliveries import RecordDelivery
 from ..producing.pending import PendingRecord
+from ..producing.record_metadata import RecordMetadata
 from .loop_thread import LoopThread
 
 HANDOVER_BYTES = 32 * 1024

@@ -20,7 +20,7 @@ from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
-from ..producing.deliveries import RecordMetadata
+from ..producing.record_metadata import RecordMetadata
 from ..producing.record_writer import RecordWriter, WriterOptions
 from ..spool.spool import Spooled
 from ..transactions import transaction, writer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest
 from ottla.client.producing import appending, appending_in_python
 from ottla.client.producing.partitioner import murmur2_partition
 from ottla.client.producing.pending import BATCH_OVERHEAD, RECORD_OVERHEAD
+from ottla.client.producing.record_metadata import RecordMetadata
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 IN_PYTHON = appending_in_python
 try:
@@ -226,6 +229,8 @@ import asyncio
 from ottla.client.producer import Producer
 from ottla.client.producing import appending, appending_in_python
 from ottla.client.producing.pending import BATCH_OVERHEAD, RECORD_OVERHEAD
+from ottla.client.producing.record_metadata import RecordMetadata
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.client.fake_cluster import fake_cluster
 
 async def main():
@@ -246,3 +251,81 @@ async def test_a_producer_does_without_the_extension() -> None:
         subprocess.run, [sys.executable, "-c", WITHOUT_IT], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def waiting_for(kind: Any, batch: Any, index: int, timestamp_ms: int) -> Any:
+    class Delivery(kind.DeliveryFields):  # type: ignore[misc]
+        __slots__ = ()
+
+        def _wait(self) -> Generator[None, None, str]:
+            yield
+            return "waited"
+
+    return Delivery(batch, index, timestamp_ms)
+
+
+async def awaited(delivery: Any) -> Any:
+    return await delivery
+
+
+@both
+@pytest.mark.parametrize(
+    ("base_offset", "append_time_ms", "expected"),
+    [
+        (40, -1, ("t", 7, 42, 5)),
+        (40, 1_000, ("t", 7, 42, 1_000)),
+        (-1, -1, ("t", 7, -1, 5)),
+        (2**62, 2**62, ("t", 7, 2**62 + 2, 2**62)),
+    ],
+)
+def test_where_an_acknowledged_record_stands_is_told_without_a_turn_of_the_loop(
+    kind: Any, base_offset: int, append_time_ms: int, expected: tuple[str, int, int, int]
+) -> None:
+    batch = kind.ResultFields("t", 7)
+    delivery = waiting_for(kind, batch, 2, 5)
+    batch.base_offset, batch.append_time_ms, batch.is_settled = base_offset, append_time_ms, True
+    stands = delivery._metadata()
+    assert type(stands) is RecordMetadata
+    assert stands == expected == tuple(getattr(stands, name) for name in RecordMetadata._fields)
+    if kind is IN_C:
+        with pytest.raises(StopIteration) as told:
+            awaited(delivery).send(None)
+        assert told.value.value == stands
+        with pytest.raises(StopIteration) as told:
+            next(iter(delivery))
+        assert told.value.value == stands
+
+
+@both
+@pytest.mark.parametrize("state", ["not settled", "failed", "cancelled"])
+def test_what_was_not_acknowledged_is_waited_for(kind: Any, state: str) -> None:
+    batch = kind.ResultFields("t", 0)
+    assert (batch.base_offset, batch.append_time_ms, batch.error) == (-1, -1, None)
+    batch.is_settled = state != "not settled"
+    batch.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "late") if state == "failed" else None
+    delivery = waiting_for(kind, batch, 0, 5)
+    delivery._cancelled = state == "cancelled"
+    assert delivery._metadata() is None
+    for waiting in (awaited(delivery), iter(delivery)):
+        waiting.send(None)
+        with pytest.raises(StopIteration, match="waited"):
+            waiting.send(None)
+
+
+@needs_c
+def test_awaiting_millions_leaves_nothing_behind() -> None:
+    batch = IN_C.ResultFields("t", 0)  # type: ignore[union-attr]
+    batch.is_settled = True
+    delivery = waiting_for(IN_C, batch, 0, 5)
+
+    async def many() -> None:
+        for _ in range(10_000):
+            await delivery
+
+    asyncio.run(many())
+    before = sys.getrefcount(delivery), sys.getrefcount(batch), sys.getrefcount(RecordMetadata)
+    asyncio.run(many())
+    stands = delivery._metadata()
+    assert not gc.is_tracked(stands)
+    del stands
+    assert before == (sys.getrefcount(delivery), sys.getrefcount(batch), sys.getrefcount(RecordMetadata))

@@ -32,8 +32,9 @@ from ottla.client.large_messages.segments import (
     segment_of,
 )
 from ottla.client.large_messages.sending import SplitMessage
-from ottla.client.producing.deliveries import BatchResult, RecordDelivery, RecordMetadata
+from ottla.client.producing.deliveries import BatchResult, RecordDelivery
 from ottla.client.producing.pending import PendingRecord
+from ottla.client.producing.record_metadata import RecordMetadata
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import patch_offset_and_epoch
