@@ -95,20 +95,6 @@ static int RecordBuffer_clear(RecordBuffer *self)
     return 0;
 }
 
-void free_instance(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    type->tp_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-PyObject *generic(PyObject *type, PyObject *item)
-{
-    return Py_NewRef(type);
-}
-
 /* record, size: behind the others; returns its place. */
 static PyObject *RecordBuffer_add(RecordBuffer *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -490,14 +476,6 @@ static PyType_Spec Appender_spec = {
 };
 
 /* The module */
-
-PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (type != NULL && has_name && PyModule_AddType(module, type) < 0)
-        Py_CLEAR(type);
-    return type;
-}
 
 static int fill_module(PyObject *module)
 {

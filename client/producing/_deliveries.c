@@ -4,6 +4,30 @@
 
 #include <structmember.h>
 
+/* What all types of the module have in common */
+
+void free_instance(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    type->tp_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject *generic(PyObject *type, PyObject *item)
+{
+    return Py_NewRef(type);
+}
+
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && has_name && PyModule_AddType(module, type) < 0)
+        Py_CLEAR(type);
+    return type;
+}
+
 /* ResultFields */
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* The types of _deliveries.c, for _appending.c, whose module they are part of. */
+/* What _deliveries.c has for _appending.c, whose module its types are part of. */
 #ifndef OTTLA_DELIVERIES_H
 #define OTTLA_DELIVERIES_H
 
@@ -24,15 +24,17 @@ typedef struct {
 
 /* Makes the types and gives the module those that have a name there. */
 int add_delivery_types(PyObject *module, DeliveryTypes *types);
-/* A new reference to a type that is made from a spec; the module has it, too, if it has a name there. */
-PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name);
-/* For a type that the module's class derives from: RecordDelivery. */
-DeliveryTypes *delivery_types_of(PyTypeObject *type);
-/* See there. Once it has all that it consists of. */
+/* Once it has all that it consists of: see there. */
 void leave_to_counting(Delivery *self);
-/* Of types that are made from specs: an instance holds its type. */
+
+/* What all types of the module have in common. They are made from specs: an instance holds its type. */
 void free_instance(PyObject *self);
 /* A type's __class_getitem__, which says something to type checkers alone. */
 PyObject *generic(PyObject *type, PyObject *item);
+/* A new reference to a type that is made from a spec; the module has it, too, if it has a name there. */
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name);
+
+/* The module, which _appending.c defines, keeps them: those that a class derived from DeliveryFields belongs to. */
+DeliveryTypes *delivery_types_of(PyTypeObject *type);
 
 #endif

@@ -1,4 +1,4 @@
-"""See `appending`. `_appending.c` has the same under the same names."""
+"""See `appending`. `_appending.c` and `_deliveries.c` have the same under the same names."""
 
 from __future__ import annotations
 

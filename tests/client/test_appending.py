@@ -228,9 +228,6 @@ sys.modules["ottla.client.producing._appending"] = None
 import asyncio
 from ottla.client.producer import Producer
 from ottla.client.producing import appending, appending_in_python
-from ottla.client.producing.pending import BATCH_OVERHEAD, RECORD_OVERHEAD
-from ottla.client.producing.record_metadata import RecordMetadata
-from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.client.fake_cluster import fake_cluster
 
 async def main():
