@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.transaction_commands import ReportMarkers
 from ..protocol.transaction_table import Place, Transaction
+from .raft.effects import Done
 from .state.transaction_markers import leader_epoch, reported
 
 HOLD_S = 0.005
 """So long a report waits for company at most."""
-
-Outcome = asyncio.Future[object]
 
 
 class ToldMarkers:
@@ -73,16 +73,15 @@ class ToldMarkers:
 class MarkerReports:
     """One writer: the event loop."""
 
-    def __init__(self, told: ToldMarkers, propose: Callable[[bytes], Outcome]) -> None:
+    def __init__(self, told: ToldMarkers, propose: Callable[[bytes, Done], None]) -> None:
         self._told = told
         self._propose = propose
-        self._held: list[tuple[bytes, Callable[[Outcome], None]]] = []
+        self._held: list[tuple[bytes, Done]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._last: Outcome | None = None
+        #: what waits for the last one proposed, while that is on its way
+        self._behind_last: list[Callable[[], None]] | None = None
 
-    def take(
-        self, command: ReportMarkers, encoded: bytes, done: Callable[[Outcome], None]
-    ) -> list[Transaction]:
+    def take(self, command: ReportMarkers, encoded: bytes, done: Done) -> list[Transaction]:
         """Have it proposed soon, and `done` called with what becomes of it. The transactions that are over by it."""
         self._held.append((encoded, done))
         if self._timer is None:
@@ -96,13 +95,23 @@ class MarkerReports:
             self._timer = None
         held, self._held = self._held, []
         for encoded, done in held:
-            self._last = self._propose(encoded)
-            self._last.add_done_callback(done)
+            behind: list[Callable[[], None]] = []
+            self._behind_last = behind
+            self._propose(encoded, partial(self._came_to_its_end, done, behind))
 
     def once_applied(self, then: Callable[[], None]) -> None:
         """Call this when nothing is on its way of what was reported until now."""
         self.flush()
-        if self._last is None or self._last.done():
+        if self._behind_last is None:
             then()
         else:
-            self._last.add_done_callback(lambda _: then())
+            self._behind_last.append(then)
+
+    def _came_to_its_end(
+        self, done: Done, behind: list[Callable[[], None]], result: object, error: Exception | None
+    ) -> None:
+        if self._behind_last is behind:
+            self._behind_last = None
+        done(result, error)
+        for then in behind:
+            then()

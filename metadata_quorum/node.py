@@ -43,7 +43,7 @@ from .marker_reports import MarkerReports, ToldMarkers
 from .metrics import quorum_families
 from .probe import ProbeResult, is_refused, probe
 from .quorum_status import OffsetMarks, status
-from .raft.effects import NotLeader, OutcomeUnknown, Overloaded, RoleChange
+from .raft.effects import Done, NotLeader, OutcomeUnknown, Overloaded, RoleChange
 from .raft.node import RaftConfig, RaftNode
 from .raft.settings import Settings
 from .server import QuorumServer
@@ -96,7 +96,7 @@ class QuorumNode:
         self._marks = OffsetMarks()
         self._answers = TransactionAnswers()
         self._told_markers = ToldMarkers(lambda: self.machine.image)
-        self._reports = MarkerReports(self._told_markers, self.raft.propose)
+        self._reports = MarkerReports(self._told_markers, self.raft.submit)
         self.sessions = BrokerSessions(
             self.feed,
             SnapshotSource(self.feed, lambda: self.machine.image),
@@ -315,17 +315,17 @@ class QuorumNode:
             command.progress = self.duties.leaderless_progress()
             encoded = encode_command(sender, command)
 
-        def done(outcome: asyncio.Future[object]) -> None:
-            session.reply(self._reply(message.sequence, outcome))
+        def done(applied: object, error: Exception | None) -> None:
+            session.reply(self._reply(message.sequence, applied, error))
 
         if isinstance(command, ReportMarkers):
             self._settled(self._reports.take(command, encoded, done))
         else:
-            self._propose(encoded).add_done_callback(done)
+            self._propose(encoded, done)
 
-    def _propose(self, encoded: bytes) -> asyncio.Future[object]:
+    def _propose(self, encoded: bytes, done: Done) -> None:
         self._reports.flush()
-        return self.raft.propose(encoded)
+        self.raft.submit(encoded, done)
 
     def _settled(self, transactions: Iterable[Transaction]) -> None:
         """Their clients need not wait any longer."""
@@ -339,15 +339,13 @@ class QuorumNode:
             if session is not None and session.hears_of_settled:
                 session.send(TransactionsSettled(transactions=settled))
 
-    def _reply(self, sequence: int, outcome: asyncio.Future[object]) -> CommandReply:
-        error = None if outcome.cancelled() else outcome.exception()
-        if outcome.cancelled() or isinstance(error, OutcomeUnknown):
+    def _reply(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
+        if isinstance(error, OutcomeUnknown):
             return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
         if isinstance(error, NotLeader | Overloaded):
             return self._not_leader(sequence)
         if error is not None:
             raise error
-        applied = outcome.result()
         assert isinstance(applied, Applied)
         return CommandReply(
             sequence=sequence,
@@ -402,14 +400,12 @@ class QuorumNode:
         encoded = encode_command(None, command)
         logger.info("%s, %d bytes", _named(command), len(encoded))
 
-        def known(outcome: asyncio.Future[object]) -> None:
-            if not outcome.cancelled() and isinstance(
-                error := outcome.exception(), NotLeader | OutcomeUnknown | Overloaded
-            ):
+        def known(_: object, error: Exception | None) -> None:
+            if error is not None:
                 logger.info("%s: %s", _named(command), error)
             done()
 
-        self._propose(encoded).add_done_callback(known)
+        self._propose(encoded, known)
 
     async def _tick(self) -> None:
         pause = self.config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT

@@ -259,6 +259,11 @@ class ImageDelta:
     client_quotas: bool = False
     transactions: set[str] = field(default_factory=set)
 
+    @property
+    def concerns_brokers(self) -> bool:
+        """Whether brokers or replicas changed."""
+        return bool(self.brokers or self.partitions or self.topics or self.removed_topics)
+
     def note(self, record: Record) -> None:
         """Take a record into account that was just applied to the image."""
         match record:

@@ -54,6 +54,7 @@ Progress = tuple[bytes, int, int, int]
 _LOOP_TURN_S_MAX = 0.1
 _RESEND_AFTER_S = 0.02
 _ECHO_AFTER_S = 0.02
+_ECHO_OF_TRANSACTIONS_AFTER_S = 0.25
 _SHUTDOWN_ASK_EVERY_S = 0.05
 
 
@@ -354,7 +355,7 @@ class QuorumSession:
         self._on_delta(self.image, outcome)
         self._note_own_state()
         self._commands.image_at(self.image.offset)
-        self._echo_soon()
+        self._echo_soon(_ECHO_AFTER_S if outcome.concerns_brokers else _ECHO_OF_TRANSACTIONS_AFTER_S)
 
     def _self_in_image(self) -> BrokerState | None:
         """This registration in the image, if it is there."""
@@ -407,10 +408,15 @@ class QuorumSession:
                 self._heartbeat()
             await asyncio.sleep(turn)
 
-    def _echo_soon(self) -> None:
-        """Tells the leader soon that the image moved on, once for many pushes."""
-        if self._echo is None:
-            self._echo = asyncio.get_running_loop().call_later(_ECHO_AFTER_S, self._echo_now)
+    def _echo_soon(self, after_s: float) -> None:
+        """Tells the leader soon that the image moved on, once for many pushes: it waits for that before a broker may
+        lead, or stop. What became of a transaction it is not told by this."""
+        loop = asyncio.get_running_loop()
+        if self._echo is not None:
+            if self._echo.when() <= loop.time() + after_s:
+                return
+            self._echo.cancel()
+        self._echo = loop.call_later(after_s, self._echo_now)
 
     def _echo_now(self) -> None:
         self._echo = None

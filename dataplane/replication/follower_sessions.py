@@ -34,8 +34,13 @@ if TYPE_CHECKING:
 
 Reply = Callable[[SessionAnswer], None]
 
-WATERMARK_DELAY_S = 0.005
-"""How long a moved high watermark waits for records to travel with."""
+WATERMARK_DELAY_S = 0.05
+"""How long a moved high watermark waits for records to travel with: nobody waits for it at a follower, and to tell it
+alone costs as much as a record does."""
+READ_WATERMARK_DELAY_S = 0.005
+"""The same where consumers are sent to followers."""
+LOG_START_DELAY_S = 0.005
+"""How long a log start that moved waits for records: whoever deletes some waits for the followers."""
 
 
 class Timer(Protocol):
@@ -108,7 +113,7 @@ class _Watch:
 
     def log_start_moved(self) -> None:
         if not self.diverged:
-            self.session.has_watermark(self)
+            self.session.has_log_start(self)
 
     def role_changed(self) -> None:
         self.session.lost(self)
@@ -126,6 +131,7 @@ class FollowerSession:
         followed: Followed,
         scheduler: Scheduler,
         throttle: Throttle,
+        watermark_delay_s: float,
     ):
         self.session_id = session_id
         self.broker_id = broker_id
@@ -146,7 +152,9 @@ class FollowerSession:
         self._parked_max_bytes = 0
         self._deadline: Timer | None = None
         self._answer_is_due = False
+        self._watermark_delay_s = watermark_delay_s
         self._watermark_timer: Timer | None = None
+        self._log_start_moved = False
         self._last_fetch_ms = 0
         # Watched partitions whose ISR lacks this follower: each fetch is an occasion to join.
         self._outside: dict[_Watch, None] = {}
@@ -303,10 +311,17 @@ class FollowerSession:
             self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
-        """The high watermark or the log start offset of a watched partition moved."""
+        """The high watermark of a watched partition moved."""
         self._watermarks[watch] = None
         if self._parked is not None:
             self._arm_watermark_timer()
+
+    def has_log_start(self, watch: _Watch) -> None:
+        """The log start offset of a watched partition moved."""
+        if not self._log_start_moved:
+            self._log_start_moved = True
+            self._disarm_watermark_timer()
+        self.has_watermark(watch)
 
     def lost(self, watch: _Watch) -> None:
         """This broker's role in a watched partition changed; the follower finds out where to fetch now."""
@@ -338,9 +353,13 @@ class FollowerSession:
 
     def _arm_watermark_timer(self) -> None:
         if self._watermark_timer is None:
-            self._watermark_timer = self._scheduler.call_later(
-                WATERMARK_DELAY_S, self._watermark_delay_passed
-            )
+            delay_s = LOG_START_DELAY_S if self._log_start_moved else self._watermark_delay_s
+            self._watermark_timer = self._scheduler.call_later(delay_s, self._watermark_delay_passed)
+
+    def _disarm_watermark_timer(self) -> None:
+        if self._watermark_timer is not None:
+            self._watermark_timer.cancel()
+            self._watermark_timer = None
 
     def _watermark_delay_passed(self) -> None:
         self._watermark_timer = None
@@ -374,6 +393,7 @@ class FollowerSession:
         for watch in self._watermarks:
             answers.append(self._state(watch))
         self._watermarks.clear()
+        self._log_start_moved = False
         reply(SessionAnswer(self.session_id, answers))
 
     def _state(self, watch: _Watch) -> PartitionAnswer:
@@ -423,10 +443,11 @@ class FollowerSession:
         for watch in list(self._watches.values()):
             self._detach(watch)
         self._watches.clear()
-        for timer in (self._deadline, self._watermark_timer, self._held_timer):
+        self._disarm_watermark_timer()
+        for timer in (self._deadline, self._held_timer):
             if timer is not None:
                 timer.cancel()
-        self._deadline = self._watermark_timer = self._held_timer = None
+        self._deadline = self._held_timer = None
         reply, self._parked = self._parked, None
         if reply is not None:
             reply(SessionAnswer(self.session_id, error=error))
@@ -441,8 +462,10 @@ class FollowerSessions:
         scheduler: Scheduler,
         randomness: random.Random | None = None,
         throttle: Throttle | None = None,
+        watermark_delay_s: float = WATERMARK_DELAY_S,
     ) -> None:
         self._throttle = throttle or Throttle(scheduler.time)
+        self._watermark_delay_s = watermark_delay_s
         self._followed = followed
         self._scheduler = scheduler
         self._randomness = randomness or random.SystemRandom()
@@ -465,6 +488,7 @@ class FollowerSessions:
                 self._followed,
                 self._scheduler,
                 self._throttle,
+                self._watermark_delay_s,
             )
         elif session is None or session.session_id != fetch.session_id:
             reply(SessionAnswer(0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

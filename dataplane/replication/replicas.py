@@ -18,7 +18,7 @@ from .fetch_values import PartitionKey
 from .fetcher import Fetchers, LinkSettings
 from .fetching import FetchLimits
 from .flusher import Flusher
-from .follower_sessions import FollowerSessions
+from .follower_sessions import WATERMARK_DELAY_S, FollowerSessions
 from .isr_updates import IsrUpdates, Submit
 from .leader import KnownBroker
 from .offline import OfflineReplicas, Report, tell_nobody
@@ -45,6 +45,8 @@ class ReplicasConfig:
     inter_broker_listener: str
     lag_time_max_ms: int = 30_000
     watermark_checkpoint_interval_ms: int = 5_000
+    watermark_delay_s: float = WATERMARK_DELAY_S
+    """See :mod:`.follower_sessions`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
 
@@ -95,7 +97,12 @@ class Replicas:
         self._loop = asyncio.get_running_loop()
         self._throttles = CatchUpThrottles(config.broker_id, self._loop.time, lambda: self.image)
         self._throttles.reconfigure()
-        self.sessions = FollowerSessions(self, self._loop, throttle=self._throttles.leader)
+        self.sessions = FollowerSessions(
+            self,
+            self._loop,
+            throttle=self._throttles.leader,
+            watermark_delay_s=config.watermark_delay_s,
+        )
         self._flusher = Flusher(self._flushed, self.failed)
         self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
         self._fetchers = Fetchers(

@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
 """How long to wait before standing when the leader's connection has closed: the others have to see it too."""
+_APPLIED_LATER_MAX = 64
+"""So many entries of the log a follower may have to apply while it writes others."""
 _NEXT_IN_LINE_SECONDS = 0.025
 """How much longer than the one before it each further node waits then, so that no vote is split."""
 
@@ -162,6 +164,8 @@ class Core:
         """Let time pass: elections, commits, applying, heartbeats, queued commands, syncing."""
         if self._stopped:
             return
+        # Before anything is applied: whoever sent the entries waits until they are durable.
+        self._sync()
         if self.formation.formed and not self._must_sync_first():
             self._maybe_ask_for_votes()
             self._applied_something = False
@@ -169,7 +173,7 @@ class Core:
             if self._applied_something:
                 self._effects.applied()
             self._compactor.consider(self.consensus.last_applied)
-            if self.consensus.last_applied < self.consensus.commit_index or self._queue:
+            if self._has_to_apply or self._queue:
                 self._effects.wake()
         self._sync()
         self._tell_role()
@@ -375,6 +379,8 @@ class Core:
 
     def apply_committed(self) -> None:
         """Apply a slice of what is committed, in order."""
+        if not self._has_to_apply:
+            return
         budget = self._settings.apply_commands_per_turn
         consensus, entries = self.consensus, self.journal.entries
         while consensus.last_applied < consensus.commit_index and budget > 0:
@@ -389,6 +395,13 @@ class Core:
             self._applied_something = True
             budget -= 1 + len(commands)
             self._answer(index, term, results)
+
+    @property
+    def _has_to_apply(self) -> bool:
+        """A follower lets a few entries wait while it writes: the leader waits for that, nobody for its machine."""
+        behind = self.consensus.commit_index - self.consensus.last_applied
+        may_wait = self.journal.syncing and not self.consensus.leads
+        return behind > (_APPLIED_LATER_MAX if may_wait else 0)
 
     def append_commands(self) -> None:
         """Everything queued becomes one entry, or several of bounded size."""

@@ -21,7 +21,7 @@ from ..link import Link, LinkLimits
 from . import failstop, syncobj
 from .core import Core
 from .disk import CorruptFile, Directory
-from .effects import FoldRequest, RoleChange
+from .effects import Done, FoldRequest, RoleChange
 from .formation import Formation, WrongFolder, prepare
 from .machine import Machine, load_factory
 from .messages import MalformedMessage
@@ -167,10 +167,19 @@ class RaftNode:
         Raises, through the future, :class:`.effects.NotLeader`, :class:`.effects.OutcomeUnknown` or
         :class:`.effects.Overloaded`; at once :class:`ValueError` for a command over the limit.
         """
-        if len(command) > self._config.settings.command_bytes_max:
-            limit = self._config.settings.command_bytes_max
-            raise ValueError(f"command of {len(command)} bytes, at most {limit} are allowed")
         return self._propose(command)
+
+    def submit(self, command: bytes | None, done: Done) -> None:
+        """Replicate ``command``, None for a barrier. ``done(result, error)`` is called in the turn of the loop in which
+        it is applied, before `on_applied`, or at once; it may not raise. Results and errors are those of
+        :meth:`propose`. Raises :class:`ValueError` for a command over the limit.
+        """
+        if self._core is None:
+            raise RuntimeError("the node has not been started")
+        limit = self._config.settings.command_bytes_max
+        if command is not None and len(command) > limit:
+            raise ValueError(f"command of {len(command)} bytes, at most {limit} are allowed")
+        self._core.propose(command, done)
 
     async def barrier(self) -> None:
         """Return when this node was leader after the call and has applied all that was committed before it.
@@ -216,8 +225,6 @@ class RaftNode:
 
     def _propose(self, command: bytes | None) -> asyncio.Future[object]:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        if self._core is None:
-            raise RuntimeError("the node has not been started")
 
         def done(result: object, error: Exception | None) -> None:
             if not future.done():
@@ -226,7 +233,7 @@ class RaftNode:
                 else:
                     future.set_exception(error)
 
-        self._core.propose(command, done)
+        self.submit(command, done)
         return future
 
     def _connected(self, peer: int) -> None:

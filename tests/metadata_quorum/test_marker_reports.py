@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from ottla.metadata_quorum.marker_reports import MarkerReports, ToldMarkers
+from ottla.metadata_quorum.raft.effects import Done
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.transaction_table import Phase
@@ -127,32 +128,30 @@ def test_it_is_told_when_all_that_was_told_would_complete_it(seed: int) -> None:
 
 async def test_reports_wait_for_the_next_command_or_a_moment() -> None:
     one = Reporting()
-    proposed: list[tuple[bytes, asyncio.Future[object]]] = []
+    proposed: list[tuple[bytes, Done]] = []
     done: list[object] = []
 
-    def propose(command: bytes) -> asyncio.Future[object]:
-        proposed.append((command, asyncio.get_running_loop().create_future()))
-        return proposed[-1][1]
+    def note(result: object, error: Exception | None) -> None:
+        done.append(result)
 
-    reports = MarkerReports(one.told, propose)
+    reports = MarkerReports(one.told, lambda command, done: proposed.append((command, done)))
     command = t.ReportMarkers(broker_id=1, broker_epoch=0, partitions=[])
     for encoded in (b"one", b"two"):
-        reports.take(command, encoded, lambda outcome: done.append(outcome.result()))
+        reports.take(command, encoded, note)
     assert not proposed
     reports.flush()
     assert [encoded for encoded, _ in proposed] == [b"one", b"two"]
     answered: list[int] = []
-    reports.take(command, b"three", lambda outcome: done.append(outcome.result()))
+    reports.take(command, b"three", note)
     reports.once_applied(lambda: answered.append(1))
     assert proposed[-1][0] == b"three", "a question is not answered before what was reported counts"
-    for number, (_, outcome) in enumerate(proposed):
+    for number, (_, settle) in enumerate(proposed):
         assert not answered
-        outcome.set_result(number)
-        await asyncio.sleep(0)
+        settle(number, None)
     assert (done, answered) == ([0, 1, 2], [1])
     reports.once_applied(lambda: answered.append(2))
     assert answered == [1, 2], "nothing is on its way"
-    reports.take(command, b"four", lambda outcome: None)
+    reports.take(command, b"four", note)
     async with asyncio.timeout(5):
         while len(proposed) < 4:
             await asyncio.sleep(0.001)
