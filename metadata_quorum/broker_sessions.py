@@ -145,9 +145,9 @@ class BrokerSession:
                 link.close(f"a broker does not send {type(message).__name__}")
 
     def reply(self, reply: CommandReply) -> None:
-        """Answers one submitted command."""
+        """Answers one submitted command: along with the records of what it did, if they follow at once."""
         self.commands_in_flight -= 1
-        self.send(reply)
+        self.link.send_along(encode_session_message(reply))
 
     def link_writable(self, link: Link) -> None:
         self.push()

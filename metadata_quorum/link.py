@@ -71,8 +71,7 @@ class Link(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._close_reason: str | None = None
         self._writable = True
-        self._unsent: list[Buffer] = []
-        self._unsent_bytes = 0
+        self._held: list[Buffer] = []
         self.last_received: float = self._loop.time()
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
@@ -112,28 +111,38 @@ class Link(asyncio.Protocol):
         return self._transport
 
     def send(self, *parts: Buffer) -> bool:
-        """Send one payload, given in parts, which may not be changed afterwards. False when the link is gone or had to
-        be cut.
+        """Send one payload, given in parts. False when the link is gone or had to be cut."""
+        if not self._may_send() or self._transport is None or self._channel is None:
+            return False
+        sealed = self._channel.seal(*parts)
+        if self._held:
+            sealed = self._held + sealed
+            self._held = []
+        self._transport.writelines(sealed)
+        return True
 
-        What is sent in one turn of the loop leaves together at its end: one system call here, and one wake-up there.
-        """
-        if not self.ready or self._transport is None or self._channel is None:
+    def send_along(self, payload: bytes) -> bool:
+        """The same, together with what is sent next in this turn of the loop, or else at its end: that is one system call
+        less, and the other end wakes up once."""
+        if not self._may_send() or self._channel is None:
+            return False
+        if not self._held:
+            self._loop.call_soon(self._let_go)
+        self._held += self._channel.seal(payload)
+        return True
+
+    def _may_send(self) -> bool:
+        if not self.ready or self._transport is None:
             return False
         if self._transport.get_write_buffer_size() > self._limits.send_buffer_bytes_max:
             self.close(f"{self._limits.send_buffer_bytes_max} bytes are waiting to be sent", abort=True)
             return False
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent += self._channel.seal(*parts)
-        self._unsent_bytes += sum(map(len, parts))
-        if self._unsent_bytes > self._limits.send_buffer_high_bytes:
-            self._flush()
         return True
 
-    def _flush(self) -> None:
-        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
-        if unsent and self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(unsent)
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        if held and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(held)
 
     def bound_silence(self, unacknowledged_ms_max: int) -> None:
         """Where the platform can: end the connection once what was sent is unacknowledged for so long, not after a
@@ -162,7 +171,7 @@ class Link(asyncio.Protocol):
             if abort:
                 self._transport.abort()
             else:
-                self._flush()
+                self._let_go()
                 self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
