@@ -122,8 +122,8 @@ class Link(asyncio.Protocol):
         return True
 
     def send_along(self, payload: bytes) -> bool:
-        """The same, together with what is sent next in this turn of the loop, or else at its end: that is one system call
-        less, and the other end wakes up once."""
+        """The same, together with what is sent next in this turn of the loop, or else at its end: one system call less,
+        and the other end wakes up once."""
         if not self._may_send() or self._channel is None:
             return False
         if not self._held:

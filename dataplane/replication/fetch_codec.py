@@ -1,70 +1,29 @@
-"""Fetches between brokers in the encoding of Fetch version 17: topic ids, broker epochs, sessions."""
+"""Fetches between brokers in the encoding of Fetch version 17: topic ids, broker epochs, sessions.
+
+What is of the usual form goes by :mod:`.fetch_layout`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, TypeVar, cast
+from typing import Any, cast
 
+from ...protocol.codec import encode_parts
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
     PartitionData,
-    ReplicaState,
 )
-from ...protocol.messages.headers import decode_response, encode_request
+from ...protocol.messages.headers import decode_response
 from ..log import LogSlice
+from .fetch_layout import VERSION, by_topic, read_answer, write_answer
 from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
 from .follower import UNDEFINED_EPOCH, EpochEnd
 
-VERSION: Final = 17
 _EMPTY = b""
 _READ_BYTES_MAX = 32 * 1024
-_T = TypeVar("_T")
-
-
-def _by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
-    grouped: dict[bytes, list[_T]] = {}
-    for topic_id, value in pairs:
-        grouped.setdefault(topic_id, []).append(value)
-    return grouped
-
-
-def encode_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> bytes:
-    """A whole request frame."""
-    positions = _by_topic(
-        (
-            position.key[0],
-            FetchPartition(
-                partition=position.key[1],
-                current_leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                log_start_offset=position.log_start_offset,
-                partition_max_bytes=position.max_bytes,
-            ),
-        )
-        for position in fetch.positions
-    )
-    message = FetchRequest(
-        replica_state=ReplicaState(replica_id=fetch.broker_id, replica_epoch=fetch.broker_epoch),
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=fetch.max_bytes,
-        session_id=fetch.session_id,
-        session_epoch=fetch.session_epoch,
-        topics=[FetchTopic(topic_id=topic_id, partitions=found) for topic_id, found in positions.items()],
-        forgotten_topics_data=[
-            ForgottenTopic(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in _by_topic(fetch.forgotten).items()
-        ],
-    )
-    return encode_request(message, VERSION, correlation_id, f"broker-{fetch.broker_id}")
 
 
 def fetch_of(message: FetchRequest, broker_id: int, broker_epoch: int) -> FollowerFetch:
@@ -106,9 +65,18 @@ def to_send(records: LogSlice | memoryview) -> memoryview:
     return cast(memoryview, records)
 
 
+def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
+    """The body of the response in parts, whose records are slices of logs."""
+    if version != VERSION or any(part.diverging is not None for part in answer.partitions):
+        return encode_parts(response_of(answer), version)
+    return write_answer(
+        answer, [None if part.records is None else to_send(part.records) for part in answer.partitions]
+    )
+
+
 def response_of(answer: SessionAnswer) -> FetchResponse:
     """The answer as a message whose records are slices of logs."""
-    grouped = _by_topic((part.key[0], _partition_data(part)) for part in answer.partitions)
+    grouped = by_topic((part.key[0], _partition_data(part)) for part in answer.partitions)
     return FetchResponse(
         error_code=answer.error,
         session_id=answer.session_id,
@@ -137,6 +105,11 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
 
 def decode_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
     """Correlation id and answer; records are views of `frame`. MalformedMessage if it is none."""
+    return read_answer(frame) or decode_any_answer(frame)
+
+
+def decode_any_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
+    """The same for answers of every form."""
     correlation_id, message = decode_response(FetchRequest, frame, VERSION)
     return correlation_id, SessionAnswer(
         message.session_id,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from ...protocol.primitives import MalformedMessage
 from ..silence import bound_silence
-from .fetch_codec import decode_answer, encode_fetch
+from .fetch_codec import decode_answer
+from .fetch_layout import write_fetch
 from .fetch_values import PartitionKey
 from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 from .partition import Partition
@@ -200,9 +201,9 @@ class LeaderLink:
             return
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._sent.append((self._correlation_id, self._loop.time()))
-        self._write(encode_fetch(fetch, self._settings.fetch_wait_max_ms, self._correlation_id))
+        self._write(write_fetch(fetch, self._settings.fetch_wait_max_ms, self._correlation_id))
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, frame: bytearray) -> None:
         assert self._socket is not None
         if self._unsent:
             self._unsent += frame

@@ -19,7 +19,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
 from ...quotas import ANONYMOUS, ClientQuotas
 from ...replica_selection import Selector
-from ...replication.fetch_codec import fetch_of, response_of
+from ...replication.fetch_codec import encode_answer, fetch_of
 from ...replication.fetch_values import SessionAnswer
 from ...replication.replicas import Replicas
 from ..cold_reads import ColdReads
@@ -158,7 +158,7 @@ class FetchHandlers:
         request.meter = None  # quotas are for clients
 
         def reply(answer: SessionAnswer) -> None:
-            self.cold_reads.reply(request, encode_parts(response_of(answer), request.api_version))
+            self.cold_reads.reply(request, encode_answer(answer, request.api_version))
 
         fetch = fetch_of(message, replica_id, broker_epoch)
         self._replicas.sessions.fetch(fetch, message.max_wait_ms / 1000, reply)
