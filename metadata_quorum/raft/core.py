@@ -52,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
 """How long to wait before standing when the leader's connection has closed: the others have to see it too."""
-_APPLIED_LATER_MAX = 64
-"""So many entries of the log a follower may have to apply while it writes others."""
 _NEXT_IN_LINE_SECONDS = 0.025
 """How much longer than the one before it each further node waits then, so that no vote is split."""
 
@@ -398,10 +396,10 @@ class Core:
 
     @property
     def _has_to_apply(self) -> bool:
-        """A follower lets a few entries wait while it writes: the leader waits for that, nobody for its machine."""
-        behind = self.consensus.commit_index - self.consensus.last_applied
+        """A follower lets a few entries wait while it writes."""
         may_wait = self.journal.syncing and not self.consensus.leads
-        return behind > (_APPLIED_LATER_MAX if may_wait else 0)
+        behind_max = self._settings.entries_applied_later_max if may_wait else 0
+        return self.consensus.commit_index - self.consensus.last_applied > behind_max
 
     def append_commands(self) -> None:
         """Everything queued becomes one entry, or several of bounded size."""

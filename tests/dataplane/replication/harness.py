@@ -61,8 +61,9 @@ class State:
 
 
 class Timer:
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], None], delay_s: float) -> None:
         self.callback: Callable[[], None] | None = callback
+        self.delay_s = delay_s
 
     def cancel(self) -> None:
         self.callback = None
@@ -83,7 +84,7 @@ class Scheduler:
         self.soon.append(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        self.timers.append(Timer(callback))
+        self.timers.append(Timer(callback, delay_s))
         return self.timers[-1]
 
     def time(self) -> float:
@@ -93,6 +94,10 @@ class Scheduler:
         """End the loop turn: what was to be done soon is done."""
         while self.soon:
             self.soon.pop(0)()
+
+    def waits(self) -> list[float]:
+        """The delays, in seconds, of what is still to come."""
+        return [timer.delay_s for timer in self.timers if timer.callback is not None]
 
     def fire_timers(self) -> None:
         timers, self.timers = self.timers, []

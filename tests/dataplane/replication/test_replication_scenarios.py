@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.dataplane.replication.follower_sessions import LOG_START_DELAY_S, WATERMARK_DELAY_S
 from ottla.dataplane.replication.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -45,6 +46,32 @@ def test_acks_all_is_acknowledged_when_the_next_fetch_of_every_member_arrives(tm
     cluster[3].take(last[0])
     assert cluster[3].partition.high_watermark == 1
     assert_identical(cluster, 1, 2, 3)
+
+
+def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_path: Path) -> None:
+    """Nobody waits for a follower's high watermark; who deletes records waits for the followers."""
+    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    leader, follower = cluster[1], cluster[2]
+    cluster.sync(1, 2)
+    parked = leader.serve(follower.ask(), wait=True)
+    leader.produce(b"a")
+    follower.take(parked[0])
+    parked = leader.serve(follower.ask(), wait=True)
+    long_poll_s = 0.5
+    assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S]
+    leader.partition.trims.trim(1)
+    assert leader.scheduler.waits() == [long_poll_s, LOG_START_DELAY_S]
+    assert parked == []
+    leader.scheduler.fire_timers()
+    follower.take(parked[0])
+    assert (follower.partition.high_watermark, follower.log.log_start_offset) == (1, 1)
+    parked = leader.serve(follower.ask(), wait=True)
+    leader.produce(b"b")
+    follower.take(parked[0])
+    leader.scheduler.timers.clear()
+    leader.serve(follower.ask(), wait=True)
+    assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been told"
 
 
 def test_an_idle_session_names_nothing(tmp_path: Path) -> None:

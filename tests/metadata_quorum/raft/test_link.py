@@ -87,6 +87,37 @@ async def test_payloads_in_both_directions_and_the_role() -> None:
         assert not link.send(b"too late")
 
 
+async def test_what_is_sent_along_leaves_with_the_next_or_at_the_end_of_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server_side, received = Recorder(), 0
+    data_received = Link.data_received
+
+    def counting(link: Link, data: bytes) -> None:
+        nonlocal received
+        received += link.ready
+        data_received(link, data)
+
+    monkeypatch.setattr(Link, "data_received", counting)
+    async with serving(lambda link: server_side) as port:
+        link = await dialled(port, Recorder())
+
+        async def arrived(count: int) -> list[bytes]:
+            return [await asyncio.wait_for(server_side.payloads.get(), 5) for _ in range(count)]
+
+        assert link.send_along(b"one")
+        assert link.send_along(b"two")
+        assert link.send(b"three")
+        assert await arrived(3) == [b"one", b"two", b"three"], "in order"
+        assert received == 1, "all of them together"
+        assert link.send_along(b"four")
+        assert await arrived(1) == [b"four"], "nothing followed"
+        assert link.send_along(b"five")
+        link.close("enough")
+        assert await arrived(1) == [b"five"], "a link that is closed in order has said everything"
+        assert not link.send_along(b"too late")
+
+
 async def test_another_secret_gets_nowhere() -> None:
     reached = False
 
