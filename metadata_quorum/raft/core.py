@@ -377,11 +377,9 @@ class Core:
 
     def apply_committed(self) -> None:
         """Apply a slice of what is committed, in order."""
-        if not self._has_to_apply:
-            return
         budget = self._settings.apply_commands_per_turn
         consensus, entries = self.consensus, self.journal.entries
-        while consensus.last_applied < consensus.commit_index and budget > 0:
+        while self._has_to_apply and budget > 0:
             index = consensus.last_applied + 1
             payload, entry_index, term = entries[index - entries[0][1]]
             if entry_index != index:
@@ -396,10 +394,9 @@ class Core:
 
     @property
     def _has_to_apply(self) -> bool:
-        """A follower lets a few entries wait while it writes."""
+        """A follower lets the newest entry wait while it writes: the leader waits for that, nobody for its machine."""
         may_wait = self.journal.syncing and not self.consensus.leads
-        behind_max = self._settings.entries_applied_later_max if may_wait else 0
-        return self.consensus.commit_index - self.consensus.last_applied > behind_max
+        return self.consensus.commit_index - self.consensus.last_applied > may_wait
 
     def append_commands(self) -> None:
         """Everything queued becomes one entry, or several of bounded size."""

@@ -30,9 +30,6 @@ class Settings:
     """Pieces read and sent in one turn of the loop."""
     apply_commands_per_turn: int = 1000
     """Commands applied in one turn of the loop before others get their turn."""
-    entries_applied_later_max: int = 64
-    """A follower that writes entries may have so many others still to apply: the leader waits for what is written,
-    nobody for its machine."""
     snapshot_bytes: int = 16 << 20
     """A snapshot is made after this much has been applied since the last."""
     snapshot_entries: int = 50_000

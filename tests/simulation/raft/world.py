@@ -33,7 +33,6 @@ SETTINGS = Settings(
     chunks_in_flight=3,
     chunks_per_turn=2,
     apply_commands_per_turn=20,
-    entries_applied_later_max=3,
     snapshot_bytes=1 << 20,
     snapshot_entries=40,
     retained_bytes=100,
