@@ -83,7 +83,7 @@ class Core:
         self._may_stand = False
         self._last_pump = clock()
         self._connected: set[int] = set()
-        self._durable_vote = self._vote = parts.vote
+        self._durable_vote = self._handed_vote = self._vote = parts.vote
         self._saving_vote = False
         self._held: list[tuple[int, Message]] = []
         self._queue: deque[tuple[bytes | None, Done]] = deque()
@@ -460,12 +460,16 @@ class Core:
         )
 
     def _sync(self) -> None:
-        """Have the vote and the journal written, one batch of each at a time."""
+        """Have the vote and the journal written, one batch of each at a time.
+
+        No entry is on the disk before its term is: whoever starts with a log in a later term than its vote has
+        forgotten whom it heard of.
+        """
         if self._vote != self._durable_vote and not self._saving_vote:
-            saving = self._vote
+            saving = self._handed_vote = self._vote
             self._saving_vote = True
             self._effects.in_order(lambda: vote.save(self._disk, saving), lambda: self._vote_saved(saving))
-        if self.journal.dirty and not self.journal.syncing:
+        if self.journal.dirty and not self.journal.syncing and self._handed_vote == self._vote:
             ticket = self.journal.take_ticket()
 
             def synced() -> None:

@@ -18,6 +18,13 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
         run_seed(seed)
 
 
+@pytest.mark.parametrize("seed", [5513, 5702])
+def test_no_entry_is_on_the_disk_before_its_term(seed: int) -> None:
+    """A node heard of a term and of its first entry while an earlier vote was being saved, and lost power when the
+    entry was durable and the term was not: it came back with a log in a later term than its vote."""
+    run_seed(seed)
+
+
 def test_a_seed_reproduces() -> None:
     assert run_seed(7) == run_seed(7)
 
