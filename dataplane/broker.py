@@ -36,7 +36,6 @@ from .quorum.config import QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
 from .replication.fetcher import LinkSettings
 from .replication.fetching import FetchLimits
-from .replication.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from .replication.isr_submission import submit_to
 from .replication.offline import report_to
 from .replication.partition import Partition
@@ -282,7 +281,7 @@ class Broker:
                 inter_broker_listener=config.inter_broker_listener,
                 lag_time_max_ms=replication.lag_time_max_ms,
                 watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
-                watermark_delay_s=READ_WATERMARK_DELAY_S if config.replica_selector else WATERMARK_DELAY_S,
+                watermark_delay_s=config.watermark_delay_s,
                 limits=FetchLimits(replication.fetch_max_bytes, replication.fetch_response_max_bytes),
                 link=LinkSettings(replication.fetch_wait_ms_max, replication.socket_timeout_ms / 1000),
             ),

@@ -16,6 +16,7 @@ from .groups.limits import GroupLimits
 from .groups.settings import consumer_limits
 from .quotas import QuotaWindows
 from .replica_selection import Selector, selector_named
+from .replication.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from .server import ConnectionLimits, ServerConfig
 from .server.handlers.topic_creation import TopicDefaults
 
@@ -84,6 +85,12 @@ class BrokerConfig:
     verify_bytes_per_second: int = 4_194_304
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def watermark_delay_s(self) -> float:
+        """How long a moved high watermark may wait for records to travel to followers with, in seconds: consumers may
+        be sent there to read."""
+        return READ_WATERMARK_DELAY_S if self.replica_selector is not None else WATERMARK_DELAY_S
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

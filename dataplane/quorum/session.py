@@ -39,6 +39,7 @@ from ...protocol.messages.transaction_questions import (
 from ...protocol.schema import Message
 from .commands import CommandSubmitter
 from .config import QuorumSessionConfig
+from .echo import Echo
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
@@ -53,8 +54,6 @@ Progress = tuple[bytes, int, int, int]
 
 _LOOP_TURN_S_MAX = 0.1
 _RESEND_AFTER_S = 0.02
-_ECHO_AFTER_S = 0.02
-_ECHO_OF_TRANSACTIONS_AFTER_S = 0.25
 _SHUTDOWN_ASK_EVERY_S = 0.05
 
 
@@ -109,7 +108,7 @@ class QuorumSession:
         self._shutdown_allowed = asyncio.Event()
         self._wants_unfence = False
         self._wants_shutdown = False
-        self._echo: asyncio.TimerHandle | None = None
+        self._echo = Echo(self._tell_offset)
         self._ticker: asyncio.Task[None] | None = None
         self._lost: SessionLost | None = None
 
@@ -217,8 +216,7 @@ class QuorumSession:
         """
         if self._ticker is not None:
             self._ticker.cancel()
-        if self._echo is not None:
-            self._echo.cancel()
+        self._echo.stop()
         self._heartbeats.stop()
         await asyncio.gather(*(link.stop() for link in self._links.values()))
         self._commands.fail_all(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
@@ -355,7 +353,7 @@ class QuorumSession:
         self._on_delta(self.image, outcome)
         self._note_own_state()
         self._commands.image_at(self.image.offset)
-        self._echo_soon(_ECHO_AFTER_S if outcome.concerns_brokers else _ECHO_OF_TRANSACTIONS_AFTER_S)
+        self._echo.image_moved(outcome)
 
     def _self_in_image(self) -> BrokerState | None:
         """This registration in the image, if it is there."""
@@ -408,18 +406,7 @@ class QuorumSession:
                 self._heartbeat()
             await asyncio.sleep(turn)
 
-    def _echo_soon(self, after_s: float) -> None:
-        """Tells the leader soon that the image moved on, once for many pushes: it waits for that before a broker may
-        lead, or stop. What became of a transaction it is not told by this."""
-        loop = asyncio.get_running_loop()
-        if self._echo is not None:
-            if self._echo.when() <= loop.time() + after_s:
-                return
-            self._echo.cancel()
-        self._echo = loop.call_later(after_s, self._echo_now)
-
-    def _echo_now(self) -> None:
-        self._echo = None
+    def _tell_offset(self) -> None:
         if self._leader is not None:
             self._heartbeat_to(self._leader)
 

@@ -84,7 +84,6 @@ class Core:
         self._last_pump = clock()
         self._connected: set[int] = set()
         self._durable_vote = self._handed_vote = self._vote = parts.vote
-        self._saving_vote = False
         self._held: list[tuple[int, Message]] = []
         self._queue: deque[tuple[bytes | None, Done]] = deque()
         self._queued_bytes = 0
@@ -465,9 +464,9 @@ class Core:
         No entry is on the disk before its term is: whoever starts with a log in a later term than its vote has
         forgotten whom it heard of.
         """
-        if self._vote != self._durable_vote and not self._saving_vote:
+        is_saving = self._handed_vote != self._durable_vote
+        if self._vote != self._handed_vote and not is_saving:
             saving = self._handed_vote = self._vote
-            self._saving_vote = True
             self._effects.in_order(lambda: vote.save(self._disk, saving), lambda: self._vote_saved(saving))
         if self.journal.dirty and not self.journal.syncing and self._handed_vote == self._vote:
             ticket = self.journal.take_ticket()
@@ -481,7 +480,6 @@ class Core:
             self._effects.in_order(ticket.run, synced)
 
     def _vote_saved(self, saved: Vote) -> None:
-        self._saving_vote = False
         self._durable_vote = saved
         if saved == self._vote:
             held, self._held = self._held, []

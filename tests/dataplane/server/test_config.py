@@ -31,6 +31,15 @@ def test_an_ordinary_file(tmp_path: Path) -> None:
     assert config.quorum.voters == {101: ("127.0.0.1", 9193)}
 
 
+def test_followers_hear_sooner_of_the_high_watermark_where_they_are_read(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    unread, read = (
+        BrokerConfig.from_properties(properties(tmp_path, **changes)).watermark_delay_s
+        for changes in ({}, {"replica_selector_class": selector})
+    )
+    assert (unread, read) == (0.05, 0.005)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

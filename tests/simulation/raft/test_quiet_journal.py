@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from tests.simulation.raft.invariants import all_invariants
-from tests.simulation.raft.world import SETTINGS, SimulatedNode, World, virtual_time
-
-
-@contextmanager
-def led(seed: int) -> Iterator[tuple[World, SimulatedNode]]:
-    """Three nodes and their leader."""
-    world = World(seed, 3, all_invariants())
-    with virtual_time(world):
-        for node in world.nodes.values():
-            node.start()
-        assert world.run(world.now() + 5, lambda: bool(world.leaders))
-        world.run(world.now() + 0.3)
-        yield world, world.leaders[0]
-
-
-def append(world: World, leader: SimulatedNode, count: int) -> None:
-    """That many entries, one command each."""
-    for _ in range(count):
-        proposal = world.propose(leader)
-        assert world.run(world.now() + 5, lambda proposal=proposal: proposal.answered)  # type: ignore[misc]
-        assert proposal.error is None
+from tests.simulation.raft.led import append, led
+from tests.simulation.raft.world import SETTINGS, SimulatedNode
 
 
 def covered(node: SimulatedNode) -> int:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.raft.invariants import all_invariants
+from tests.simulation.raft.led import led
 from tests.simulation.raft.mutants import replies_of_any_term
-from tests.simulation.raft.world import InvariantBroken, World, virtual_time
+from tests.simulation.raft.world import InvariantBroken
 
 TRAVEL_SECONDS = 1.9
 
 
 def play() -> None:
-    world = World(1, 5, all_invariants())
-    with virtual_time(world):
-        for node in world.nodes.values():
-            node.start()
-        assert world.run(world.now() + 5, lambda: bool(world.leaders))
-        world.run(world.now() + 0.3)
-        leader = world.leaders[0]
+    with led(1, size=5) as (world, leader):
         follower, *rest = (node for node in world.nodes.values() if node is not leader)
         world.network.slow_down(follower.node_id, leader.node_id, (TRAVEL_SECONDS, TRAVEL_SECONDS))
         world.run(world.now() + 0.1)

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.raft.invariants import all_invariants
-from tests.simulation.raft.world import SimulatedNode, World, virtual_time
+from tests.simulation.raft.led import append, led
+from tests.simulation.raft.world import SimulatedNode, World
 
 
 def test_entries_are_on_their_way_to_the_disk_before_others_are_applied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(3, 3, all_invariants())
-    with virtual_time(world):
-        for node in world.nodes.values():
-            node.start()
-        assert world.run(world.now() + 5, lambda: bool(world.leaders))
-        world.run(world.now() + 0.3)
-        leader = world.leaders[0]
+    with led(3) as (world, leader):
         monkeypatch.setattr(world, "disk_delay", lambda lane: 0.001)
         applied_while_dirty = [0]
         for node in world.nodes.values():
             if node is not leader:
                 _count_what_is_applied_too_early(monkeypatch, node, applied_while_dirty)
-        for _ in range(20):
-            proposal = world.propose(leader)
-            assert world.run(world.now() + 5, lambda proposal=proposal: proposal.answered)  # type: ignore[misc]
+        append(world, leader, 20)
         assert world.run(world.now() + 5, lambda: _all_applied(world, leader))
         assert applied_while_dirty == [0]
 
@@ -51,20 +43,13 @@ def _all_applied(world: World, leader: SimulatedNode) -> bool:
 def test_a_follower_whose_disk_stalls_falls_behind_by_one_entry_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(4, 3, all_invariants())
-    with virtual_time(world):
-        for node in world.nodes.values():
-            node.start()
-        assert world.run(world.now() + 5, lambda: bool(world.leaders))
-        world.run(world.now() + 0.3)
-        leader = world.leaders[0]
+    with led(4) as (world, leader):
         monkeypatch.setattr(world, "disk_delay", lambda lane: 0.0005)
         follower = next(node for node in world.nodes.values() if node is not leader)
         follower.disk_stalled_until = world.now() + 3
         consensus = follower.running.consensus
         for _ in range(5):
-            proposal = world.propose(leader)
-            assert world.run(world.now() + 5, lambda proposal=proposal: proposal.answered)  # type: ignore[misc]
+            append(world, leader, 1)
             world.run(world.now() + 0.1)
             assert follower.running.journal.syncing
             assert consensus.commit_index - consensus.last_applied == 1
