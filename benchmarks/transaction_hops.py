@@ -37,6 +37,8 @@ from pathlib import Path
 
 import uvloop
 
+from .cpu import cpu_s
+
 PARTITION_LEADER, COORDINATOR, REPLICA = "B1", "B2", "B3"
 QUORUM_LEADER, *QUORUM_FOLLOWERS = "Q1", "Q2", "Q3"
 NODES = (PARTITION_LEADER, COORDINATOR, REPLICA, QUORUM_LEADER, *QUORUM_FOLLOWERS)
@@ -79,9 +81,8 @@ class Node:
                 self._write_durably(partial(self._send, sender, "held"))
             case "held":
                 self._held[sender] += 1
-                if (
-                    self._held[sender] == self._entries
-                ):  # Else it is that of an entry which the other held first.
+                # That of an earlier entry, which the other follower held first, counts for nothing.
+                if self._held[sender] == self._entries:
                     self._arrived()
             case "have":
                 self._arrived()
@@ -222,21 +223,15 @@ class Client:
         return connected
 
 
-def processor_ms(processes: list[int]) -> float:
-    """What all of their threads have used, in ms."""
-    threads = (thread for pid in processes for thread in Path(f"/proc/{pid}/task").iterdir())
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e6
-
-
 def measure(partitions: int, directory: Path) -> str:
     """One round, as a line."""
     with nodes(partitions, directory) as (ports, processes):
         client = Client(ports)
         for _ in range(WARM_UP):
             client.transact()
-        before = processor_ms(processes)
+        before = sum(map(cpu_s, processes))
         times = [client.transact() for _ in range(TRANSACTIONS)]
-        used = (processor_ms(processes) - before) / TRANSACTIONS
+        used = (sum(map(cpu_s, processes)) - before) * 1e3 / TRANSACTIONS
     add, write, end = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
     whole = statistics.median(map(sum, times)) * 1e3
     return f"add {add:.2f}, write {write:.2f}, end {end:.2f}, all {whole:.2f} ms (p50); processor time {used:.2f} ms"
