@@ -14,6 +14,7 @@ from .log_slice import LogSlice
 from .meta_properties import MetaProperties
 from .partition_log import AppendResult, PartitionLog
 from .producer_state import ProducerStates
+from .storage_errors import is_damage
 from .timestamps import TimestampOffset
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "ProducerStates",
     "RefusedRecords",
     "TimestampOffset",
+    "is_damage",
 ]

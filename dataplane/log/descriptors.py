@@ -82,9 +82,12 @@ class FileCache:
             evicted.release()
         return held
 
-    def map(self, path: Path) -> mmap.mmap:
-        """The whole of a file that is not empty, mapped for reading; valid until the next call into the
-        cache.
+    def map(self, path: Path) -> mmap.mmap | None:
+        """The whole of a file, mapped for reading; valid until the next call into the cache. None if the file is empty
+        or missing.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
         with self._lock:
             found = self._maps.get(path)
@@ -94,11 +97,16 @@ class FileCache:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
-                    mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+                    size = os.fstat(fd).st_size
+                    mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ) if size else None
                 finally:
                     os.close(fd)
+            except FileNotFoundError:
+                return None
             except OSError as error:
                 raise disk_error("map", path, error) from error
+            if mapped is None:
+                return None
             self._maps[path] = mapped
             if len(self._maps) > self._maps_max:
                 self._maps.popitem(last=False)

@@ -141,7 +141,18 @@ def _load_inactive(segment: Segment, request: OpenRequest) -> None:
 def _adopts_indexes(segment: Segment) -> bool:
     """Whether the files of its indexes can be what was written."""
     indexes = segment.offset_index, segment.time_index, segment.transaction_index
-    return all(index.adopt_file() for index in indexes)
+    return all(index.adopt_file() for index in indexes) and not _lacks_times(segment)
+
+
+def _lacks_times(segment: Segment) -> bool:
+    """Whether the time index is empty although the first batch has a time: closing a segment notes the largest."""
+    if len(segment.time_index) or not segment.size:
+        return False
+    try:
+        segment.load_first_timestamp()
+    except BrokenBatch:
+        return True
+    return segment.first_timestamp is not None and segment.first_timestamp >= 0
 
 
 def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:

@@ -8,13 +8,18 @@ were open.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import struct
 from pathlib import Path
 
+from ...protocol.errors import KafkaError
+from .batch_walk import BrokenBatch
 from .descriptors import FileCache
-from .storage_errors import disk_error
+from .storage_errors import damage, disk_error
+
+logger = logging.getLogger(__name__)
 
 _TAIL_BYTES_MAX = 32 * 1024
 
@@ -22,13 +27,14 @@ _TAIL_BYTES_MAX = 32 * 1024
 class SparseIndex:
     """Entries of two numbers, sorted by both."""
 
-    __slots__ = ("_entry", "_files", "_tail", "_written", "path")
+    __slots__ = ("_entry", "_files", "_tail", "_write_from_bytes", "_written", "path")
 
     def __init__(self, path: Path, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0) -> None:
         self.path = path
         self._entry = entry
         self._files = files
         self._tail = bytearray()
+        self._write_from_bytes = _TAIL_BYTES_MAX
         self._written = written_bytes // entry.size
 
     def __len__(self) -> int:
@@ -40,28 +46,61 @@ class SparseIndex:
         return self._written * self._entry.size + len(self._tail)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """The two numbers of one entry; negative numbers count from the end, as in a list."""
+        """The two numbers of one entry; negative numbers count from the end, as in a list.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         if number < 0:
             number += len(self)
         if number < self._written:
-            pair = self._entry.unpack_from(self._files.map(self.path), number * self._entry.size)
+            pair = self._entry.unpack_from(self._mapped(), number * self._entry.size)
         else:
             pair = self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
         return pair[0], pair[1]
 
     def add(self, first: int, second: int) -> None:
+        """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now
+        is no failure: they stay in memory until it takes them."""
         self._tail += self._entry.pack(first, second)
-        if len(self._tail) >= _TAIL_BYTES_MAX:
+        if len(self._tail) < self._write_from_bytes:
+            return
+        try:
             self.write()
+        except KafkaError as error:
+            logger.warning("%s; its entries stay in memory for now", error.message)
+            self._write_from_bytes = len(self._tail) + _TAIL_BYTES_MAX
+        else:
+            self._write_from_bytes = _TAIL_BYTES_MAX
 
     def find(self, target: int, field: int) -> int:
-        """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none."""
+        """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         written, unpack = self._written, self._entry.unpack_from
         if self._tail and (not written or unpack(self._tail)[field] <= target):
             return written + _count(self._tail, len(self) - written, self._entry, target, field) - 1
         if not written:
             return -1
-        return _count(self._files.map(self.path), written, self._entry, target, field) - 1
+        return _count(self._mapped(), written, self._entry, target, field) - 1
+
+    def _mapped(self) -> mmap.mmap:
+        """The written entries. To touch a map behind the end of its file would end the process (SIGBUS), so the size
+        of the file is looked at each time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
+        """
+        expected = self._written * self._entry.size
+        mapped = self._files.map(self.path)
+        size = 0 if mapped is None else min(len(mapped), mapped.size())
+        if mapped is None or size < expected:
+            self._files.forget_map(self.path)
+            reason = f"the file should have {expected} bytes"
+            raise damage(self.path, size, reason) from BrokenBatch(size, reason)
+        return mapped
 
     def write(self) -> None:
         """Append what gathered in memory to the file (no fsync).
@@ -72,10 +111,11 @@ class SparseIndex:
         if not self._tail and self._written:
             return
         self._files.forget_map(self.path)
-        at = self._written * self._entry.size
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
+                self._adopt_what_is_left(os.fstat(fd).st_size)
+                at = self._written * self._entry.size
                 os.ftruncate(fd, at)
                 if self._tail and os.pwrite(fd, self._tail, at) != len(self._tail):
                     raise OSError("the disk took only a part")
@@ -85,6 +125,14 @@ class SparseIndex:
             raise disk_error("write", self.path, error) from error
         self._written += len(self._tail) // self._entry.size
         self._tail.clear()
+
+    def _adopt_what_is_left(self, size: int) -> None:
+        """The file, which is about to be continued, has ``size`` bytes. If somebody else has cut it, the entries that
+        are gone stay out: look-ups between its neighbours take longer and find the same."""
+        left = size // self._entry.size
+        if left < self._written:
+            logger.warning("%s was cut: %d of %d entries are left", self.path, left, self._written)
+            self._written = left
 
     def keep(self, count: int) -> None:
         """Drop all entries but the first ``count``."""

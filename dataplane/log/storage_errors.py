@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .batch_walk import BrokenBatch
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is room again; after any other the content of a file is not certain."""
@@ -26,6 +27,11 @@ def lacks_resources(error: KafkaError) -> bool:
 def is_unreadable(error: KafkaError) -> bool:
     """Whether the disk itself refused to read."""
     return _errno(error) in _UNREADABLE
+
+
+def is_damage(error: KafkaError) -> bool:
+    """Whether bytes on the disk are not what was written, as opposed to a system call that failed."""
+    return isinstance(error.__cause__, BrokenBatch)
 
 
 def _errno(error: KafkaError) -> int | None:

@@ -11,11 +11,12 @@ import struct
 from itertools import pairwise
 from pathlib import Path
 
+from .batch_walk import BrokenBatch
 from .checkpoints import write_atomically
 from .descriptors import FileCache
 from .open_transactions import AbortedTransaction
 from .sparse_index import SparseIndex
-from .storage_errors import disk_error
+from .storage_errors import damage, disk_error
 
 _ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _VERSION = 0
@@ -39,7 +40,7 @@ class TransactionIndex(SparseIndex):
     def transaction(self, number: int) -> AbortedTransaction:
         """One entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if number < self._written:
-            fields = _ENTRY.unpack_from(self._files.map(self.path), number * _ENTRY.size)
+            fields = _ENTRY.unpack_from(self._mapped(), number * _ENTRY.size)
         else:
             fields = _ENTRY.unpack_from(self._tail, (number - self._written) * _ENTRY.size)
         return AbortedTransaction._make(fields[1:])
@@ -84,6 +85,17 @@ class TransactionIndex(SparseIndex):
             self.path.unlink(missing_ok=True)
         except OSError as error:
             raise disk_error("delete", self.path, error) from error
+
+    def _adopt_what_is_left(self, size: int) -> None:
+        """No entry may be missing: what it says was aborted would be shown to consumers.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        expected = self._written * _ENTRY.size
+        if size < expected:
+            reason = f"the file should have {expected} bytes"
+            raise damage(self.path, size, reason) from BrokenBatch(size, reason)
 
     def complete(self, *, write: bool) -> None:
         """Everything was looked at since the index was reset; ``write`` it at once, in the place of any older file.

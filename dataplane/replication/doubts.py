@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...protocol.errors import KafkaError
-from ..log.batch_walk import BrokenBatch
+from ..log import is_damage
 from ..log.verification import check_slice
 from ..off_loop import off_loop
 from .fetch_values import PartitionKey
@@ -41,14 +41,25 @@ class Doubts:
 
     def raised(self, partition: Partition, offset: int, max_bytes: int) -> None:
         """What lies at `offset` may be damaged."""
-        key, now = (partition.topic_id, partition.index), self._loop.time()
-        if now < self._looked_at.get(key, -_AGAIN_AFTER_S) + _AGAIN_AFTER_S:
+        if not self._is_due(partition):
             return
-        self._looked_at = {k: at for k, at in self._looked_at.items() if now < at + _AGAIN_AFTER_S}
-        self._looked_at[key] = now
         task = asyncio.create_task(self._look(partition, offset, max_bytes), name=f"look at {partition!r}")
         self._looking[task] = None
         task.add_done_callback(self._looking.pop)
+
+    def confirmed(self, partition: Partition, error: KafkaError) -> None:
+        """A look-up on the loop has met damage: there is nothing to look at again."""
+        if self._is_due(partition) and self._holds(partition):
+            self._condemn(partition, error)
+
+    def _is_due(self, partition: Partition) -> bool:
+        """Whether the last look at this partition was long enough ago. Notes that it is looked at now."""
+        key, now = (partition.topic_id, partition.index), self._loop.time()
+        if now < self._looked_at.get(key, -_AGAIN_AFTER_S) + _AGAIN_AFTER_S:
+            return False
+        self._looked_at = {k: at for k, at in self._looked_at.items() if now < at + _AGAIN_AFTER_S}
+        self._looked_at[key] = now
+        return True
 
     async def _look(self, partition: Partition, offset: int, max_bytes: int) -> None:
         log = partition.log
@@ -57,7 +68,7 @@ class Doubts:
         try:
             piece = log.read(offset, max_bytes, log.log_end_offset, at_least_one=True)
         except KafkaError as error:
-            found = error if isinstance(error.__cause__, BrokenBatch) else None
+            found = error if is_damage(error) else None
         else:
             try:
                 found = await off_loop(

@@ -404,6 +404,10 @@ class Replicas:
         """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
         self.damage.doubts.raised(partition, offset, max_bytes)
 
+    def found_damaged(self, partition: Partition, error: KafkaError) -> None:
+        """A file of this replica is damaged: `error` says which and where."""
+        self.damage.doubts.confirmed(partition, error)
+
     def look_again(self, key: PartitionKey) -> None:
         """Something about this replica that the image does not tell has changed."""
         self._look_at({key})

@@ -15,14 +15,14 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.record_batch import HEADER_SIZE, parse_header
-from ..log import LogSlice
+from ..log import LogSlice, is_damage
 from ..replica_selection import ReplicaView, Selector
 from ..replication.follower import UNDEFINED_EPOCH, diverges
 from ..replication.leader import LeaderState
 from ..replication.partition import Partition
 from ..replication.replicas import Replicas
 from .fetch_sessions import FetchSession, SessionPartition
-from .handler import Request
+from .handler import Request, as_kafka_error
 from .handlers.cluster_access import endpoint
 from .handlers.leaders import LEADERSHIP_ERRORS, leader_of
 
@@ -109,9 +109,10 @@ class FetchReader:
         try:
             replica = self._replica(fetch.session, wanted)
             outcome = self._read_from(fetch, wanted, replica, found)
-        except KafkaError as error:
+        except Exception as error:
             found.urgent = True
-            return self._failure(fetch.request, wanted, error, found)
+            refusal = as_kafka_error(error, f"a fetch from {wanted.topic}-{wanted.part.partition}")
+            return self._failure(fetch.request, wanted, refusal, found)
         wanted.watch(replica)
         return outcome
 
@@ -190,8 +191,10 @@ class FetchReader:
         if committed:
             try:
                 aborted = log.aborted_among(records, offset, upto)
-            except KafkaError:
+            except KafkaError as error:
                 records.release()
+                if is_damage(error):
+                    self._replicas.found_damaged(replica, error)
                 raise
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.codec import encode_into
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
@@ -26,8 +27,23 @@ if TYPE_CHECKING:
 ErrorResponse = Callable[[Any, KafkaError], Message]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+logger = logging.getLogger(__name__)
+
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
+
+
+def as_kafka_error(error: Exception, subject: object) -> KafkaError:
+    """What a client is told of a failure.
+
+    A handler that answers for many partitions catches whatever one of them raises and passes it through here. So a
+    fault in `subject`, one partition, never spoils the answer for the others. An error that is no KafkaError is a
+    fault of ours: it is logged, and the client reads UNKNOWN_SERVER_ERROR.
+    """
+    if isinstance(error, KafkaError):
+        return error
+    logger.error("%s failed", subject, exc_info=error)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from time import perf_counter
 from typing import Any
 
 from ...protocol.codec import MalformedMessage, decode_from
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
 from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
-from .handler import Handler, HandlerTable, Request
+from .handler import Handler, HandlerTable, Request, as_kafka_error
 from .handlers.api_versions import unsupported_version_response
 
 log = logging.getLogger(__name__)
@@ -116,12 +116,9 @@ class Router:
         connection.close()
 
     def _fail(self, handler: Handler, request: Request, message: Message, error: Exception) -> None:
-        if not isinstance(error, KafkaError):
-            log.error(
-                "%s version %d of %s failed",
-                handler.request_class.__name__, request.api_version, request.connection, exc_info=error,
-            )  # fmt: skip
-            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        error = as_kafka_error(
+            error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
+        )
         if request.parts is not None:
             return
         try:

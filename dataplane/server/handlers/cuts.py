@@ -32,7 +32,7 @@ from ...replication.leader import LeaderState
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ...transactions.quorum import TransactionCommands
-from ..handler import Request, handles
+from ..handler import Request, as_kafka_error, handles
 from ..turns import in_turns
 
 FIND_TIMEOUT_S = 5.0
@@ -133,8 +133,9 @@ class CutHandlers:
     async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
         try:
             found = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
-        except KafkaError as error:
-            return CutOffset(partition_index=index, error_code=error.code)
+        except Exception as error:
+            code = as_kafka_error(error, f"a cut through {topic_id.hex()}-{index}").code
+            return CutOffset(partition_index=index, error_code=code)
         return CutOffset(
             partition_index=index,
             offset=found.offset,

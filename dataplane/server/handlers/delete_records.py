@@ -21,7 +21,7 @@ from ....protocol.messages.delete_records import (
 )
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
-from ..handler import Request, handles
+from ..handler import Request, as_kafka_error, handles
 from ..turns import in_turns, pieces
 from .cluster_access import INTERNAL_TOPICS
 
@@ -86,8 +86,8 @@ class DeleteRecordsHandlers:
                     f"records of {topic} are compacted, not deleted: cleanup.policy={policy.cleanup_policy}",
                 )
             offset = partition.trims.trim(None if offset == _HIGH_WATERMARK else offset)
-        except KafkaError as error:
-            result.error_code = error.code
+        except Exception as error:
+            result.error_code = as_kafka_error(error, f"deleting records of {topic}-{index}").code
             return _Trim(None, offset, result)
         return _Trim(partition, offset, result)
 

@@ -21,11 +21,12 @@ from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from ...log import is_damage
 from ...replication.leader import LeaderState
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..fetch_reading import READ_COMMITTED
-from ..handler import Request, handles
+from ..handler import Request, as_kafka_error, handles
 from ..turns import in_turns
 
 LATEST = -1
@@ -115,9 +116,9 @@ class OffsetHandlers:
                 )
             partition = self._replicas.get(topic, part.partition_index)
             leader = partition.leading(part.current_leader_epoch)
-            found = _look_up(partition, leader, part.timestamp, seen)
-        except KafkaError as error:
-            code = error.code
+            found = self._look_up(partition, leader, part.timestamp, seen)
+        except Exception as error:
+            code = as_kafka_error(error, f"a look-up in {topic}-{part.partition_index}").code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_NOT_AVAILABLE:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
@@ -127,6 +128,14 @@ class OffsetHandlers:
         if version >= _FIRST_WITH_EPOCHS:
             answer.leader_epoch = found.leader_epoch
         return answer
+
+    def _look_up(self, partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
+        try:
+            return _look_up(partition, leader, timestamp, seen)
+        except KafkaError as error:
+            if is_damage(error):
+                self._replicas.found_damaged(partition, error)
+            raise
 
     @handles(OffsetForLeaderEpochRequest, 2, 4)
     def offset_for_leader_epoch(

@@ -27,7 +27,7 @@ from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ...transactions.gate import TransactionGate
-from ..handler import Request, handles
+from ..handler import Request, as_kafka_error, handles
 from ..purgatory import Parked, Purgatory
 from ..recompression import Recompression
 from .cluster_access import INTERNAL_TOPICS
@@ -120,9 +120,11 @@ class ProduceHandlers:
                     answer, end = self.append(partition, data.index, records, acks)
                     if acks == ALL and partition.high_watermark < end:
                         waiting.append((partition, end, answer))
-                except KafkaError as error:
+                except Exception as error:
                     failed = True
-                    answer = failure(data.index, error)
+                    answer = failure(
+                        data.index, as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
+                    )
                 answers.append(answer)
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
