@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .failures import CommandFailed
+from .terminal import note
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -15,6 +16,6 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     if yes or sys.stdin is None or not sys.stdin.isatty():
         return
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    note(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed("nothing was done")

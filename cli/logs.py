@@ -6,6 +6,8 @@ import json
 import logging
 import time
 
+from .terminal import json_escaped, visible, visible_lines
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -19,7 +21,7 @@ class KeyValueFormatter(logging.Formatter):
         line = " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record))
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = f"{stamp}.{int(record.msecs):03d}Z {line}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{visible_lines(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -47,4 +49,6 @@ def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "=\n\t') else text
+    if not text or visible(text) != text or any(c in text for c in ' "='):
+        return json_escaped(json.dumps(text, ensure_ascii=False))
+    return text

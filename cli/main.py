@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from ..protocol.nearest import nearest
 from .failures import CommandFailed, UsageError
+from .terminal import note, say, say_lines
 
 OVERVIEW = """\
 usage: ottla COMMAND [options]
@@ -92,10 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UsageError as error:
-        print(f"ottla: {error}", file=sys.stderr)
+        note(f"ottla: {error}")
         return 2
     except CommandFailed as error:
-        print(f"ottla {name}: {error}", file=sys.stderr)
+        note(f"ottla {name}: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}", file=sys.stderr)
+        note(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}")
         if not error.filename:  # it was the output that could not be written
             _forget_output()
         return 1
@@ -112,12 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(name: str, words: Sequence[str]) -> int:
     if name in ("-h", "--help", "help"):
-        print(OVERVIEW, end="")
+        say_lines(OVERVIEW)
         return 0
     if name in ("version", "--version", "-V"):
         from .. import __version__
 
-        print(f"ottla {__version__}")
+        say(f"ottla {__version__}")
         return 0
     if name not in COMMANDS:
         raise UsageError(_unknown(name))

@@ -6,17 +6,19 @@ import json
 import sys
 from collections.abc import Sequence
 
+from .terminal import json_escaped, say, say_lines, visible
+
 
 def print_json(value: object) -> None:
     """One JSON document on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    say_lines(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table with headings; in a pipe, tab-separated lines with the headings first."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            print("\t".join(str(cell) for cell in row))
+            say("\t".join(str(cell) for cell in row))
         return
     from rich import box
     from rich.console import Console
@@ -27,7 +29,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     for column in columns:
         table.add_column(column)
     for row in rows:
-        cells = [Text(str(cell), justify="right" if isinstance(cell, int) else "left") for cell in row]
+        cells = [
+            Text(visible(str(cell)), justify="right" if isinstance(cell, int) else "left") for cell in row
+        ]
         table.add_row(*cells)
     Console().print(table)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..client.consuming.fetched import ConsumerRecord
 from .failures import UsageError
+from .terminal import json_escaped
 
 FORMAT_HELP = """
 format (-f)
@@ -42,23 +43,27 @@ def unescape(text: str) -> bytes:
     return b"".join(literal for literal, _ in _parts(text) if literal)
 
 
-def formatter(pattern: str, *, null: bytes = b"") -> Printer:
-    """A function that prints a record by a pattern; `null` stands for keys and values that are null.
+def formatter(
+    pattern: str, *, null: bytes = b"", shown: Callable[[bytes], bytes] = lambda exact: exact
+) -> Printer:
+    """A function that prints a record by a pattern; `null` stands for keys and values that are null. `shown` is what
+    becomes of the texts of a record: a terminal does not get them as they are.
 
     Raises UsageError for an unknown token.
     """
     fields: dict[bytes, Printer] = {
-        b"t": lambda record: record.topic.encode(),
+        b"t": lambda record: shown(record.topic.encode()),
         b"p": lambda record: b"%d" % record.partition,
         b"o": lambda record: b"%d" % record.offset,
         b"T": lambda record: b"%d" % record.timestamp_ms,
-        b"k": lambda record: null if record.key is None else record.key,
-        b"s": lambda record: null if record.value is None else record.value,
+        b"k": lambda record: null if record.key is None else shown(record.key),
+        b"s": lambda record: null if record.value is None else shown(record.value),
         b"K": lambda record: b"%d" % _length(record.key),
         b"S": lambda record: b"%d" % _length(record.value),
         b"R": lambda record: _LENGTH.pack(_length(record.value)),
         b"h": lambda record: b",".join(
-            name.encode() + b"=" + (null if value is None else value) for name, value in record.headers
+            shown(name.encode()) + b"=" + (null if value is None else shown(value))
+            for name, value in record.headers
         ),
     }
     parts: list[Printer] = []
@@ -132,7 +137,8 @@ def json_line(record: ConsumerRecord) -> bytes:
         "value": _text(record.value),
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+    line = json_escaped(json.dumps(fields, ensure_ascii=False))
+    return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _parts(pattern: str) -> list[tuple[bytes, bytes | None]]:

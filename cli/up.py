@@ -19,6 +19,7 @@ from .layout import HOST, OWN_KEYS, PORTS_FROM_BASE, Layout, Member, open_layout
 from .ownership import until_exit
 from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
+from .terminal import note, say
 
 DEFAULT_DIRECTORY = "ottla-data"
 START_TIMEOUT_S = 60.0
@@ -132,7 +133,7 @@ def publish(
         "data": str(layout.directory),
     }
     write_atomically(layout.cluster_file, json.dumps(description, indent=1) + "\n", mode=0o600)
-    print(layout.bootstrap, flush=True)
+    say(layout.bootstrap, flush=True)
 
 
 def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
@@ -237,7 +238,7 @@ def _overrides(words: list[str]) -> dict[str, str]:
 
 
 def _say(text: str) -> None:
-    print(f"ottla up: {text}", file=sys.stderr, flush=True)
+    note(f"ottla up: {text}")
 
 
 @contextmanager

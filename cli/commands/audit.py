@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from ..options import CommandParser, add_bootstrap, add_output, command_parser
 from ..selection import milliseconds_of, timestamp_ms
+from ..terminal import note, say
 
 AUDIT_TOPIC = "audit"
 NO_END_MS = 1 << 62
@@ -81,17 +81,16 @@ def run(arguments: argparse.Namespace) -> int:
     )
     found = run_client(audit(question))
     if found.unreadable:
-        print(
+        note(
             f"records of {arguments.audit_topic!r} that are no reports: {found.unreadable} "
-            f"(the first: {found.first_unreadable})",
-            file=sys.stderr,
+            f"(the first: {found.first_unreadable})"
         )
     for tier in found.silent_tiers:
-        print(f"no report of tier {tier!r} was read: it counts as 0", file=sys.stderr)
+        note(f"no report of tier {tier!r} was read: it counts as 0")
     if arguments.output == "json":
         print_json(as_json(found))
     else:
         print_table(*columns_and_rows(found.rows))
         for line in (*remarks(found), verdict(found.rows)):
-            print(line)
+            say(line)
     return int(has_gaps(found.rows))

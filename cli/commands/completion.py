@@ -8,6 +8,7 @@ from typing import cast
 
 from ..completion_scripts import SHELLS, Word, words_of
 from ..options import CommandParser, command_parser
+from ..terminal import say_lines
 
 
 def parser(name: str) -> CommandParser:
@@ -26,7 +27,7 @@ def parser(name: str) -> CommandParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    print(SHELLS[arguments.shell](all_words()), end="")
+    say_lines(SHELLS[arguments.shell](all_words()))
     return 0
 
 

@@ -9,6 +9,7 @@ from ..failures import CommandFailed, UsageError
 from ..options import Actions, CommandParser, add_bootstrap, add_common, carry_out, command_parser, key_values
 from ..output import print_json, print_table
 from ..selection import missing
+from ..terminal import say
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, ConfigEntry
@@ -118,7 +119,7 @@ def get(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json([_as_json(entry) for entry in shown])
     elif not shown:
-        print("nothing differs from the defaults; --all shows them")
+        say("nothing differs from the defaults; --all shows them")
     elif arguments.synonyms:
         rows = [(entry.name, *synonym) for entry in shown for synonym in entry.synonyms]
         print_table(

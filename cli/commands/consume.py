@@ -15,6 +15,7 @@ from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
 from ..record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
 from ..selection import numbers_in, select, timestamp_ms
+from ..terminal import visible_bytes
 
 POLL_MS = 100
 
@@ -102,7 +103,12 @@ def _printer(arguments: argparse.Namespace) -> Printer:
         key = "" if arguments.key_delimiter is None else "%k" + arguments.key_delimiter.replace("%", "%%")
         end = "\\n" if arguments.delimiter is None else arguments.delimiter.replace("%", "%%")
         pattern = f"{key}%s{end}"
-    return formatter(pattern, null=NULL if arguments.null else b"")
+    null = NULL if arguments.null else b""
+    return (
+        formatter(pattern, null=null, shown=visible_bytes)
+        if sys.stdout.isatty()
+        else formatter(pattern, null=null)
+    )
 
 
 def parse_offset(text: str, now_ms: int) -> tuple[str, int]:

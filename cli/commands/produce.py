@@ -17,6 +17,7 @@ from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, command_parser, key_values
 from ..record_format import LineRecord, line_reader, unescape
+from ..terminal import show_progress
 
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024 * 1024
@@ -182,12 +183,12 @@ async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRe
             now = time.monotonic()
             if loud and now - began > PROGRESS_AFTER_S and now - shown > 0.5:
                 shown = now
-                print(f"\r{deliveries.sent:,} records", end="", file=sys.stderr, flush=True)
+                show_progress(f"{deliveries.sent:,} records")
         await producer.flush()
         await asyncio.sleep(0)  # the last deliveries' callbacks
     if loud:
         seconds = time.monotonic() - began
-        print(f"\r{deliveries.sent:,} records in {seconds:.1f} s", file=sys.stderr)
+        show_progress(f"{deliveries.sent:,} records in {seconds:.1f} s", last=True)
     return deliveries
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from ..options import (
     carry_out,
     command_parser,
 )
+from ..terminal import note, say, say_lines
 
 if TYPE_CHECKING:
     from ...spark_integration.pipelines.running import Pipeline, RunningPipeline
@@ -68,7 +68,7 @@ run = carry_out
 def print_template(arguments: argparse.Namespace) -> None:
     """The file as it is."""
     package = f"{__package__.removesuffix('.cli.commands')}.spark_integration.pipelines"
-    print((files(package) / TEMPLATE).read_text(encoding="utf-8"), end="")
+    say_lines((files(package) / TEMPLATE).read_text(encoding="utf-8"))
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:
@@ -92,7 +92,7 @@ def run_pipeline(arguments: argparse.Namespace) -> None:
         raise CommandFailed(str(error)) from None
     try:
         running = pipeline.start(spark)
-        print(f"{settings.name}: on {settings.master}, checkpoint {settings.checkpoint}", file=sys.stderr)
+        note(f"{settings.name}: on {settings.master}, checkpoint {settings.checkpoint}")
         _follow(running, as_json=arguments.output == "json")
     except WrongPipeline as error:
         raise CommandFailed(f"{arguments.file}: {error}") from None
@@ -132,4 +132,4 @@ def _follow(running: RunningPipeline, *, as_json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     for one in running.progress():
-        print(one.to_json() if as_json else one, flush=True)
+        say(one.to_json() if as_json else one, flush=True)

@@ -4,7 +4,6 @@ ids are deleted."""
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from ..options import (
     command_parser,
 )
 from ..output import print_json, print_table
+from ..terminal import say, show_progress
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, HangingTransaction, TransactionDescription, TransactionListing
@@ -188,7 +188,7 @@ def describe(arguments: argparse.Namespace) -> None:
     else:
         for number, one in enumerate(found):
             if number:
-                print()
+                say()
             _print(one)
     raise_refusals(failures)
 
@@ -304,7 +304,7 @@ def _summary(one: TransactionDescription) -> list[object]:
 
 def _print(one: TransactionDescription) -> None:
     for (label, _), value in zip(_LABELS, _summary(one), strict=True):
-        print(f"{label:<17}{value}")
+        say(f"{label:<17}{value}")
     if one.partitions:
         print_table(("TOPIC", "PARTITION"), one.partitions)
 
@@ -458,6 +458,4 @@ async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPa
 
 
 def _show_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        print(f"\r\033[K{done}/{total} partitions", end=end, file=sys.stderr, flush=True)
+    show_progress(f"{done}/{total} partitions", last=done == total)

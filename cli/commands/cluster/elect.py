@@ -11,6 +11,7 @@ from ...asking import raise_refusals, run_client
 from ...confirmation import confirm
 from ...output import print_json, print_table
 from ...selection import named_partitions
+from ...terminal import say
 
 
 def elect(arguments: argparse.Namespace) -> None:
@@ -28,7 +29,7 @@ def elect(arguments: argparse.Namespace) -> None:
     elif rows:
         print_table(("TOPIC", "PARTITION", "RESULT"), rows)
     else:
-        print("nothing to elect")
+        say("nothing to elect")
     raise_refusals(
         {f"{one[0]}-{one[1]}": e for one, e in results.items() if e is not None and not _needless(e)}
     )

@@ -16,6 +16,7 @@ from ....protocol.errors import KafkaError
 from ...asking import run_client
 from ...failures import CommandFailed, UsageError
 from ...output import print_json
+from ...terminal import say
 
 MIN_ISR = "min.insync.replicas"
 LISTED_MAX = 10
@@ -136,7 +137,7 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json({"healthy": found.healthy, **asdict(found)})
         return 0 if found.healthy else 1
-    print("healthy" if found.healthy else "NOT healthy")
+    say("healthy" if found.healthy else "NOT healthy")
     lines: list[tuple[str, list[Any]]] = [
         ("brokers down", found.brokers_down),
         ("brokers fenced", found.brokers_fenced),
@@ -145,9 +146,9 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
         ("under-replicated partitions", found.under_replicated),
     ]
     if found.quorum_leader is None:
-        print("  the quorum has no leader")
+        say("  the quorum has no leader")
     for label, named in lines:
         if named:
             more = f" and {len(named) - LISTED_MAX} more" if len(named) > LISTED_MAX else ""
-            print(f"  {label}: {len(named)} ({', '.join(map(str, named[:LISTED_MAX]))}{more})")
+            say(f"  {label}: {len(named)} ({', '.join(map(str, named[:LISTED_MAX]))}{more})")
     return 0 if found.healthy else 1

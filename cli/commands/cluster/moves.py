@@ -18,6 +18,7 @@ from ...confirmation import confirm
 from ...failures import CommandFailed
 from ...output import bytes_text, numbers, print_json, print_table
 from ...selection import bytes_of
+from ...terminal import note, say
 
 LOOK_AGAIN_S = 0.3
 
@@ -90,17 +91,16 @@ def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
             run_client(_follow(arguments, moves, throttle))
     except KeyboardInterrupt:
         left = "; then lift the throttle by 'ottla cluster reassign --unthrottle'" if throttle else ""
-        print(
-            "\nthe moves go on: 'ottla cluster reassign --list' shows them, "
-            f"'ottla cluster reassign --cancel' stops them{left}",
-            file=sys.stderr,
+        note(
+            "the moves go on: 'ottla cluster reassign --list' shows them, "
+            f"'ottla cluster reassign --cancel' stops them{left}"
         )
         raise
     word = "begun" if arguments.no_wait else "done"
     if arguments.output != "json":
-        print(f"{len(moves)} moves {word}")
+        say(f"{len(moves)} moves {word}")
     if throttle and arguments.no_wait:
-        print("the throttle stays until 'ottla cluster reassign --unthrottle'", file=sys.stderr)
+        note("the throttle stays until 'ottla cluster reassign --unthrottle'")
 
 
 def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
@@ -108,7 +108,7 @@ def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
         print_json(as_plan(moves))
         return
     if not moves:
-        print("nothing has to move")
+        say("nothing has to move")
         return
     rows = [
         (*one, numbers(move.before), numbers(move.after), bytes_text(move.bytes_moved))
@@ -116,7 +116,7 @@ def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
     ]
     print_table(("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "TO-COPY"), rows)
     total = sum(move.bytes_moved for move in moves.values())
-    print(f"{len(moves)} partitions change, {bytes_text(total)} to copy")
+    say(f"{len(moves)} partitions change, {bytes_text(total)} to copy")
 
 
 async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:

@@ -11,6 +11,7 @@ from ...confirmation import confirm
 from ...failures import CommandFailed, UsageError
 from ...output import numbers, print_json, print_table
 from ...selection import broker_ids, missing, named_partitions
+from ...terminal import say
 from .moves import Move, Moves, carry_moves_out, read_plan
 
 
@@ -73,7 +74,7 @@ def _show(arguments: argparse.Namespace, ongoing: dict[TopicPartition, OngoingRe
             ]
         )
     elif not ongoing:
-        print("nothing moves")
+        say("nothing moves")
     else:
         rows = [
             (*one, numbers(move.replicas), numbers(move.adding), numbers(move.removing))
@@ -97,7 +98,7 @@ def _cancel(arguments: argparse.Namespace) -> None:
     confirm(f"Cancel {len(chosen)} moves?", yes=arguments.yes)
     run_client(_cancel_all(arguments, list(chosen)))
     if arguments.output != "json":
-        print(f"{len(chosen)} moves cancelled")
+        say(f"{len(chosen)} moves cancelled")
 
 
 async def _named(arguments: argparse.Namespace) -> list[TopicPartition]:

@@ -13,6 +13,7 @@ from ...asking import run_client
 from ...confirmation import confirm
 from ...failures import CommandFailed
 from ...output import numbers
+from ...terminal import say
 from .moves import Move, Moves, carry_moves_out
 
 
@@ -29,14 +30,14 @@ def decommission(arguments: argparse.Namespace) -> None:
     if arguments.dry_run or (moves and arguments.no_wait):
         return
     if is_up:
-        print(
+        say(
             f"broker {arguments.broker} holds no replicas: stop it, then 'ottla cluster decommission "
             f"{arguments.broker}' again to forget it"
         )
         return
     confirm(f"Forget broker {arguments.broker} for good?", yes=arguments.yes)
     run_client(_unregister(arguments))
-    print(f"broker {arguments.broker} is no part of the cluster any more")
+    say(f"broker {arguments.broker} is no part of the cluster any more")
 
 
 async def _unregister(arguments: argparse.Namespace) -> None:

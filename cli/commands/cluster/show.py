@@ -8,6 +8,7 @@ from typing import Any
 from ...asking import run_client
 from ...failures import CommandFailed
 from ...output import numbers, print_json, print_table
+from ...terminal import say
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def show(arguments: argparse.Namespace) -> int:
         if arguments.quorum_leader:
             if leader is None:
                 raise CommandFailed("the quorum has no leader now")
-            print(leader)
+            say(leader)
             return 0
         quorum = []
         for answer in answers:
@@ -109,7 +110,7 @@ async def _report(bootstrap: str) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    print(f"cluster {report['cluster_id']}: {report['topics']} topics, {report['partitions']} partitions")
+    say(f"cluster {report['cluster_id']}: {report['topics']} topics, {report['partitions']} partitions")
     print_table(
         ("BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS"),
         [
@@ -123,7 +124,7 @@ def _print(report: dict[str, Any]) -> None:
             [(one["id"], one["address"], one["state"], one["term"]) for one in report["quorum"]],
         )
     if not report["under_replicated"]:
-        print("no under-replicated partitions")
+        say("no under-replicated partitions")
         return
     print_table(
         ("UNDER-REPLICATED", "PARTITION", "LEADER", "REPLICAS", "ISR"),

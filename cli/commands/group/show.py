@@ -10,6 +10,7 @@ from ....client.admin import Admin, GroupListing
 from ...asking import run_client
 from ...output import print_json, print_table
 from ...selection import select
+from ...terminal import say
 from .lag import GroupReport, PartitionLag, report
 
 DESCRIBED_TYPES = ("classic", "consumer")
@@ -39,7 +40,7 @@ def describe(arguments: argparse.Namespace) -> None:
         return
     for number, one in enumerate(reports):
         if number:
-            print()
+            say()
         _print(one, arguments)
 
 
@@ -108,7 +109,7 @@ def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
         ("MEMBERS", members),
         ("TOTAL-LAG", lag),
     ):
-        print(f"{label:<12} {value}")
+        say(f"{label:<12} {value}")
     if arguments.lag_per_topic:
         topics = one.lag_by_topic()
         print_table(("TOPIC", "PARTITIONS", "LAG"), [(topic, *numbers) for topic, numbers in topics.items()])

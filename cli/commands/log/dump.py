@@ -21,6 +21,7 @@ from ....protocol.record import Record, decode_control_record, decode_records
 from ....protocol.record_batch import BatchHeader, check_integrity
 from ...failures import CommandFailed
 from ...selection import iso_time
+from ...terminal import say
 
 Line = tuple[str, dict[str, Any]]
 """What it is, and its fields in order."""
@@ -33,10 +34,10 @@ def dump(arguments: argparse.Namespace) -> None:
     for path in arguments.paths:
         for one in _files(path):
             if arguments.output != "json":
-                print(f"{one}")
+                say(f"{one}")
             try:
                 for line in _lines(one, arguments):
-                    print(show(line))
+                    say(show(line))
             except BrokenBatch as broken:
                 raise CommandFailed(f"{one} is damaged at byte {broken.position}: {broken.reason}") from None
             except KafkaError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ....dataplane.log.inspection import (
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
 from ...output import print_json, print_table
+from ...terminal import say, show_progress
 
 
 def verify(arguments: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def verify(arguments: argparse.Namespace) -> int:
     print_table([name.upper().replace("_", "-") for name in rows[0]], [list(row.values()) for row in rows])
     for one in problems:
         where = "" if one.position is None else f" at byte {one.position}"
-        print(f"{one.path}{where}: {one.what}")
+        say(f"{one.path}{where}: {one.what}")
     return 1 if problems else 0
 
 
@@ -76,6 +76,5 @@ def _verified(path: Path) -> tuple[list[SegmentContents], list[Problem]]:
 
 
 def _progress(number: int, total: int, path: Path) -> None:
-    if total > 1 and sys.stderr.isatty():
-        end = "\n" if number == total else ""
-        print(f"\r\033[K{number}/{total} {path.name}", end=end, file=sys.stderr, flush=True)
+    if total > 1:
+        show_progress(f"{number}/{total} {path.name}", last=number == total)

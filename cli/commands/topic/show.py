@@ -14,6 +14,7 @@ from ....protocol.errors import KafkaError
 from ...asking import run_client
 from ...output import bytes_text, numbers, print_json, print_table
 from ...selection import select
+from ...terminal import say
 
 UNKNOWN = -1
 
@@ -60,7 +61,7 @@ def describe(arguments: argparse.Namespace) -> None:
         return
     for number, report in enumerate(reports):
         if number:
-            print()
+            say()
         _print(report, arguments)
 
 
@@ -107,7 +108,7 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
     topic = report.topic
     total = sum(max(0, report.size(index)) for index in topic.partitions)
     of_size = f", {bytes_text(total)}" if report.sizes else ""
-    print(
+    say(
         f"{topic.name}: {len(topic.partitions)} partitions, {replication_factor(topic)} replicas each{of_size}"
     )
     print_table(

@@ -1,0 +1,70 @@
+"""Text that strangers chose (names of topics, groups and clients, records) on its way to a terminal.
+
+A terminal obeys what it prints: an escape sequence in a group's name could recolour, retitle or rewrite the screen. So
+control characters appear as escapes (``\\x1b``) wherever the output is a terminal. Files and pipes get the exact text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+_DIRECTIONS = "\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""They turn text around, so that it shows in another order than it has."""
+_LINES = "\u2028\u2029"
+_CONTROLS = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_DIRECTIONS}{_LINES}]")
+_CONTROLS_IN_TEXT = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DIRECTIONS}{_LINES}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def visible(text: str) -> str:
+    """One line of text: no character of it moves the cursor or has any other effect on a terminal."""
+    return _CONTROLS.sub(_escape, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for text that may have several lines and columns: newlines and tabs stay."""
+    return _CONTROLS_IN_TEXT.sub(_escape, text)
+
+
+def visible_bytes(data: bytes) -> bytes:
+    """Bytes that should be text, as `visible_lines`; those that are no UTF-8 appear as escapes, too."""
+    return visible_lines(data.decode("utf-8", "backslashreplace")).encode()
+
+
+def json_escaped(text: str) -> str:
+    """A JSON document of the same meaning, with those characters escaped that JSON lets through."""
+    return _CONTROLS_IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(text: object = "", *, flush: bool = False) -> None:
+    """Print a line on standard output."""
+    sys.stdout.write((visible(str(text)) if sys.stdout.isatty() else str(text)) + "\n")
+    if flush:
+        sys.stdout.flush()
+
+
+def say_lines(text: str) -> None:
+    """Print a text of several lines, such as a JSON document, on standard output."""
+    sys.stdout.write(visible_lines(text) if sys.stdout.isatty() else text)
+
+
+def note(text: object, *, end: str = "\n") -> None:
+    """Print a line on standard error: what is not the result of the command."""
+    sys.stderr.write((visible(str(text)) if sys.stderr.isatty() else str(text)) + end)
+    sys.stderr.flush()
+
+
+def show_progress(text: str, *, last: bool = False) -> None:
+    """Write over the line of the progress before, if standard error is a terminal; `last` ends it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{visible(text)}" + ("\n" if last else ""))
+        sys.stderr.flush()
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no text, as Python keeps it in a string
+        code -= 0xDC00
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
