@@ -74,10 +74,15 @@ def __dir__() -> list[str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session. Raises ModuleNotFoundError that says how to install PySpark."""
+    """Make `format("ottla")` known to a session, whose workers on this machine will run this Python.
+
+    Raises ModuleNotFoundError that says how to install PySpark.
+    """
     from .requirements import need_pyspark
 
     need_pyspark()
     from .data_source import OttlaDataSource
+    from .workers import choose_python
 
+    choose_python(spark)
     spark.dataSource.register(OttlaDataSource)
