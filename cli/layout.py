@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import secrets
 import shutil
 import socket
-import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .failures import CommandFailed, UsageError
+from .ports import HOST, free_ports, reserve
 
-HOST = "127.0.0.1"
+LAYOUT_FILE = "layout.json"
 FIRST_BROKER_ID = 1
 FIRST_QUORUM_ID = 101
 OWN_KEYS = (
@@ -53,12 +52,6 @@ PORTS_FROM_BASE = 400
 of each is 200 above.
 """
 
-OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-LOWEST_DYNAMIC_PORT = 49152
-"""Where outgoing connections begin by RFC 6335, where the system does not say."""
-LOWEST_PORT, HIGHEST_PORT = 10_000, 65_535
-PORTS_TO_CHOOSE_FROM = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -73,6 +66,14 @@ class Member:
     def name(self) -> str:
         """Its name in file names and messages: ``broker-1``, ``quorum-101``."""
         return f"{self.role}-{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was in a folder before a run: the text of its layout, if it had one, and all names."""
+
+    layout: str | None
+    names: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -123,6 +124,15 @@ class Layout:
         """Where a running node keeps its process id."""
         return self.directory / "run" / f"{member.name}.pid"
 
+    def running(self, member: Member) -> int | None:
+        """The process that the node's pid file names, if it runs this very node."""
+        try:
+            pid = int(self.pid_file(member).read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return None
+        return pid if os.fsencode(self.settings_file(member)) in command else None
+
     def settings(self, member: Member, overrides: Mapping[str, str]) -> dict[str, str]:
         """The properties of a node; `overrides` win."""
         settings = {
@@ -150,25 +160,45 @@ class Layout:
         """Write layout, secret (once) and every node's settings with the `overrides`."""
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
-        write_atomically(self.directory / "layout.json", json.dumps(_as_json(self), indent=1) + "\n")
+        write_atomically(self.directory / LAYOUT_FILE, json.dumps(_as_json(self), indent=1) + "\n")
         if not self.secret_file.exists():
             write_atomically(self.secret_file, secrets.token_hex(32) + "\n", mode=0o600)
         for member in self.members:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines))
 
-    def remove(self) -> None:
-        """Delete the cluster with all its data, and the folder unless others keep something there."""
-        for name in ("config", "logs", "run", *(member.name for member in self.members)):
-            shutil.rmtree(self.directory / name, ignore_errors=True)
-        for name in ("layout.json", "cluster.secret", "cluster.json", "up.lock"):
-            (self.directory / name).unlink(missing_ok=True)
+    def found(self) -> Found:
+        """What is in the folder now."""
+        file = self.directory / LAYOUT_FILE
+        return Found(
+            file.read_text() if file.exists() else None,
+            frozenset(path.name for path in self.directory.iterdir()),
+        )
+
+    def restore(self, found: Found) -> None:
+        """Let the folder have the layout again that it had. If it had none, all that this cluster has written goes."""
+        if found.layout is None:
+            self.remove(keep=found.names)
+        else:
+            write_atomically(self.directory / LAYOUT_FILE, found.layout)
+
+    def remove(self, keep: frozenset[str] = frozenset()) -> None:
+        """Delete the cluster with all its data, except for these names, and the folder unless something is left."""
+        folders = ["config", "logs", "run", *(member.name for member in self.members)]
+        files = [LAYOUT_FILE, "cluster.secret", "cluster.json", "up.lock"]
+        for name in folders:
+            if name not in keep:
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+        for name in files:
+            if name not in keep:
+                (self.directory / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.directory.rmdir()
 
 
 def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None) -> Layout:
-    """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses.
+    """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses. A base port moves all
+    nodes to other ports: what they have stored names nodes by their ids.
 
     Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it
     has, and CommandFailed when no port is free.
@@ -182,11 +212,14 @@ def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, bas
         raise UsageError(
             f"{directory} holds {len(known.brokers)} brokers: give --brokers {len(known.brokers)} or more"
         )
-    if known.quorum and base_port is not None and base_port != known.brokers[0].port:
-        raise UsageError(f"{directory} has its ports from an earlier run: leave --base-port out")
+    if base_port is not None:
+        known.quorum = [
+            _moved(one, base_port + QUORUM_PORT_DISTANCE, FIRST_QUORUM_ID) for one in known.quorum
+        ]
+        known.brokers = [_moved(one, base_port, FIRST_BROKER_ID) for one in known.brokers]
     taken = [port for member in known.members for port in (member.port, member.metrics_port)]
-    known.reserved += [own for port in taken if (own := _reserve(port))]
-    free = _free_ports(known.reserved)
+    known.reserved += [own for port in taken if (own := reserve(port))]
+    free = free_ports(known.reserved)
     for group in (known.quorum, known.brokers):
         group[:] = [m if m.metrics_port else replace(m, metrics_port=next(free)) for m in group]
     wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
@@ -199,6 +232,11 @@ def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, bas
         known.brokers.append(Member("broker", FIRST_BROKER_ID + index, *ports))
     free.close()
     return known
+
+
+def _moved(member: Member, first_port: int, first_id: int) -> Member:
+    port = first_port + member.id - first_id
+    return replace(member, port=port, metrics_port=port + METRICS_PORT_DISTANCE)
 
 
 def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
@@ -214,6 +252,11 @@ def known_layout(directory: Path) -> Layout:
     return known
 
 
+def holds_cluster(directory: Path) -> bool:
+    """Whether an `ottla up` has left a cluster in `directory`."""
+    return (directory / LAYOUT_FILE).exists()
+
+
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace `path` by `text` so that a reader sees the old file or the whole new one."""
     part = path.with_name(path.name + ".part")
@@ -224,76 +267,13 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def _read(directory: Path) -> Layout | None:
-    file = directory / "layout.json"
+    file = directory / LAYOUT_FILE
     try:
         return _from_json(directory, json.loads(file.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandFailed(f"cannot use {file}: {error}") from None
-
-
-def _free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
-    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
-    closes, and reserved after that. None of them is given to outgoing connections, which would keep a node from
-    starting again. Raises CommandFailed when there are no more.
-    """
-    held: list[socket.socket] = []
-    try:
-        for port in _candidate_ports():
-            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port) and (own := _reserve(port)):
-                held += [stream, datagram]
-                reserved.append(own)
-                yield port
-            else:
-                stream.close()
-                datagram.close()
-        raise CommandFailed(f"no free port for the cluster's nodes on {HOST}: all of them are in use")
-    finally:
-        for one in held:
-            one.close()
-
-
-def _candidate_ports() -> list[int]:
-    """Where a server may listen, in an order that differs from run to run, so that few try the same."""
-    ports = _ports_of_servers()
-    return random.sample(ports, len(ports))
-
-
-def _ports_of_servers() -> range:
-    """Unprivileged ports below those that the system takes for outgoing connections, if there are some."""
-    try:
-        first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        first_outgoing = LOWEST_DYNAMIC_PORT
-    if first_outgoing < LOWEST_PORT + PORTS_TO_CHOOSE_FROM:
-        return range(LOWEST_PORT, HIGHEST_PORT + 1)
-    return range(LOWEST_PORT, first_outgoing)
-
-
-def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
-    try:
-        bind((HOST, port))
-    except OSError:
-        return False
-    return True
-
-
-def _reserve(port: int) -> socket.socket | None:
-    """What stands for a port among the `ottla up` of this machine as long as it is open: a name that only one can
-    have, and that needs no file. None when another one has it.
-    """
-    if not sys.platform.startswith("linux"):
-        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # there are no such names elsewhere
-    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        name.bind(f"\0ottla-port-{port}")
-    except OSError:
-        name.close()
-        return None
-    return name
 
 
 def _as_json(layout: Layout) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from ..protocol.handshake import (
     Role,
 )
 from ..protocol.messages.quorum_session import LeaderChanged, decode_session_message
-from .layout import HOST, Layout, Member
+from .layout import Layout, Member
+from .ports import HOST
 
 TIMEOUT_S = 1.0
 NOBODY = -1

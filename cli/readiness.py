@@ -7,30 +7,32 @@ from __future__ import annotations
 import socket
 
 from ..protocol.codec import MalformedMessage
+from ..protocol.messages.cluster import DescribeClusterRequest
 from ..protocol.messages.headers import decode_response, encode_request
-from ..protocol.messages.metadata import MetadataRequest
-from .layout import HOST
+from .ports import HOST
 
-VERSION = 1
+VERSION = 2
 TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
-def brokers_seen_by(port: int) -> set[int]:
+def brokers_seen_by(port: int, cluster_id: str) -> set[int]:
     """The ids that the broker on `port` of this machine names as taking part; none while it does not
-    answer.
+    answer, or if it belongs to another cluster.
     """
-    request = encode_request(MetadataRequest(topics=[]), VERSION, 0, "ottla-up")
+    request = encode_request(DescribeClusterRequest(), VERSION, 0, "ottla-up")
     try:
         with socket.create_connection((HOST, port), TIMEOUT_S) as connection:
             connection.sendall(request)
             size = int.from_bytes(_exactly(connection, 4), "big")
             if size > MAX_ANSWER_BYTES:
                 return set()
-            answer = decode_response(MetadataRequest, _exactly(connection, size), VERSION)[1]
+            answer = decode_response(DescribeClusterRequest, _exactly(connection, size), VERSION)[1]
     except (OSError, MalformedMessage):
         return set()
-    return {broker.node_id for broker in answer.brokers}
+    if answer.cluster_id != cluster_id:
+        return set()
+    return {broker.broker_id for broker in answer.brokers if not broker.is_fenced}
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .failures import CommandFailed, UsageError
+
+if TYPE_CHECKING:
+    import yaml
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 
@@ -53,6 +57,7 @@ def parse_properties(text: str, path: Path) -> dict[str, str]:
     line.
     """
     settings: dict[str, str] = {}
+    lines: dict[str, int] = {}
     pending = ""
     for number, raw in enumerate(text.splitlines(), 1):
         line = pending + raw.strip()
@@ -67,7 +72,11 @@ def parse_properties(text: str, path: Path) -> dict[str, str]:
             key, equals, value = line.partition(":")
         if not equals or not key.strip():
             raise CommandFailed(f"{path}, line {number}: expected key=value, found {raw.strip()!r}")
-        _put(settings, key.strip(), value.strip(), path)
+        key = key.strip()
+        if key in lines:
+            raise _twice(path, key, lines[key], number)
+        lines[key] = number
+        settings[key] = value.strip()
     return settings
 
 
@@ -75,8 +84,12 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
     """YAML whose keys are property names; nested mappings join with dots and lists with commas."""
     import yaml
 
+    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.compose(text, Loader=loader)
+        if document is not None:
+            _check_keys(document, "", path)
+        tree = yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
         raise CommandFailed(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     settings: dict[str, str] = {}
@@ -99,8 +112,29 @@ def _flatten(tree: Mapping[object, object], prefix: str, settings: dict[str, str
 
 def _put(settings: dict[str, str], key: str, value: str, path: Path) -> None:
     if key in settings:
-        raise CommandFailed(f"{path}: {key} stands there twice")
+        raise CommandFailed(f"{path}: {key} stands there twice, once with dots and once as a mapping")
     settings[key] = value
+
+
+def _check_keys(node: yaml.Node, prefix: str, path: Path) -> None:
+    """Raises CommandFailed if a mapping has a key twice: YAML forbids that, and PyYAML would take the last one."""
+    if isinstance(node.value, str):
+        return
+    lines: dict[str, int] = {}
+    for child in node.value:
+        if not isinstance(child, tuple):
+            _check_keys(child, prefix, path)
+            continue
+        name, value = child
+        key, line = f"{prefix}{name.value}", name.start_mark.line + 1
+        if key in lines:
+            raise _twice(path, key, lines[key], line)
+        lines[key] = line
+        _check_keys(value, f"{key}.", path)
+
+
+def _twice(path: Path, key: str, first: int, second: int) -> CommandFailed:
+    return CommandFailed(f"{path}: {key} stands in line {first} and again in line {second}: keep one of them")
 
 
 def _text(value: object) -> str:

@@ -134,7 +134,7 @@ class Supervisor:
             strangers = {
                 pid
                 for member in self._layout.members
-                if member.role == role and (pid := self._running_elsewhere(member)) and pid not in mine
+                if member.role == role and (pid := self._layout.running(member)) and pid not in mine
             }
             _signal_all(running | strangers, signal.SIGTERM)
             _signal_all(running | strangers, signal.SIGCONT)  # one that is stopped could not obey
@@ -144,15 +144,6 @@ class Supervisor:
                 if time.monotonic() > deadline or self._stop_requests > requests:
                     _signal_all(left, signal.SIGKILL)
                 self.wait(0.02)
-
-    def _running_elsewhere(self, member: Member) -> int | None:
-        """The process that a pid file names, if it runs this very node."""
-        try:
-            pid = int(self._layout.pid_file(member).read_text())
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except (OSError, ValueError):
-            return None
-        return pid if os.fsencode(self._layout.settings_file(member)) in command else None
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop_requests += 1

@@ -10,13 +10,22 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .failures import CommandFailed, UsageError
-from .layout import HOST, OWN_KEYS, PORTS_FROM_BASE, Layout, Member, open_layout, write_atomically
+from .layout import (
+    OWN_KEYS,
+    PORTS_FROM_BASE,
+    Layout,
+    Member,
+    holds_cluster,
+    open_layout,
+    write_atomically,
+)
 from .ownership import until_exit
+from .ports import HOST, first_in_use
 from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
 from .terminal import note, say
@@ -29,6 +38,7 @@ EPILOG = """\
 Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
 address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
+--base-port moves a stopped cluster to other ports. A start that fails leaves DIR as it was.
 
 DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
 "metrics", "log", "pid_file"}, ...], "brokers": [the same, ...],
@@ -55,7 +65,10 @@ def parser(name: str) -> argparse.ArgumentParser:
     options.add_argument("--brokers", type=int, metavar="N", help="brokers (3, or as in DIR)")
     options.add_argument("--data", type=Path, metavar="DIR", help=f"where it lives (./{DEFAULT_DIRECTORY})")
     options.add_argument(
-        "--base-port", type=int, metavar="P", help="brokers on P, P+1, ..., quorum on P+100, ... (free ports)"
+        "--base-port",
+        type=int,
+        metavar="P",
+        help="brokers on P, P+1, ..., quorum on P+100, ... (free, or as in DIR)",
     )
     options.add_argument(
         "--set",
@@ -79,19 +92,23 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     directory = (arguments.data or Path(DEFAULT_DIRECTORY)).absolute()
     overrides = _overrides(arguments.set)
+    existed = directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailed(f"cannot create {directory}: {error.strerror}") from None
-    with _locked(directory):
+    with _locked(directory, keep_folder=existed):
         counts = {"quorum": arguments.quorum, "brokers": arguments.brokers}
         layout = open_layout(directory, base_port=arguments.base_port, **counts)
         if arguments.combined and (len(layout.quorum), len(layout.brokers)) != (1, 1):
             raise UsageError("--combined is for --quorum 1 --brokers 1")
         layout.cluster_file.unlink(missing_ok=True)
+        _check_ports(layout)
         _say(f"data in {directory}")
-        layout.write(overrides)
-        with until_exit(arguments.until_exit, layout, temporary=arguments.temporary):
+        with (
+            _written(layout, overrides),
+            until_exit(arguments.until_exit, layout, temporary=arguments.temporary),
+        ):
             if arguments.combined:
                 return _run_combined(layout, arguments)
             return _run_processes(layout)
@@ -194,16 +211,42 @@ def _wait_until_ready(layout: Layout, supervisor: Supervisor) -> None:
             reason = supervisor.last_words(child.member) or "it left no message"
             end = describe_exit(child.process.returncode)
             raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
-        waiting = [member for member in waiting if not wanted <= brokers_seen_by(member.port)]
+        waiting = [
+            member for member in waiting if not wanted <= brokers_seen_by(member.port, layout.cluster_id)
+        ]
         if waiting and time.monotonic() > deadline:
-            raise CommandFailed(_why_not_ready(layout, supervisor, waiting))
+            names = ", ".join(member.name for member in waiting)
+            words = supervisor.last_words(waiting[0]) or "it left no message"
+            raise CommandFailed(f"{names} not ready after {START_TIMEOUT_S:.0f} s. Last line: {words}")
 
 
-def _why_not_ready(layout: Layout, supervisor: Supervisor, waiting: list[Member]) -> str:
-    names = ", ".join(member.name for member in waiting)
-    words = supervisor.last_words(waiting[0])
-    logs = layout.directory / "logs"
-    return f"{names} not ready after {START_TIMEOUT_S:.0f} s; see {logs}. Last line: {words}"
+def _check_ports(layout: Layout) -> None:
+    """Raises CommandFailed for a port that a node of this folder still has, or another program."""
+    owners = {port: member for member in layout.members for port in (member.port, member.metrics_port)}
+    taken = first_in_use(owners)
+    if taken is None:
+        return
+    member = owners[taken]
+    pid = layout.running(member)
+    raise CommandFailed(
+        f"{member.name} still runs (pid {pid}), started by its own command: stop it first"
+        if pid is not None
+        else f"port {taken} on {HOST} is in use by another program, and {member.name} needs it: choose other ports "
+        "for the whole cluster with --base-port"
+    )
+
+
+@contextmanager
+def _written(layout: Layout, overrides: dict[str, str]) -> Iterator[None]:
+    """Write the folder's files. If the cluster then fails to start, the folder is left as it was found."""
+    before = layout.found()
+    layout.write(overrides)
+    try:
+        yield
+    except BaseException:
+        if not layout.cluster_file.exists():
+            layout.restore(before)
+        raise
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -242,8 +285,11 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the folder for this process. Raises CommandFailed when another `ottla up` has it."""
+def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
+    """Hold the folder for this process. If it was made for this run and nothing came of that, it goes again.
+
+    Raises CommandFailed when another `ottla up` has it.
+    """
     try:
         file = (directory / "up.lock").open("a+")
     except OSError as error:
@@ -258,4 +304,14 @@ def _locked(directory: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield
+        try:
+            yield
+        except BaseException:
+            if not holds_cluster(directory):
+                (directory / "up.lock").unlink(missing_ok=True)
+                if keep_folder:
+                    directory.mkdir(exist_ok=True)
+                else:
+                    with suppress(OSError):
+                        directory.rmdir()
+            raise

@@ -313,10 +313,11 @@ class LocalCluster:
         from ..cli.quorum_status import ask_quorum
         from ..cli.readiness import brokers_seen_by
 
-        if node.role == "broker":
-            return brokers <= brokers_seen_by(node.port)
         assert self._directory is not None
-        answers = {answer.member.id: answer for answer in ask_quorum(known_layout(self._directory))}
+        layout = known_layout(self._directory)
+        if node.role == "broker":
+            return brokers <= brokers_seen_by(node.port, layout.cluster_id)
+        answers = {answer.member.id: answer for answer in ask_quorum(layout)}
         return answers[node.id].reachable
 
     def _ask(self, question: Callable[[Admin], Coroutine[Any, Any, ResultT]]) -> ResultT:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.layout import OUTGOING_PORTS, Layout, known_layout, open_layout, write_atomically
+from ottla.cli.layout import Layout, known_layout, open_layout, write_atomically
+from ottla.cli.ports import OUTGOING_PORTS
 
 
 def opened(
@@ -42,7 +43,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
 
 def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens yet on what the first has chosen, and nothing does while its nodes are down."""
-    monkeypatch.setattr("ottla.cli.layout._candidate_ports", lambda: list(range(17_000, 18_000)))
+    monkeypatch.setattr("ottla.cli.ports.candidate_ports", lambda: list(range(17_000, 18_000)))
     layouts = []
     for number in range(3):
         folder = tmp_path / str(number)
@@ -55,7 +56,7 @@ def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytes
 def test_a_machine_without_a_free_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looked for one for ever, until the process had no file descriptor left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr("ottla.cli.layout._candidate_ports", lambda: [taken.getsockname()[1]])
+        monkeypatch.setattr("ottla.cli.ports.candidate_ports", lambda: [taken.getsockname()[1]])
         with pytest.raises(CommandFailed, match=r"no free port for the cluster's nodes on 127\.0\.0\.1"):
             opened(tmp_path, quorum=1, brokers=1)
 
@@ -85,8 +86,17 @@ def test_ports_count_up_from_the_base(tmp_path: Path) -> None:
     assert [member.port for member in layout.brokers] == [21000, 21001, 21002]
     assert [member.port for member in layout.quorum] == [21100, 21101, 21102]
     assert layout.bootstrap == "127.0.0.1:21000,127.0.0.1:21001,127.0.0.1:21002"
-    with pytest.raises(UsageError, match="leave --base-port out"):
-        opened(tmp_path, base_port=22000)
+
+
+def test_a_base_port_moves_a_cluster_to_other_ports(tmp_path: Path) -> None:
+    before = opened(tmp_path)
+    moved = opened(tmp_path, base_port=22000)
+    assert moved.cluster_id == before.cluster_id
+    assert [(one.id, one.port, one.metrics_port) for one in moved.members] == [
+        (101, 22100, 22300), (102, 22101, 22301), (103, 22102, 22302),
+        (1, 22000, 22200), (2, 22001, 22201), (3, 22002, 22202),
+    ]  # fmt: skip
+    assert opened(tmp_path) == moved
 
 
 def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:

@@ -71,7 +71,10 @@ def test_only_kafka_variables_count() -> None:
         ("a.yaml", "node:\n  id: 1\nnode.id: 2\n", "node.id stands there twice"),
         ("a.yaml", "!!python/object/apply:os.system ['true']", "is not valid YAML"),
         ("a.properties", "node.id=1\nnonsense\n", "line 2: expected key=value, found 'nonsense'"),
-        ("a.properties", "node.id=1\nnode.id=2\n", "node.id stands there twice"),
+        ("a.properties", "node.id=1\n\nnode.id=2\n", "node.id stands in line 1 and again in line 3"),
+        ("a.yaml", "node.id: 1\nlog.dirs: a\nnode.id: 2\n", "node.id stands in line 1 and again in line 3"),
+        ("a.yaml", "log:\n  dirs: a\n  dirs: b\n", "log.dirs stands in line 2 and again in line 3"),
+        ("a.yaml", "steps:\n- {a: 1, a: 2}\n", "steps.a stands in line 2 and again in line 2"),
     ],
 )
 def test_a_broken_file_is_named_with_what_is_wrong(

@@ -8,10 +8,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ottla.cli.layout import known_layout
+from ottla.cli.ports import first_in_use
+from ottla.cli.readiness import brokers_seen_by
 from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
 
 pytestmark = pytest.mark.cluster
@@ -165,15 +169,59 @@ def test_one_process_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    folder = tmp_path / "up"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        base = ["--data", str(tmp_path), "--base-port", str(port)]
+        base = ["--data", str(folder), "--base-port", str(port)]
         error = ottla("up", "--quorum", "1", "--brokers", "1", *base, check=False)
-    assert f"port {port} on 127.0.0.1 is in use" in error
+    assert f"port {port} on 127.0.0.1 is in use by another program, and broker-1 needs it" in error
+    assert "--base-port" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ports_of_another_cluster_are_not_taken_for_ones_own(cluster: RunningCluster, tmp_path: Path) -> None:
+    """The other cluster has brokers of the same ids there, and they answer."""
+    first = cluster.brokers[0].port
+    error = ottla("up", "--data", str(tmp_path), "--base-port", str(first), check=False)
+    assert "is in use by another program" in error
+    assert list(tmp_path.iterdir()) == []
+    assert brokers_seen_by(first, "another-cluster") == set()
+    assert brokers_seen_by(first, known_layout(cluster.directory).cluster_id) == {1, 2, 3}
+
+
+def test_a_start_that_fails_leaves_a_new_folder_empty(tmp_path: Path) -> None:
+    """The folder has data of another cluster, whose layout is lost: it is refused, and stays."""
+    (tmp_path / "broker-1").mkdir()
+    identity = tmp_path / "broker-1" / "meta.properties"
+    identity.write_text("version=1\ncluster.id=another\nnode.id=1\n")
+    error = ottla("up", "--quorum", "1", "--brokers", "1", "--data", str(tmp_path), check=False)
     assert "broker-1 died while starting" in error
+    assert list(tmp_path.iterdir()) == [tmp_path / "broker-1"]
+    assert identity.exists()
     assert processes_of(tmp_path) == []
+
+
+def test_a_stopped_cluster_moves_to_other_ports_with_its_data(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, quorum=1, brokers=1) as cluster:
+        ottla("produce", "t", "-b", cluster.bootstrap, given="moved\n")
+    with taken_range() as base:
+        error = ottla("up", "--data", str(tmp_path), "--base-port", str(base), check=False)
+        assert f"port {base} on 127.0.0.1 is in use" in error
+        assert known_layout(tmp_path).brokers[0].port == cluster.brokers[0].port, "as before the failure"
+    with running_cluster(tmp_path, quorum=1, brokers=1, arguments=("--base-port", str(base))) as moved:
+        assert moved.bootstrap == f"127.0.0.1:{base}"
+        assert ottla("consume", "t", "-e", "-b", moved.bootstrap) == "moved\n"
+
+
+@contextmanager
+def taken_range() -> Iterator[int]:
+    """A base port that is free, with all that follow from it, once the block has ended."""
+    for base in range(21_000, 30_000, 7):
+        if first_in_use((base, base + 100, base + 200, base + 300), patience_s=0) is None:
+            with socket.create_server(("127.0.0.1", base)):
+                yield base
+            return
+    raise AssertionError("no free ports")
 
 
 @pytest.mark.parametrize(

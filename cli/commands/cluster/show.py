@@ -20,7 +20,8 @@ def show(arguments: argparse.Namespace) -> int:
             "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
         )
     if arguments.data:
-        from ...layout import HOST, known_layout
+        from ...layout import known_layout
+        from ...ports import HOST
         from ...quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())

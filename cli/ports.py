@@ -1,0 +1,107 @@
+"""Ports of a local cluster: chosen among those that nobody uses, or asked for and then looked at."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+
+from .failures import CommandFailed
+
+HOST = "127.0.0.1"
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_DYNAMIC_PORT = 49152
+"""Where outgoing connections begin by RFC 6335, where the system does not say."""
+LOWEST_PORT, HIGHEST_PORT = 10_000, 65_535
+PORTS_TO_CHOOSE_FROM = 1_000
+PATIENCE_S = 5.0
+"""For so long a port may still belong to a node of the run before, which is about to end."""
+_LOOK_AGAIN_S = 0.05
+
+
+def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
+    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
+    closes, and reserved after that. None of them is given to outgoing connections, which would keep a node from
+    starting again. Raises CommandFailed when there are no more.
+    """
+    held: list[socket.socket] = []
+    try:
+        for port in candidate_ports():
+            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port) and (own := reserve(port)):
+                held += [stream, datagram]
+                reserved.append(own)
+                yield port
+            else:
+                stream.close()
+                datagram.close()
+        raise CommandFailed(f"no free port for the cluster's nodes on {HOST}: all of them are in use")
+    finally:
+        for one in held:
+            one.close()
+
+
+def candidate_ports() -> list[int]:
+    """Where a server may listen, in an order that differs from run to run, so that few try the same."""
+    ports = _ports_of_servers()
+    return random.sample(ports, len(ports))
+
+
+def _ports_of_servers() -> range:
+    """Unprivileged ports below those that the system takes for outgoing connections, if there are some."""
+    try:
+        first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first_outgoing = LOWEST_DYNAMIC_PORT
+    if first_outgoing < LOWEST_PORT + PORTS_TO_CHOOSE_FROM:
+        return range(LOWEST_PORT, HIGHEST_PORT + 1)
+    return range(LOWEST_PORT, first_outgoing)
+
+
+def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
+    try:
+        bind((HOST, port))
+    except OSError:
+        return False
+    return True
+
+
+def reserve(port: int) -> socket.socket | None:
+    """What stands for a port among the `ottla up` of this machine as long as it is open: a name that only one can
+    have, and that needs no file. None when another one has it.
+    """
+    if not sys.platform.startswith("linux"):
+        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # there are no such names elsewhere
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0ottla-port-{port}")
+    except OSError:
+        name.close()
+        return None
+    return name
+
+
+def first_in_use(ports: Iterable[int], patience_s: float = PATIENCE_S) -> int | None:
+    """The first of these ports that another program has on loopback, over TCP or UDP, and keeps for `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    for port in ports:
+        while not _is_free(port):
+            if time.monotonic() > deadline:
+                return port
+            time.sleep(_LOOK_AGAIN_S)
+    return None
+
+
+def _is_free(port: int) -> bool:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram,
+    ):
+        stream.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as listeners do: what has ended does not count
+        return _can_bind(stream.bind, port) and _can_bind(datagram.bind, port)
