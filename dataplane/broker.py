@@ -18,6 +18,7 @@ from ..protocol.exposition import Family
 from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
+from ..protocol.node_proof import NodeCredentials
 from .allocator import keep_freed_memory
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
@@ -57,6 +58,7 @@ from .server.handlers.group_offsets import GroupOffsetHandlers
 from .server.handlers.groups import GroupHandlers
 from .server.handlers.log_dirs import LogDirHandlers
 from .server.handlers.metadata import MetadataHandlers
+from .server.handlers.node_authentication import NodeAuthenticationHandlers
 from .server.handlers.offsets import OffsetHandlers
 from .server.handlers.produce import ProduceHandlers
 from .server.handlers.quorum import QuorumHandlers
@@ -91,6 +93,9 @@ class Broker:
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
         self._incarnation = uuid.uuid4().bytes
+        self._credentials = NodeCredentials.of(
+            config.quorum.secret, config.cluster_id, config.node_id, self._incarnation
+        )
         self._gate = ImageGate(config.node_id, self._incarnation)
         self._failure: StorageUnusable | None = None
         self._topic_names: dict[bytes, str] = {}
@@ -277,7 +282,7 @@ class Broker:
         config, replication, session = self.config, self.config.replication, self.session
         return Replicas(
             ReplicasConfig(
-                broker_id=config.node_id,
+                credentials=self._credentials,
                 inter_broker_listener=config.inter_broker_listener,
                 lag_time_max_ms=replication.lag_time_max_ms,
                 watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
@@ -308,6 +313,7 @@ class Broker:
         self._produces = ProduceHandlers(replicas, purgatory, self.transactions.gate, quotas)
         view = ConfigView(session, self.own_settings)
         for handlers in (
+            NodeAuthenticationHandlers(self._credentials),
             ApiVersionsHandlers(self.table, session, config.node_id),
             MetadataHandlers(session, config.node_id, creator),
             TopicPartitionsHandlers(session),

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...protocol.messages.headers import decode_response, encode_request
+from ...protocol.messages.node_authentication import AuthenticateNodeRequest
+from ...protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ...protocol.primitives import MalformedMessage
 from ..silence import bound_silence
 from .fetch_codec import decode_answer
@@ -27,6 +31,9 @@ log = logging.getLogger(__name__)
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
+_PROOF_ANSWER_BYTES_MAX = 1024
+# A broker that stops may close a connection that it has just taken; one that refuses does so every time.
+_FAILED_PROOFS_UNTIL_WARNING = 3
 # Why a leader ends a session (our registration is not in its image yet) takes a moment to pass.
 _NEW_SESSION_AFTER_S = 0.01
 
@@ -51,6 +58,7 @@ class LeaderLink:
     def __init__(
         self,
         peer_id: int,
+        credentials: NodeCredentials,
         session: Callable[[Callable[[PartitionKey, float], None]], LeaderSession],
         settings: LinkSettings,
         endpoint: Callable[[], tuple[str, int] | None],
@@ -58,12 +66,17 @@ class LeaderLink:
     ) -> None:
         self.peer_id = peer_id
         self.session = session(self._retry)
+        self._credentials = credentials
         self._settings = settings
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._connected = False
+        # Until the peer has proved itself, too. Fetches may follow this broker's own proof at once.
+        self._proof: ClientProof | None = None
+        self._may_fetch = False
+        self._failed_proofs = 0
         self._connecting: asyncio.Task[None] | None = None
         self._reconnect_timer: asyncio.TimerHandle | None = None
         self._delay_s = settings.reconnect_first_s
@@ -147,9 +160,9 @@ class LeaderLink:
         self._socket = sock
         self._connected = True
         self._end = 0
-        self._delay_s = self._settings.reconnect_first_s
         self._loop.add_reader(sock.fileno(), self._readable)
-        self._send()
+        self._proof = ClientProof(self._credentials, self.peer_id, os.urandom(NONCE_BYTES))
+        self._say(self._proof.claim)
 
     def _reconnect_later(self) -> None:
         if self._closed or self._reconnect_timer is not None:
@@ -165,11 +178,15 @@ class LeaderLink:
         sock, self._socket = self._socket, None
         if sock is None:
             return
-        log.info("connection to broker %d lost: %s", self.peer_id, reason)
+        if self._proof is None:
+            log.info("connection to broker %d lost: %s", self.peer_id, reason)
+        else:
+            self._note_failed_proof(reason)
         self._loop.remove_reader(sock.fileno())
         self._loop.remove_writer(sock.fileno())
         sock.close()
-        self._connected = False
+        self._connected = self._may_fetch = False
+        self._proof = None
         self._sent.clear()
         self._unsent.clear()
         self.session.disconnected()
@@ -189,6 +206,45 @@ class LeaderLink:
         if self._sent and self._loop.time() - self._sent[0][1] > self._settings.socket_timeout_s:
             self._disconnect(f"no answer within {self._settings.socket_timeout_s} s")
 
+    # Proofs
+
+    def _say(self, message: bytes) -> None:
+        """The next message of the exchange in which both ends prove that they are nodes of this cluster."""
+        request = AuthenticateNodeRequest(auth_bytes=message)
+        self._write(
+            bytearray(
+                encode_request(request, 0, self._next_correlation_id(), f"broker-{self._credentials.node_id}")
+            )
+        )
+
+    def _take_proof(self, proof: ClientProof, frame: memoryview) -> None:
+        correlation_id, answer = decode_response(AuthenticateNodeRequest, frame, 0)
+        self._expect(correlation_id)
+        try:
+            message = proof.receive(answer.auth_bytes)
+        except ProofRefused as error:
+            self._disconnect(error)
+            return
+        if not proof.done:
+            self._say(message)
+            self._may_fetch = True
+            self._send()
+            return
+        self._proof = None
+        self._failed_proofs = 0
+        self._delay_s = self._settings.reconnect_first_s
+
+    def _note_failed_proof(self, reason: object) -> None:
+        self._failed_proofs += 1
+        if self._failed_proofs == _FAILED_PROOFS_UNTIL_WARNING:
+            log.warning(
+                "broker %d cannot be followed, since its connections end before both ends have proved to be nodes of "
+                "cluster %r: %s. Is its cluster.secret.file the same as here, and its version? Its log says more",
+                self.peer_id, self._credentials.cluster_id, reason,
+            )  # fmt: skip
+        else:
+            log.info("connection to broker %d lost before it was proved: %s", self.peer_id, reason)
+
     # Requests
 
     def _send(self) -> None:
@@ -196,12 +252,18 @@ class LeaderLink:
         if not self._connected:
             self.connect()
             return
+        if not self._may_fetch:
+            return
         fetch = self.session.next_fetch(self._broker_epoch())
         if fetch is None:
             return
+        self._write(write_fetch(fetch, self._settings.fetch_wait_max_ms, self._next_correlation_id()))
+
+    def _next_correlation_id(self) -> int:
+        """Of a request that is being sent."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._sent.append((self._correlation_id, self._loop.time()))
-        self._write(write_fetch(fetch, self._settings.fetch_wait_max_ms, self._correlation_id))
+        return self._correlation_id
 
     def _write(self, frame: bytearray) -> None:
         assert self._socket is not None
@@ -264,10 +326,9 @@ class LeaderLink:
         start = 0
         while self._end - start >= 4:
             size = int.from_bytes(self._buffer[start : start + 4], "big")
-            if size > self._settings.frame_max_bytes:
-                raise MalformedMessage(
-                    f"an answer of {size} bytes, {self._settings.frame_max_bytes} are allowed"
-                )
+            allowed = self._settings.frame_max_bytes if self._proof is None else _PROOF_ANSWER_BYTES_MAX
+            if size > allowed:
+                raise MalformedMessage(f"an answer of {size} bytes, {allowed} are allowed")
             if self._end - start < 4 + size:
                 break
             view = memoryview(self._buffer)
@@ -295,14 +356,22 @@ class LeaderLink:
             self._buffer = buffer
 
     def _take_answer(self, frame: memoryview) -> None:
+        if self._proof is not None:
+            self._take_proof(self._proof, frame)
+            return
         correlation_id, answer = decode_answer(frame)
-        expected, _ = self._sent.popleft()
-        if correlation_id != expected:
-            raise MalformedMessage(f"an answer to request {correlation_id}, {expected} is next")
+        self._expect(correlation_id)
         if self.session.answered(answer):
             self._send()
         else:
             self._loop.call_later(_NEW_SESSION_AFTER_S, self._open_session)
+
+    def _expect(self, correlation_id: int) -> None:
+        if not self._sent:
+            raise MalformedMessage(f"an answer to request {correlation_id}, none was sent")
+        expected, _ = self._sent.popleft()
+        if correlation_id != expected:
+            raise MalformedMessage(f"an answer to request {correlation_id}, {expected} is next")
 
     def _open_session(self) -> None:
         self.session.open_anew()
@@ -314,7 +383,7 @@ class Fetchers:
 
     def __init__(
         self,
-        broker_id: int,
+        credentials: NodeCredentials,
         limits: FetchLimits,
         settings: LinkSettings,
         endpoint_of: Callable[[int], tuple[str, int] | None],
@@ -323,7 +392,7 @@ class Fetchers:
         throttle: FetchThrottle = NO_THROTTLE,
     ) -> None:
         self._throttle = throttle
-        self._broker_id = broker_id
+        self._credentials = credentials
         self._limits = limits
         self._settings = settings
         self._endpoint_of = endpoint_of
@@ -372,8 +441,9 @@ class Fetchers:
         if link is None:
             link = self._links[peer_id] = LeaderLink(
                 peer_id,
+                self._credentials,
                 lambda retry: LeaderSession(
-                    self._broker_id, self._limits, retry, self._on_failure, self._throttle
+                    self._credentials.node_id, self._limits, retry, self._on_failure, self._throttle
                 ),
                 self._settings,
                 lambda: self._endpoint_of(peer_id),

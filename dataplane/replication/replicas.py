@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ...protocol.cluster_image import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
+from ...protocol.node_proof import NodeCredentials
 from .catch_up import CatchUpThrottles
 from .damage import Damage
 from .fetch_values import PartitionKey
@@ -41,7 +42,7 @@ class ReplicasConfig:
     """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the
     ISR is looked at, too: every half of it."""
 
-    broker_id: int
+    credentials: NodeCredentials
     inter_broker_listener: str
     lag_time_max_ms: int = 30_000
     watermark_checkpoint_interval_ms: int = 5_000
@@ -49,6 +50,11 @@ class ReplicasConfig:
     """See :mod:`.follower_sessions`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
+
+    @property
+    def broker_id(self) -> int:
+        """Of this broker."""
+        return self.credentials.node_id
 
 
 class Progress(NamedTuple):
@@ -106,7 +112,7 @@ class Replicas:
         self._flusher = Flusher(self._flushed, self.failed)
         self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
         self._fetchers = Fetchers(
-            config.broker_id,
+            config.credentials,
             config.limits,
             config.link,
             self._endpoint_of,

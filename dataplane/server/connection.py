@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ...protocol.node_proof import ProvenNode, ServerProof
 from .buffers import SMALLEST_BYTES, BufferPool
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
@@ -70,6 +71,7 @@ class Connection:
         "_close_callbacks",
         "_corked",
         "_end",
+        "_false_claim_logged",
         "_fd",
         "_has_turn",
         "_limits",
@@ -92,6 +94,8 @@ class Connection:
         "half_closed",
         "last_activity",
         "listener",
+        "node",
+        "node_proof",
         "number",
         "peer_host",
         "peer_port",
@@ -146,6 +150,10 @@ class Connection:
         self.half_closed = False
         # A frame has begun, but the buffer budget is used up.
         self.starved = False
+        # What the peer has said to prove that it is a node of the cluster, and which node it has proved to be.
+        self.node_proof: ServerProof | None = None
+        self.node: ProvenNode | None = None
+        self._false_claim_logged = False
         # Left by a handler: answers a request that repeats the one before, or returns False.
         self.shortcut: Callable[[Connection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
@@ -154,6 +162,18 @@ class Connection:
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"
+
+    def is_broker(self, broker_id: int) -> bool:
+        """Whether the peer has proved to be this broker; that it was not is logged once."""
+        if self.node is not None and self.node.node_id == broker_id:
+            return True
+        if not self._false_claim_logged:
+            self._false_claim_logged = True
+            log.warning(
+                "%s speaks as broker %d and has not proved to be it: refused (a broker of a version without "
+                "AuthenticateNode, or a client that sends a replica id)", self, broker_id,
+            )  # fmt: skip
+        return False
 
     # What the server's sweep asks.
 

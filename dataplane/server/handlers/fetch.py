@@ -16,7 +16,13 @@ from typing import Any
 
 from ....protocol.codec import encode_parts
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
+from ....protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
 from ...quotas import ANONYMOUS, ClientQuotas
 from ...replica_selection import Selector
 from ...replication.fetch_codec import encode_answer, fetch_of
@@ -32,7 +38,9 @@ from ..purgatory import Parked, Purgatory
 from ..request_times import FOLLOWER_FETCH
 from .leaders import endpoints
 
+_UNKNOWN = -1
 _CONSUMER = -1
+"""Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
 _FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
@@ -76,6 +84,8 @@ class FetchHandlers:
         state = message.replica_state
         replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id
         if replica_id > _CONSUMER:
+            if not request.connection.is_broker(replica_id):
+                return _refused(message)
             self._follower(request, message, replica_id, state.replica_epoch)
             return None
         fetch = self._in_session(request, message)
@@ -280,6 +290,29 @@ class _ParkedFetch:
         if self._fetch.session.parked is self:
             self._fetch.session.parked = None
         self._handlers.forget(self, self._fetch.request.connection)
+
+
+def _refused(message: FetchRequest) -> FetchResponse:
+    """As Kafka answers a follower that is not authorized for CLUSTER_ACTION."""
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=part.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        high_watermark=_UNKNOWN,
+                        aborted_transactions=[],
+                        records=b"",
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
 
 
 def _now_ms(request: Request) -> int:

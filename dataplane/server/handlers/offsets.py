@@ -82,6 +82,7 @@ class OffsetHandlers:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
         """
+        may_ask = _may_ask(request, message.replica_id)
         seen = _Seen.ALL
         if message.replica_id == _CONSUMER:
             seen = _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
@@ -98,6 +99,7 @@ class OffsetHandlers:
                 topic.name,
                 part,
                 request.api_version,
+                may_ask=may_ask,
                 seen=seen,
                 repeated=(topic.name, part.partition_index) in repeated,
             )
@@ -105,9 +107,18 @@ class OffsetHandlers:
         return ListOffsetsResponse(topics=answers)
 
     def _list(
-        self, topic: str, part: ListOffsetsPartition, version: int, *, seen: _Seen, repeated: bool
+        self,
+        topic: str,
+        part: ListOffsetsPartition,
+        version: int,
+        *,
+        may_ask: bool,
+        seen: _Seen,
+        repeated: bool,
     ) -> ListOffsetsPartitionResponse:
         try:
+            if not may_ask:
+                raise _not_that_broker()
             if repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
             if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):
@@ -142,24 +153,40 @@ class OffsetHandlers:
         self, request: Request, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        may_ask = _may_ask(request, message.replica_id)
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[self._end_of_epoch(topic.topic, part) for part in topic.partitions],
+                    partitions=[
+                        self._end_of_epoch(topic.topic, part, may_ask=may_ask) for part in topic.partitions
+                    ],
                 )
                 for topic in message.topics
             ]
         )
 
-    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, may_ask: bool) -> EpochEndOffset:
         try:
+            if not may_ask:
+                raise _not_that_broker()
             partition = self._replicas.get(topic, part.partition)
             partition.leading(part.current_leader_epoch)
         except KafkaError as error:
             return EpochEndOffset(partition=part.partition, error_code=error.code)
         epoch, end_offset = partition.end_of_epoch(part.leader_epoch)
         return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _not_that_broker() -> KafkaError:
+    return KafkaError(
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the connection has not proved to come from that broker"
+    )
+
+
+def _may_ask(request: Request, replica_id: int) -> bool:
+    """Whether the peer is who it says it is: a consumer, a tool that debugs, or that broker."""
+    return replica_id < 0 or request.connection.is_broker(replica_id)
 
 
 def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:

@@ -91,7 +91,19 @@ class TransactionMarkerHandlers:
 
     @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
     async def write(self, request: Request, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """One after the other; of each partition it is told how it went."""
+        """One after the other; of each partition it is told how it went.
+
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
+        """
+        if request.connection.node is None:
+            log.warning(
+                "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
+                "`ottla txn abort` ends transactions",
+                request.connection,
+            )
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only nodes of the cluster write transaction markers"
+            )
         response = _answer(message, ErrorCode.NONE)
         rows = (
             (marker, topic.name, row)

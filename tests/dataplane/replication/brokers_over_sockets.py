@@ -22,6 +22,7 @@ from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.handlers.fetch import FetchHandlers
+from ottla.dataplane.server.handlers.node_authentication import NodeAuthenticationHandlers
 from ottla.dataplane.server.handlers.offsets import OffsetHandlers
 from ottla.dataplane.server.handlers.produce import ProduceHandlers
 from ottla.dataplane.server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
@@ -46,6 +47,7 @@ from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPa
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.quorum_commands import CommandResult
 from tests.dataplane.transactions.closed_gate import NoTransactionalIds, closed_gate
+from tests.node_credentials import credentials
 
 from .harness import TOPIC_ID, batch
 
@@ -154,7 +156,10 @@ class Broker:
         settings = TopicSettings(LogConfig(), ReplicationSettings(2, LAG_MS, durable))
         self.replicas = Replicas(
             ReplicasConfig(
-                broker_id, "BROKER", lag_time_max_ms=LAG_MS, link=LinkSettings(fetch_wait_max_ms=200)
+                credentials(broker_id),
+                "BROKER",
+                lag_time_max_ms=LAG_MS,
+                link=LinkSettings(fetch_wait_max_ms=200),
             ),
             self.logs,
             quorum.image,
@@ -167,6 +172,7 @@ class Broker:
         table = HandlerTable()
         self.server = Server(table)
         table.add(ProduceHandlers(self.replicas, self.server.purgatory, closed_gate()))
+        table.add(NodeAuthenticationHandlers(credentials(broker_id)))
         table.add(FetchHandlers(self.replicas, self.server.purgatory))
         table.add(OffsetHandlers(self.replicas))
         table.add(ProducerHandlers(ProducerIds(blocks_from(self, broker_id)), NoTransactionalIds()))

@@ -29,6 +29,7 @@ from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, Record, TopicRecord, TopicRemovedRecord
 from ottla.protocol.record_batch import walk_batches
+from tests.node_credentials import credentials
 
 from .harness import batch
 
@@ -51,7 +52,7 @@ class Broker:
         self.logs = LogStore.open(paths, "cluster", 1, wall_ms)
         self.logs.on_failure = lambda _: self.folder_failed()
         self.replicas = Replicas(
-            ReplicasConfig(1, "BROKER"),
+            ReplicasConfig(credentials(1), "BROKER"),
             self.logs,
             self.image,
             lambda _: settings,

@@ -34,6 +34,7 @@ from ottla.protocol.messages.metadata_records import (
     encode_record,
 )
 from ottla.protocol.messages.quorum_session import FeedSnapshotChunk
+from tests.node_credentials import credentials
 
 from .harness import batch
 
@@ -58,7 +59,9 @@ async def broker(
     """Broker 1: its logs and replicas, without a server."""
     settings_of = settings if callable(settings) else lambda _: settings
     logs = LogStore.open([directory], "cluster", 1, wall_ms)
-    replicas = Replicas(ReplicasConfig(1, "BROKER"), logs, image, settings_of, _no_isr_changes, lambda: 7)
+    replicas = Replicas(
+        ReplicasConfig(credentials(1), "BROKER"), logs, image, settings_of, _no_isr_changes, lambda: 7
+    )
     try:
         yield logs, replicas
     finally:

@@ -36,6 +36,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRemovedRecord,
 )
 from ottla.protocol.record_batch import HEADER_SIZE
+from tests.node_credentials import credentials
 
 from ..replication.harness import batch
 
@@ -93,7 +94,7 @@ class Shelf:
         self.logs = LogStore.open([directory], "cluster", OWN_ID, wall_ms)
         topic_settings = TopicSettings(LogConfig(), ReplicationSettings(1, 10_000, False))
         self.replicas = Replicas(
-            ReplicasConfig(OWN_ID, LISTENER),
+            ReplicasConfig(credentials(OWN_ID), LISTENER),
             self.logs,
             self.image,
             lambda _: topic_settings,

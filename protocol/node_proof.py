@@ -1,0 +1,232 @@
+"""How the two ends of a connection to a broker's listener prove that they hold the cluster secret.
+
+A broker that follows another proves itself before it fetches, and a person with the secret can do the same:
+
+1. client -> server  magic, version, role, node id, id of the server it means, incarnation, nonce, cluster id
+2. server -> client  nonce
+3. client -> server  proof
+4. server -> client  proof
+
+Each proof is HMAC-SHA-256 over everything said so far. Its key derives from the secret, for this purpose alone. So a
+proof fits one connection (both nonces are fresh), one pair of nodes (both ids are in it) and one direction (a label is
+in it): it can be neither replayed, nor relayed to another broker, nor reflected. The client proves itself first, and a
+server tells strangers nothing that depends on the secret.
+
+What is proved is who was at the other end at that moment. The connection itself is neither encrypted nor
+authenticated: somebody on the path who can change packets can still use it.
+
+The messages travel in AuthenticateNode requests. They are opaque there, so that a SASL mechanism can carry the same
+four. Sans-IO: nonces come in as arguments, bytes go out as values.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hashlib import sha256
+from typing import Final
+
+MAGIC: Final = b"OTTN"
+VERSION: Final = 1
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+INCARNATION_BYTES: Final = 16
+MAX_CLUSTER_ID_BYTES: Final = 128
+NO_NODE: Final = -1
+"""The node id of a person."""
+
+_KEY_LABEL: Final = b"inter-broker\0"
+_CLAIM: Final = struct.Struct(f">4sBBii{INCARNATION_BYTES}s{NONCE_BYTES}sB")
+MAX_MESSAGE_BYTES: Final = _CLAIM.size + MAX_CLUSTER_ID_BYTES
+
+
+class NodeRole(IntEnum):
+    """What the client of a connection is."""
+
+    BROKER = 1
+    OPERATOR = 2
+
+
+class ProofRefused(Exception):
+    """The other end did not prove itself. The text says why, and who it claimed to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenNode:
+    """Who is at the other end of a connection. The node id of an operator is NO_NODE."""
+
+    role: NodeRole
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCredentials:
+    """What one node needs to prove itself, and to check the proofs of others."""
+
+    node_id: int
+    cluster_id: str
+    incarnation: bytes
+    role: NodeRole = NodeRole.BROKER
+    key: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        secret: bytes,
+        cluster_id: str,
+        node_id: int,
+        incarnation: bytes,
+        role: NodeRole = NodeRole.BROKER,
+    ) -> NodeCredentials:
+        """Credentials from the cluster secret. `incarnation`: 16 bytes that each process draws anew."""
+        if len(incarnation) != INCARNATION_BYTES:
+            raise ValueError(f"the incarnation has {len(incarnation)} bytes, it must be {INCARNATION_BYTES}")
+        if len(cluster_id.encode()) > MAX_CLUSTER_ID_BYTES:
+            raise ValueError(f"cluster id is over {MAX_CLUSTER_ID_BYTES} bytes: {cluster_id[:40]!r}...")
+        key = hmac.digest(secret, _KEY_LABEL + cluster_id.encode(), sha256)
+        return cls(node_id, cluster_id, incarnation, role, key)
+
+
+class ClientProof:
+    """The dialling end. `server_id` is the broker that it means to reach."""
+
+    def __init__(self, credentials: NodeCredentials, server_id: int, nonce: bytes) -> None:
+        self._key = credentials.key
+        self._server_id = server_id
+        cluster_id = credentials.cluster_id.encode()
+        self._said = (
+            _CLAIM.pack(
+                MAGIC,
+                VERSION,
+                credentials.role,
+                credentials.node_id,
+                server_id,
+                credentials.incarnation,
+                _checked(nonce),
+                len(cluster_id),
+            )
+            + cluster_id
+        )
+        self._proved = False
+        self.done = False
+        """Whether the server has proved itself, too."""
+
+    @property
+    def claim(self) -> bytes:
+        """The first message."""
+        return self._said
+
+    def receive(self, message: bytes) -> bytes:
+        """Take the server's next message; the client's next one, empty after the server's proof.
+
+        Raises:
+            ProofRefused: the server does not hold the secret, or is another one.
+        """
+        if self.done:
+            raise ProofRefused(f"broker {self._server_id} answers after the end of the exchange")
+        if not self._proved:
+            if len(message) != NONCE_BYTES:
+                raise ProofRefused(
+                    f"broker {self._server_id} sent a nonce of {len(message)} bytes, expected {NONCE_BYTES}"
+                )
+            self._said += message
+            proof = _client_proof(self._key, self._said)
+            self._said += proof
+            self._proved = True
+            return proof
+        if not hmac.compare_digest(message, _server_proof(self._key, self._said)):
+            raise ProofRefused(
+                f"what answers as broker {self._server_id} does not hold this cluster's secret "
+                "(cluster.secret.file)"
+            )
+        self.done = True
+        return b""
+
+
+class ServerProof:
+    """The accepting end of one connection. It takes one attempt."""
+
+    def __init__(self, credentials: NodeCredentials, nonce: bytes) -> None:
+        self._credentials = credentials
+        self._nonce = _checked(nonce)
+        self._said = b""
+        self._claimed: ProvenNode | None = None
+        self._over = False
+        self.peer: ProvenNode | None = None
+        """Who the client has proved to be; None before that."""
+
+    def receive(self, message: bytes) -> bytes:
+        """Take the client's next message; the answer to it.
+
+        Raises:
+            ProofRefused: and nothing is to be answered.
+        """
+        if self._over:
+            raise ProofRefused("a connection has one attempt to prove itself")
+        self._over = True  # unless what follows finds nothing wrong
+        if self._claimed is None:
+            self._claimed = self._check_claim(message)
+            self._said = message + self._nonce
+            self._over = False
+            return self._nonce
+        if not hmac.compare_digest(message, _client_proof(self._credentials.key, self._said)):
+            raise ProofRefused(
+                f"{_named(self._claimed)}: the proof is wrong. Has it the same cluster.secret.file as this broker?"
+            )
+        self.peer = self._claimed
+        return _server_proof(self._credentials.key, self._said + message)
+
+    def _check_claim(self, message: bytes) -> ProvenNode:
+        if not _CLAIM.size <= len(message) <= MAX_MESSAGE_BYTES:
+            raise ProofRefused(
+                f"a claim of {len(message)} bytes, allowed are {_CLAIM.size} to {MAX_MESSAGE_BYTES}"
+            )
+        magic, version, role, node_id, server_id, _, _, length = _CLAIM.unpack_from(message)
+        cluster_id = message[_CLAIM.size :]
+        if magic != MAGIC or len(cluster_id) != length:
+            raise ProofRefused("a claim that cannot be read")
+        if version != VERSION:
+            raise ProofRefused(
+                f"it claims node id {node_id} in version {version} of the exchange, this broker speaks {VERSION}"
+            )
+        try:
+            claimed = ProvenNode(NodeRole(role), node_id)
+        except ValueError:
+            raise ProofRefused(
+                f"it claims node id {node_id} in the unknown role {role}, known are BROKER (1) and OPERATOR (2)"
+            ) from None
+        if (claimed.role is NodeRole.BROKER) != (node_id >= 0):
+            raise ProofRefused(f"it claims node id {node_id} as {claimed.role.name}")
+        own = self._credentials
+        if cluster_id != own.cluster_id.encode():
+            raise ProofRefused(
+                f"{_named(claimed)} of cluster {cluster_id.decode(errors='replace')!r}, "
+                f"this broker belongs to {own.cluster_id!r}"
+            )
+        if server_id != own.node_id:
+            raise ProofRefused(f"{_named(claimed)} and means broker {server_id}, this is {own.node_id}")
+        if node_id == own.node_id:
+            raise ProofRefused(f"{_named(claimed)}, which is this broker itself")
+        return claimed
+
+
+def _named(claimed: ProvenNode) -> str:
+    if claimed.role is NodeRole.OPERATOR:
+        return "it claims to be an operator"
+    return f"it claims to be broker {claimed.node_id}"
+
+
+def _client_proof(key: bytes, said: bytes) -> bytes:
+    return hmac.digest(key, b"client" + said, sha256)
+
+
+def _server_proof(key: bytes, said: bytes) -> bytes:
+    return hmac.digest(key, b"server" + said, sha256)
+
+
+def _checked(nonce: bytes) -> bytes:
+    if len(nonce) != NONCE_BYTES:
+        raise ValueError(f"the nonce has {len(nonce)} bytes, it must be {NONCE_BYTES}")
+    return nonce

@@ -1,0 +1,115 @@
+"""A client that says it is a replica: nothing is acknowledged on its word, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.record import encode_batch
+from tests.cluster import Node, RunningCluster, running_cluster, wait_for, wait_until
+from tests.integration.history import read_all
+from tests.raw_peer import Peer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+TOPIC = "attacked"
+INVENTED_EPOCH = 1 << 40
+SESSION_TIMEOUT_MS = 9_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """A paused follower stays in the ISR for as long as the attack takes."""
+    settings = {"min.insync.replicas": "2", "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+    directory = tmp_path_factory.mktemp("cluster")
+    with running_cluster(directory, quorum=1, brokers=2, settings=settings) as cluster:
+        yield cluster
+
+
+def topic_id(port: int) -> bytes:
+    with closing(Peer(port)) as peer:
+        told = peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
+    found: bytes = told.topics[0].topic_id
+    return found
+
+
+def produce(port: int, value: bytes, timeout_ms: int) -> ErrorCode:
+    """With acks=all."""
+    records = encode_batch([(None, value, int(time.time() * 1000))])
+    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
+    with closing(Peer(port)) as peer:
+        told = peer.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data]), 9, 20)
+    return ErrorCode(told.responses[0].partition_responses[0].error_code)
+
+
+def fetch(peer: Peer, topic: bytes, replica_id: int, offset: int) -> PartitionData:
+    """As a follower, or with -1 as a consumer."""
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    message = FetchRequest(
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        session_epoch=-1 if replica_id < 0 else 0,
+        topics=[FetchTopic(topic_id=topic, partitions=[wanted])],
+        replica_state=ReplicaState(replica_id=replica_id, replica_epoch=INVENTED_EPOCH),
+    )
+    told = peer.ask(message, 17)
+    assert told.error_code == ErrorCode.NONE
+    (part,) = told.responses[0].partitions
+    assert isinstance(part, PartitionData)
+    return part
+
+
+def led(cluster: RunningCluster) -> tuple[Node, Node]:
+    """Leader and follower of a new topic with one acknowledged record."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, 2)])[TOPIC].result(30)
+    cluster.wait_until_in_sync(TOPIC)
+    leader_id = wait_for(lambda: cluster.leader(TOPIC, 0), "a leader")
+    (follower,) = (node for node in cluster.brokers if node.id != leader_id)
+    leader = cluster.broker(leader_id)
+    assert produce(leader.port, b"acknowledged", 10_000) is ErrorCode.NONE
+    return leader, follower
+
+
+def test_a_client_that_poses_as_a_replica_has_nothing_acknowledged_nor_lost(cluster: RunningCluster) -> None:
+    leader, follower = led(cluster)
+    topic = topic_id(leader.port)
+    outcome: list[ErrorCode] = []
+    follower.pause()
+    producing = Thread(target=lambda: outcome.append(produce(leader.port, b"on one disk", 1500)))
+    producing.start()
+    with closing(Peer(leader.port)) as stranger, closing(Peer(leader.port)) as consumer:
+        deadline = time.monotonic() + 1.2
+        answers = set()
+        while time.monotonic() < deadline:
+            for offset in (1, 2):
+                answers.add(fetch(stranger, topic, follower.id, offset).error_code)
+            time.sleep(0.01)
+        watermark = fetch(consumer, topic, -1, 0).high_watermark
+    producing.join()
+    leader.kill9()
+    follower.resume()
+    wait_until(lambda: cluster.leader(TOPIC, 0) == follower.id, "the other replica leads")
+    leader.restart()
+    cluster.wait_until_in_sync(TOPIC)
+    kept = {record.value for record in read_all(cluster.bootstrap, TOPIC)}
+    acknowledged = {b"acknowledged"} | ({b"on one disk"} if outcome == [ErrorCode.NONE] else set())
+    assert acknowledged <= kept, "an acknowledged record is lost"
+    assert (answers, watermark) == ({ErrorCode.TOPIC_AUTHORIZATION_FAILED}, 1)
+    assert outcome != [ErrorCode.NONE], "acknowledged, though only the leader has it"

@@ -1,0 +1,48 @@
+"""For tests that pose as brokers: what a node needs to prove itself, and the exchange over a raw connection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ottla.cli.layout import known_layout
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.node_proof import (
+    INCARNATION_BYTES,
+    NO_NODE,
+    NONCE_BYTES,
+    ClientProof,
+    NodeCredentials,
+    NodeRole,
+)
+from tests.raw_peer import Peer
+
+SECRET = b"what only nodes of the test's cluster know"
+CLUSTER_ID = "cluster"
+
+
+def credentials(
+    node_id: int,
+    *,
+    secret: bytes = SECRET,
+    cluster_id: str = CLUSTER_ID,
+    role: NodeRole = NodeRole.BROKER,
+) -> NodeCredentials:
+    """Of a broker that stands in a test, or of a person."""
+    return NodeCredentials.of(secret, cluster_id, node_id, os.urandom(INCARNATION_BYTES), role)
+
+
+def credentials_in(directory: Path, node_id: int = NO_NODE) -> NodeCredentials:
+    """Of a broker of the cluster that `ottla up` keeps in this folder; without an id, of a person."""
+    role = NodeRole.OPERATOR if node_id == NO_NODE else NodeRole.BROKER
+    secret = (directory / "cluster.secret").read_bytes().strip()
+    return credentials(node_id, secret=secret, cluster_id=known_layout(directory).cluster_id, role=role)
+
+
+def prove(peer: Peer, own: NodeCredentials, server_id: int) -> None:
+    """Go through the exchange with the broker `server_id`. ConnectionError if it refuses."""
+    proof = ClientProof(own, server_id, os.urandom(NONCE_BYTES))
+    message = proof.claim
+    while not proof.done:
+        answer = peer.ask(AuthenticateNodeRequest(auth_bytes=message), 0)
+        message = proof.receive(answer.auth_bytes)
