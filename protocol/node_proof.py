@@ -96,7 +96,7 @@ class ClientProof:
         self._key = credentials.key
         self._server_id = server_id
         cluster_id = credentials.cluster_id.encode()
-        self._said = (
+        self.claim = (
             _CLAIM.pack(
                 MAGIC,
                 VERSION,
@@ -109,14 +109,11 @@ class ClientProof:
             )
             + cluster_id
         )
+        """The first message."""
+        self._said = self.claim
         self._proved = False
         self.done = False
         """Whether the server has proved itself, too."""
-
-    @property
-    def claim(self) -> bytes:
-        """The first message."""
-        return self._said
 
     def receive(self, message: bytes) -> bytes:
         """Take the server's next message; the client's next one, empty after the server's proof.

@@ -211,11 +211,8 @@ class LeaderLink:
     def _say(self, message: bytes) -> None:
         """The next message of the exchange in which both ends prove that they are nodes of this cluster."""
         request = AuthenticateNodeRequest(auth_bytes=message)
-        self._write(
-            bytearray(
-                encode_request(request, 0, self._next_correlation_id(), f"broker-{self._credentials.node_id}")
-            )
-        )
+        name = f"broker-{self._credentials.node_id}"
+        self._write(bytearray(encode_request(request, 0, self._next_correlation_id(), name)))
 
     def _take_proof(self, proof: ClientProof, frame: memoryview) -> None:
         correlation_id, answer = decode_response(AuthenticateNodeRequest, frame, 0)

@@ -1,4 +1,4 @@
-"""AuthenticateNode (20007), an API of Ottla's own under a key that Kafka does not use: a node proves itself to a broker.
+"""AuthenticateNode (20007), an API of Ottla's own under a key that Kafka does not use: nodes prove who they are.
 
 The messages of `protocol.node_proof` travel in it, two requests for each connection.
 """

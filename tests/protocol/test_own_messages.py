@@ -21,6 +21,7 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsResponse,
 )
 from ottla.protocol.messages.headers import decode_request_header, encode_request, response_header
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ottla.protocol.messages.producers import InitProducerIdResponse
 from ottla.protocol.messages.shared_transactions import (
     BeginTransactionRequest,
@@ -76,6 +77,8 @@ MESSAGES = [
     AbortTransactionResponse(error_code=105, error_message="nobody uses it"),
     DeleteTransactionalIdRequest(transactional_id="copy"),
     DeleteTransactionalIdResponse(error_code=51, error_message="transaction 3 is open"),
+    AuthenticateNodeRequest(auth_bytes=b"a claim"),
+    AuthenticateNodeResponse(auth_bytes=b"a nonce"),
 ]
 
 
@@ -120,7 +123,7 @@ def test_bytes_do_not_change() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_headers_are_flexible(message: Message) -> None:
-    assert 20000 <= message.api_key <= 20006
+    assert 20000 <= message.api_key <= 20007
     assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
     if named(message).endswith("Request"):
         frame = memoryview(encode_request(message, 0, 7, "client"))[4:]
@@ -145,7 +148,7 @@ def test_the_application_version_is_a_tag_that_others_pass_over() -> None:
 
 def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
     message = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20007))]
+        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20008))]
     )
     told = kio_decode(KioApiVersionsResponse, encode(message, 4))
-    assert [one.api_key for one in told.api_keys][-1] == 20006
+    assert [one.api_key for one in told.api_keys][-1] == 20007

@@ -226,6 +226,16 @@ class Client:
         frame = memoryview(await self._reader.readexactly(size))
         return decode_response(request_class, frame, version)[1]
 
+    async def read_some(self) -> bytes:
+        """What comes next, nothing at the end of the connection."""
+        return await self._reader.read(1 << 16)
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """As the broker sees this client."""
+        address: tuple[str, int] = self._writer.get_extra_info("sockname")
+        return address
+
     async def call(self, message: Any, version: int) -> Any:
         self.send(message, version)
         return await asyncio.wait_for(self.receive(type(message), version), 10)

@@ -19,6 +19,7 @@ from ottla.protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
 from ottla.protocol.record import encode_batch
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Identity
@@ -68,7 +69,8 @@ async def abort(
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
         coordinator_epoch=coordinator_epoch,
     )
-    request = cast(Request, SimpleNamespace(api_version=1))
+    connection = SimpleNamespace(node=ProvenNode(NodeRole.OPERATOR, NO_NODE))
+    request = cast(Request, SimpleNamespace(api_version=1, connection=connection))
     answer = await handlers.write(request, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = answer.markers
     assert (result.producer_id, result.topics[0].name) == (who[0], topic)

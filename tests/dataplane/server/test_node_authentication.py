@@ -1,0 +1,245 @@
+"""Only a connection that has proved to come from a broker may do what brokers do; all others go on as clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials
+from tests.dataplane.replication.brokers_over_sockets import Client, Cluster, running, until
+from tests.dataplane.replication.harness import TOPIC_ID
+from tests.node_credentials import credentials
+
+LEADER, OTHER = 1, 3
+POSING_AS = 2
+INVENTED_EPOCH = 1 << 40
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Broker 2 is down and in the ISR still, so that nobody but its impostor speaks as broker 2."""
+    async with running(tmp_path) as cluster:
+        async with Client(cluster[LEADER].port) as client:
+            assert (await client.produce(b"everywhere")).error_code == 0
+        await cluster[POSING_AS].stop(clean=False)
+        yield cluster
+
+
+async def say(client: Client, message: bytes) -> bytes:
+    answer = await client.call(AuthenticateNodeRequest(auth_bytes=message), 0)
+    told: bytes = answer.auth_bytes
+    return told
+
+
+async def prove(client: Client, own: NodeCredentials, server_id: int = LEADER) -> list[bytes]:
+    """The exchange, message by message."""
+    proof = ClientProof(own, server_id, os.urandom(NONCE_BYTES))
+    said = [proof.claim]
+    while not proof.done:
+        said.append(await say(client, said[-1]))
+        said.append(proof.receive(said[-1]))
+    return said
+
+
+async def fetch(
+    client: Client, replica_id: int, *, offset: int = 1, epoch: int = INVENTED_EPOCH, version: int = 17
+) -> Any:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topic = FetchTopic(partitions=[wanted])
+    message = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_epoch=0, topics=[topic])
+    if version >= 13:
+        topic.topic_id = TOPIC_ID
+    else:
+        topic.topic = "t"
+    if version >= 15:
+        message.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=epoch)
+    else:
+        message.replica_id = replica_id
+    return await client.call(message, version)
+
+
+async def closed(client: Client) -> bool:
+    try:
+        return not await asyncio.wait_for(client.read_some(), 10)
+    except ConnectionError:
+        return True
+
+
+def in_the_isr(cluster: Cluster) -> None:
+    assert POSING_AS in cluster.quorum.state.isr
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 14, 15, 17, 18])
+async def test_nobody_is_a_replica_without_a_proof(cluster: Cluster, version: int) -> None:
+    async with Client(cluster[LEADER].port) as stranger, Client(cluster[LEADER].port) as producer:
+        producing = asyncio.create_task(producer.produce(b"on one disk", timeout_ms=150))
+        await until(lambda: cluster[LEADER].partition.log.log_end_offset == 2, "the append")
+        await until(lambda: cluster[OTHER].partition.log.log_end_offset == 2, "the honest follower")
+        for replica_id in (POSING_AS, OTHER, LEADER, 77):
+            answer = await fetch(stranger, replica_id, offset=2, version=version)
+            (part,) = answer.responses[0].partitions
+            assert (answer.error_code, answer.session_id) == (0, 0)
+            assert (part.error_code, part.high_watermark, part.log_start_offset) == (REFUSED, -1, -1)
+            assert not part.records
+        in_the_isr(cluster)
+        assert cluster[LEADER].partition.leader.high_watermark == 1
+        assert (await producing).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert (await stranger.fetch(0)).high_watermark == 1, "the connection goes on as a consumer's"
+
+
+async def test_who_has_proved_it_is_that_replica_and_no_other(cluster: Cluster) -> None:
+    async with Client(cluster[LEADER].port) as broker:
+        await prove(broker, credentials(POSING_AS))
+        part = (await fetch(broker, OTHER)).responses[0].partitions[0]
+        assert part.error_code == REFUSED
+        stale = await fetch(broker, POSING_AS, epoch=0)
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+        epoch = cluster.quorum.image.brokers[POSING_AS].broker_epoch
+        answer = await fetch(broker, POSING_AS, epoch=epoch)
+        assert answer.session_id
+        assert [part.error_code for part in answer.responses[0].partitions] in ([], [0])
+
+
+@pytest.mark.parametrize("replica_id", [-2, -3, -7])
+async def test_tools_that_debug_read_as_consumers(cluster: Cluster, replica_id: int) -> None:
+    """As in Kafka, but for -3, with which Kafka shows what is not committed."""
+    async with Client(cluster[LEADER].port) as client, Client(cluster[LEADER].port) as producer:
+        await producer.produce(b"on two disks", timeout_ms=1)
+        part = (await fetch(client, replica_id, offset=0)).responses[0].partitions[0]
+        assert (part.error_code, part.high_watermark) == (0, 1)
+        assert bytes(part.records).count(b"everywhere") == 1
+        assert b"on two disks" not in bytes(part.records)
+
+
+async def offsets_asked_as(client: Client, replica_id: int) -> Sequence[int]:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topics = [ListOffsetsTopic(name="t", partitions=[wanted])]
+    listed = await client.call(ListOffsetsRequest(replica_id=replica_id, topics=topics), 7)
+    asked = [OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0)])]
+    ended = await client.call(OffsetForLeaderEpochRequest(replica_id=replica_id, topics=asked), 4)
+    return [listed.topics[0].partitions[0].error_code, ended.topics[0].partitions[0].error_code]
+
+
+async def test_offsets_are_told_to_consumers_and_to_proven_brokers(cluster: Cluster) -> None:
+    async with Client(cluster[LEADER].port) as client:
+        for consumer in (-1, -2):
+            assert await offsets_asked_as(client, consumer) == [0, 0]
+        assert await offsets_asked_as(client, POSING_AS) == [REFUSED, REFUSED]
+        await prove(client, credentials(POSING_AS))
+        assert await offsets_asked_as(client, POSING_AS) == [0, 0]
+        assert await offsets_asked_as(client, OTHER) == [REFUSED, REFUSED]
+
+
+async def test_a_recorded_exchange_opens_no_second_connection(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client(cluster[LEADER].port) as broker:
+        claim, _, proof, *_ = await prove(broker, credentials(POSING_AS))
+    async with Client(cluster[LEADER].port) as stranger:
+        await say(stranger, claim)
+        stranger.send(AuthenticateNodeRequest(auth_bytes=proof), 0)
+        await fetch_is_not_answered(stranger)
+    assert "broker 2: the proof is wrong" in caplog.text
+
+
+async def fetch_is_not_answered(client: Client) -> None:
+    """What is sent behind a wrong proof, before its refusal is known."""
+    client.send(FetchRequest(session_epoch=0, replica_state=ReplicaState(replica_id=POSING_AS)), 17)
+    assert await closed(client)
+
+
+async def test_a_refusal_names_the_peer_and_what_it_claims(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    strangers = {
+        "broker 2: the proof is wrong. Has it the same cluster.secret.file": credentials(
+            POSING_AS, secret=b"guessed, and guessed wrongly"
+        ),
+        "broker 2 of cluster 'another'": credentials(POSING_AS, cluster_id="another"),
+        "broker 1, which is this broker itself": credentials(LEADER),
+    }
+    for said, own in strangers.items():
+        caplog.clear()
+        async with Client(cluster[LEADER].port) as stranger:
+            host, port = stranger.local_address
+            proof = ClientProof(own, LEADER, os.urandom(NONCE_BYTES))
+            stranger.send(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
+            if "the proof" in said:
+                nonce = (await stranger.receive(AuthenticateNodeRequest, 0)).auth_bytes
+                stranger.send(AuthenticateNodeRequest(auth_bytes=proof.receive(nonce)), 0)
+            assert await closed(stranger)
+        (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+        assert f"{host}:{port}" in warning.getMessage()
+        assert said in warning.getMessage()
+
+
+@pytest.mark.parametrize("message", [b"", b"garbage", bytes(61), bytes(190), bytes(1 << 20)])
+async def test_garbage_closes_the_connection(cluster: Cluster, message: bytes) -> None:
+    async with Client(cluster[LEADER].port) as stranger:
+        stranger.send(AuthenticateNodeRequest(auth_bytes=message), 0)
+        assert await closed(stranger)
+
+
+async def test_a_second_attempt_closes_the_connection(cluster: Cluster) -> None:
+    async with Client(cluster[LEADER].port) as broker:
+        await prove(broker, credentials(POSING_AS))
+        again = ClientProof(credentials(OTHER), LEADER, os.urandom(NONCE_BYTES))
+        broker.send(AuthenticateNodeRequest(auth_bytes=again.claim), 0)
+        await fetch_is_not_answered(broker)
+
+
+async def test_what_is_told_to_one_broker_proves_nothing_to_another(cluster: Cluster) -> None:
+    """Broker 2 dials somebody who poses as broker 3 and passes on every word to broker 1, and back."""
+    dialling = ClientProof(credentials(POSING_AS), OTHER, os.urandom(NONCE_BYTES))
+    async with Client(cluster[LEADER].port) as relay:
+        relay.send(AuthenticateNodeRequest(auth_bytes=dialling.claim), 0)
+        assert await closed(relay)
+
+
+async def test_a_follower_takes_nothing_from_a_leader_that_proves_nothing(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Something that has taken the leader's address answers all of it, and has no secret."""
+    claims: list[bytes] = []
+
+    async def pose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for answer in (os.urandom(NONCE_BYTES), os.urandom(32)):
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                claims.append(frame)
+                body = frame[4:8] + b"\0" + bytes([len(answer) + 1]) + answer + b"\0"
+                writer.write(len(body).to_bytes(4, "big") + body)
+            await reader.read()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    impostor = await asyncio.start_server(pose, "127.0.0.1", 0)
+    async with impostor:
+        port = impostor.sockets[0].getsockname()[1]
+        known = cluster.quorum.image.brokers[LEADER]
+        await cluster[LEADER].stop(clean=False)
+        cluster.quorum.tell(cluster.quorum.broker_record(LEADER, known.broker_epoch, port))
+        await until(lambda: "does not hold this cluster's secret" in caplog.text, "the follower to notice")
+        await until(
+            lambda: "broker 1 cannot be followed" in caplog.text, "the follower to say what to look at"
+        )
+        assert cluster[OTHER].partition.log.log_end_offset == 1
