@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...client.consuming.fetched import TopicPartition
     from ...protocol.errors import KafkaError
 
+_SECRET_BYTES_MAX = 64 * 1024
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
@@ -40,7 +41,8 @@ def parser(name: str) -> CommandParser:
         "  ottla txn describe copy-orders\n"
         "  ottla txn abort copy-orders\n"
         "  ottla txn delete copy-orders\n"
-        "  ottla txn find-hanging",
+        "  ottla txn find-hanging\n"
+        "  ottla txn abort-hanging orders:0 --producer-id 4711 --secret-file /etc/ottla/cluster.secret",
     )
     add_bootstrap(options)
     actions = Actions(options, __package__ or "")
@@ -48,6 +50,7 @@ def parser(name: str) -> CommandParser:
     _abort(actions)
     _delete(actions)
     _find_hanging(actions)
+    _abort_hanging(actions)
     return options
 
 
@@ -147,6 +150,25 @@ def _find_hanging(actions: Actions) -> None:
         help="the longest that producers may leave a transaction open (15m)",
     )
     add_common(find)
+
+
+def _abort_hanging(actions: Actions) -> None:
+    abort = actions.add(
+        "abort-hanging",
+        "txn:abort_hanging",
+        "End what a producer has open in one partition. Only who has the cluster secret may.",
+        "  ottla txn abort-hanging orders:0 --producer-id 4711 --secret-file /etc/ottla/cluster.secret",
+    )
+    abort.add_argument("partition", metavar="TOPIC:PARTITION")
+    abort.add_argument("--producer-id", type=int, required=True, metavar="N", help="as find-hanging shows it")
+    abort.add_argument(
+        "--secret-file",
+        required=True,
+        metavar="FILE",
+        help="cluster.secret.file of the nodes; DIR/cluster.secret of `ottla up --data DIR`",
+    )
+    add_yes(abort)
+    add_common(abort)
 
 
 # ------------------------------------------------------------ what is shown
@@ -427,6 +449,64 @@ async def _refused(act: Callable[[str], Awaitable[None]], names: list[str]) -> d
         except KafkaError as error:
             failures[name] = error
     return failures
+
+
+def abort_hanging(arguments: argparse.Namespace) -> None:
+    """Abort after a question on a terminal, and say so."""
+    from ..asking import run_client
+    from ..confirmation import confirm
+
+    secret = _secret_in(arguments.secret_file)
+    found = run_client(_open_there(arguments))
+    topic, index = found.partition
+    what = f"what producer {found.producer.producer_id} has open in {topic}-{index}"
+    confirm(f"Abort {what}, from offset {found.producer.transaction_start} on?", yes=arguments.yes)
+    run_client(_abort_there(arguments, found, secret))
+    result = {"topic": topic, "partition": index, "producer_id": found.producer.producer_id}
+    if arguments.output == "json":
+        print_json([result | {"result": "aborted"}])
+    else:
+        print(f"aborted {what}")
+
+
+def _secret_in(path: str) -> bytes:
+    """Raises CommandFailed."""
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(_SECRET_BYTES_MAX).strip()
+    except OSError as error:
+        raise CommandFailed(f"--secret-file: cannot read {path}: {error.strerror}") from None
+    if not secret:
+        raise CommandFailed(f"--secret-file: {path} is empty")
+    return secret
+
+
+async def _open_there(arguments: argparse.Namespace) -> HangingTransaction:
+    from ...client.admin import Admin, HangingTransaction
+    from ...client.consuming.fetched import TopicPartition
+    from ...protocol.errors import KafkaError
+
+    topic, colon, index = arguments.partition.rpartition(":")
+    if not (colon and topic and index.isdecimal()):
+        raise UsageError(f"TOPIC:PARTITION is {arguments.partition!r}, expected for example orders:0")
+    partition = TopicPartition(topic, int(index))
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        found = (await admin.describe_producers([partition]))[partition]
+    if isinstance(found, KafkaError):
+        raise found
+    for producer in found:
+        if producer.producer_id == arguments.producer_id and producer.transaction_start >= 0:
+            return HangingTransaction(partition, producer)
+    raise CommandFailed(f"producer {arguments.producer_id} has nothing open in {topic}-{index}")
+
+
+async def _abort_there(
+    arguments: argparse.Namespace, hanging: HangingTransaction, cluster_secret: bytes
+) -> None:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        await admin.abort_hanging(hanging, cluster_secret=cluster_secret)
 
 
 async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[HangingTransaction]:

@@ -16,7 +16,13 @@ from ...protocol.messages.transaction_descriptions import (
     ListTransactionsRequest,
 )
 from ...protocol.messages.transactional_ids import DeleteTransactionalIdRequest
+from ...protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ..connections.metadata import BrokerAddress
+from ..connections.operator_proof import prove_operator
 from ..consuming.fetched import TopicPartition
 from .of_leaders import LeaderSession
 from .session import check, error_of
@@ -26,6 +32,8 @@ MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 """transaction.max.timeout.ms, unless it was set: what is open for longer should have been aborted."""
 _TRANSACTION = 1
 _ANY_DURATION = -1
+_OPERATOR_LANE = "operator"
+"""A connection of its own, since it is proved once."""
 _IDS_PER_REQUEST = 500
 _PARTITIONS_PER_REQUEST = 500
 Described = dict[str, TransactionDescription | KafkaError]
@@ -179,6 +187,31 @@ class TransactionAdmin(LeaderSession):
             without_owner & set(still_open), key=lambda one: (one.partition, one.producer.producer_id)
         )
 
+    async def abort_hanging(self, hanging: HangingTransaction, *, cluster_secret: bytes) -> None:
+        """Have the leader of a partition write an abort marker for an open transaction that `find_hanging` found there.
+        A transaction that some transactional id has open is aborted in all its partitions.
+
+        Only nodes of the cluster may ask for that, and whoever proves to hold what `cluster.secret.file` of its nodes
+        holds. Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED; INVALID_TXN_STATE, it is being committed;
+        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, it is not the newest of that producer any more.
+        """
+        topic, index = hanging.partition
+
+        async def ask(leader: int, some: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
+            cluster_id = self._cluster.metadata.cluster_id or ""
+            connection = await self._cluster.connection(leader, _OPERATOR_LANE)
+            try:
+                await prove_operator(connection, cluster_secret, cluster_id, leader)
+                response = await connection.request(WriteTxnMarkersRequest(markers=[_abort_of(hanging)]))
+            finally:
+                connection.close()
+            (result,) = response.markers[0].topics[0].partitions
+            return dict.fromkeys(some, error_of(result.error_code, None) or True)
+
+        answer = (await self._of_leaders([hanging.partition], ask))[hanging.partition]
+        if isinstance(answer, KafkaError):
+            raise KafkaError(answer.code, f"{topic}-{index}: {answer.message}")
+
     async def _open_in(
         self, partitions: Iterable[TopicPartition], progress: Progress = lambda done, total: None
     ) -> list[HangingTransaction]:
@@ -213,6 +246,19 @@ class TransactionAdmin(LeaderSession):
             self._cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
             found.setdefault(one.node_id, []).append(one.key)
         return found
+
+
+def _abort_of(hanging: HangingTransaction) -> WritableTxnMarker:
+    topic, index = hanging.partition
+    producer = hanging.producer
+    return WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        # As Kafka's tool does where the partition knows of no marker of this producer.
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
+    )
 
 
 def _has_open(description: TransactionDescription | KafkaError | None, partition: TopicPartition) -> bool:

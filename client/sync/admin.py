@@ -72,6 +72,7 @@ class Admin(Facade[admin.Admin]):
     abort_begun_transaction = blocking(admin.Admin.abort_begun_transaction)
     describe_producers = blocking(admin.Admin.describe_producers)
     find_hanging = blocking(admin.Admin.find_hanging)
+    abort_hanging = blocking(admin.Admin.abort_hanging)
 
     find_cut = blocking(admin.Admin.find_cut)
     cut_offsets = blocking(admin.Admin.cut_offsets)

@@ -1,10 +1,14 @@
-"""A client that says it is a replica: nothing is acknowledged on its word, and nothing is lost by it."""
+"""A client that says it is a node of the cluster: nothing is acknowledged, written or lost on its word."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -20,9 +24,16 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ottla.protocol.record import encode_batch
 from tests.cluster import Node, RunningCluster, running_cluster, wait_for, wait_until
 from tests.integration.history import read_all
+from tests.integration.raw_transactions import RawTransactions, Who
+from tests.node_credentials import credentials_in, prove
 from tests.raw_peer import Peer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -39,6 +50,52 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     directory = tmp_path_factory.mktemp("cluster")
     with running_cluster(directory, quorum=1, brokers=2, settings=settings) as cluster:
         yield cluster
+
+
+def write_abort_marker(peer: Peer, topic: str, who: Who) -> ErrorCode:
+    """As `kafka-transactions.sh abort` asks for it."""
+    marker = WritableTxnMarker(
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+    )
+    told = peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, 20)
+    return ErrorCode(told.markers[0].topics[0].partitions[0].error_code)
+
+
+def test_only_who_has_the_cluster_secret_writes_markers(cluster: RunningCluster, tmp_path: Path) -> None:
+    topic = "marked"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 2)])[topic].result(30)
+    leader = cluster.broker(wait_for(lambda: cluster.leader(topic, 0), "a leader"))
+    (other,) = (node for node in cluster.brokers if node.id != leader.id)
+    wrong = tmp_path / "wrong.secret"
+    wrong.write_text("guessed, and guessed wrongly")
+
+    def abort_hanging(secret: Path, code: int) -> str:
+        words = ["txn", "abort-hanging", f"{topic}:0", "--producer-id", str(who.producer_id)]
+        argv = [sys.executable, "-m", "ottla", *words, "--secret-file", str(secret), "--yes"]
+        done = subprocess.run(
+            [*argv, "-b", cluster.bootstrap, "-o", "json"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done
+        return done.stderr if code else done.stdout
+
+    with RawTransactions(cluster.bootstrap) as raw:
+        who = raw.init("held-open")
+        assert raw.add(who, topic, [0]) == [ErrorCode.NONE]
+        assert raw.produce(who, topic, 0, b"open") is ErrorCode.NONE
+        with closing(Peer(leader.port)) as stranger:
+            assert write_abort_marker(stranger, topic, who) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert "refuses the proof: the secret is not that of cluster" in abort_hanging(wrong, 1)
+        with closing(Peer(leader.port)) as broker:
+            prove(broker, credentials_in(cluster.directory, other.id), leader.id)
+            assert write_abort_marker(broker, topic, who.but(epoch=7)) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert raw.produce(who, topic, 0, b"still open", sequence=1) is ErrorCode.NONE
+        said = json.loads(abort_hanging(cluster.directory / "cluster.secret", 0))
+        assert said == [{"topic": topic, "partition": 0, "producer_id": who.producer_id, "result": "aborted"}]
+        assert raw.produce(who, topic, 0, b"fenced", sequence=2) is not ErrorCode.NONE
+    assert "has nothing open in marked-0" in abort_hanging(cluster.directory / "cluster.secret", 1)
 
 
 def topic_id(port: int) -> bytes:

@@ -1,4 +1,7 @@
-"""WriteTxnMarkers 1-2: somebody with `kafka-transactions.sh abort` ends a transaction that seems to hang.
+"""WriteTxnMarkers 1-2: an operator with `ottla txn abort-hanging` ends a transaction that seems to hang.
+
+Only a connection that has proved to hold the cluster secret may ask: CLUSTER_AUTHORIZATION_FAILED, as Kafka answers
+whoever is not authorized for CLUSTER_ACTION. So `kafka-transactions.sh abort` is refused.
 
 In Kafka this is how coordinators have markers written, and an operator's marker ends a transaction in one partition
 only, whatever its coordinator believes. Here the quorum alone decides, so that no marker contradicts it:
