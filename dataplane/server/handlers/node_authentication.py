@@ -28,6 +28,8 @@ class NodeAuthenticationHandlers:
     ) -> AuthenticateNodeResponse | None:
         """The next message of the exchange. A refusal closes the connection unanswered."""
         connection = request.connection
+        # No quota holds up a follower. A stranger has one attempt for each connection, and those are counted.
+        request.meter = None
         proof = connection.node_proof
         if proof is None:
             proof = connection.node_proof = ServerProof(self._credentials, os.urandom(NONCE_BYTES))

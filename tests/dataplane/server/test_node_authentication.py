@@ -5,22 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.headers import RequestHeader, decode_request_header, response_header
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials
+from ottla.protocol.node_proof import (
+    NONCE_BYTES,
+    PROOF_BYTES,
+    ClientProof,
+    NodeCredentials,
+    ServerProof,
+)
 from tests.dataplane.replication.brokers_over_sockets import Client, Cluster, running, until
 from tests.dataplane.replication.harness import TOPIC_ID
 from tests.node_credentials import credentials
@@ -116,6 +125,17 @@ async def test_who_has_proved_it_is_that_replica_and_no_other(cluster: Cluster) 
         assert [part.error_code for part in answer.responses[0].partitions] in ([], [0])
 
 
+async def test_only_proven_replicas_are_free_of_quotas(cluster: Cluster) -> None:
+    leader = cluster[LEADER]
+    leader.server.quotas.changed({(("client-id", None),): {"request_percentage": 0.001}})
+    async with Client(leader.port) as stranger, Client(leader.port) as broker:
+        await prove(broker, credentials(POSING_AS))
+        for _ in range(2):
+            assert (await fetch(broker, POSING_AS)).throttle_time_ms == 0
+        await fetch(stranger, POSING_AS)
+        assert (await fetch(stranger, POSING_AS)).throttle_time_ms > 0
+
+
 @pytest.mark.parametrize("replica_id", [-2, -3, -7])
 async def test_tools_that_debug_read_as_consumers(cluster: Cluster, replica_id: int) -> None:
     """As in Kafka, but for -3, with which Kafka shows what is not committed."""
@@ -189,11 +209,11 @@ async def test_a_refusal_names_the_peer_and_what_it_claims(
         assert said in warning.getMessage()
 
 
-@pytest.mark.parametrize("message", [b"", b"garbage", bytes(61), bytes(190), bytes(1 << 20)])
-async def test_garbage_closes_the_connection(cluster: Cluster, message: bytes) -> None:
-    async with Client(cluster[LEADER].port) as stranger:
-        stranger.send(AuthenticateNodeRequest(auth_bytes=message), 0)
-        assert await closed(stranger)
+async def test_garbage_closes_the_connection(cluster: Cluster) -> None:
+    for message in (b"", b"garbage", bytes(61), bytes(190), bytes(1 << 20)):
+        async with Client(cluster[LEADER].port) as stranger:
+            stranger.send(AuthenticateNodeRequest(auth_bytes=message), 0)
+            assert await closed(stranger), f"{len(message)} bytes of garbage"
 
 
 async def test_a_second_attempt_closes_the_connection(cluster: Cluster) -> None:
@@ -212,32 +232,70 @@ async def test_what_is_told_to_one_broker_proves_nothing_to_another(cluster: Clu
         assert await closed(relay)
 
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def in_place_of_the_leader(cluster: Cluster, serve: Serve) -> AsyncIterator[None]:
+    """Broker 1 is gone, and something else answers where its followers look for it."""
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await serve(reader, writer)
+        writer.close()
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        epoch = cluster.quorum.image.brokers[LEADER].broker_epoch
+        await cluster[LEADER].stop(clean=False)
+        cluster.quorum.tell(cluster.quorum.broker_record(LEADER, epoch, port))
+        yield
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[RequestHeader, bytes]:
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    frame = await reader.readexactly(size)
+    header, position = decode_request_header(frame)
+    return header, frame[position:]
+
+
+def answer_request(writer: asyncio.StreamWriter, header: RequestHeader, auth_bytes: bytes) -> None:
+    body = response_header(header.api_key, 0, header.correlation_id)
+    body += encode(AuthenticateNodeResponse(auth_bytes=auth_bytes), 0)
+    writer.write(len(body).to_bytes(4, "big") + body)
+
+
+async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: Cluster) -> None:
+    """The first fetch comes right behind the proof. Its answer counts once the leader's proof has come, too."""
+    arrived: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        proof = ServerProof(credentials(LEADER), os.urandom(NONCE_BYTES))
+        claimed, body = await read_request(reader)
+        claim = decode(AuthenticateNodeRequest, memoryview(body), 0).auth_bytes
+        answer_request(writer, claimed, proof.receive(claim))
+        unanswered = [(await read_request(reader))[0].api_key for _ in range(2)]
+        if not arrived.done():
+            arrived.set_result([claimed.api_key, *unanswered])
+        await reader.read()
+
+    async with in_place_of_the_leader(cluster, lead):
+        seen = await asyncio.wait_for(arrived, 10)
+    assert seen == [AuthenticateNodeRequest.api_key, AuthenticateNodeRequest.api_key, FetchRequest.api_key]
+
+
 async def test_a_follower_takes_nothing_from_a_leader_that_proves_nothing(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Something that has taken the leader's address answers all of it, and has no secret."""
-    claims: list[bytes] = []
 
     async def pose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            for answer in (os.urandom(NONCE_BYTES), os.urandom(32)):
-                size = int.from_bytes(await reader.readexactly(4), "big")
-                frame = await reader.readexactly(size)
-                claims.append(frame)
-                body = frame[4:8] + b"\0" + bytes([len(answer) + 1]) + answer + b"\0"
-                writer.write(len(body).to_bytes(4, "big") + body)
-            await reader.read()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        for answer in (os.urandom(NONCE_BYTES), os.urandom(PROOF_BYTES)):
+            request, _ = await read_request(reader)
+            answer_request(writer, request, answer)
+        await reader.read()
 
-    impostor = await asyncio.start_server(pose, "127.0.0.1", 0)
-    async with impostor:
-        port = impostor.sockets[0].getsockname()[1]
-        known = cluster.quorum.image.brokers[LEADER]
-        await cluster[LEADER].stop(clean=False)
-        cluster.quorum.tell(cluster.quorum.broker_record(LEADER, known.broker_epoch, port))
+    async with in_place_of_the_leader(cluster, pose):
         await until(lambda: "does not hold this cluster's secret" in caplog.text, "the follower to notice")
         await until(
             lambda: "broker 1 cannot be followed" in caplog.text, "the follower to say what to look at"
