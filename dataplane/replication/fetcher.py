@@ -174,13 +174,12 @@ class LeaderLink:
         self._reconnect_timer = None
         self.connect()
 
-    def _disconnect(self, reason: object) -> None:
+    def _disconnect(self, reason: object, *, timed_out: bool = False) -> None:
         sock, self._socket = self._socket, None
         if sock is None:
             return
-        if self._proof is None:
-            log.info("connection to broker %d lost: %s", self.peer_id, reason)
-        else:
+        log.info("connection to broker %d lost: %s", self.peer_id, reason)
+        if self._proof is not None and not timed_out:
             self._note_failed_proof(reason)
         self._loop.remove_reader(sock.fileno())
         self._loop.remove_writer(sock.fileno())
@@ -204,7 +203,8 @@ class LeaderLink:
     def check_timeout(self) -> None:
         """Disconnect if the oldest request is not answered for too long; a parked one is, within its wait."""
         if self._sent and self._loop.time() - self._sent[0][1] > self._settings.socket_timeout_s:
-            self._disconnect(f"no answer within {self._settings.socket_timeout_s} s")
+            # While it proves itself the peer may just be starting: it listens before it accepts.
+            self._disconnect(f"no answer within {self._settings.socket_timeout_s} s", timed_out=True)
 
     # Proofs
 
@@ -223,8 +223,8 @@ class LeaderLink:
             self._disconnect(error)
             return
         if not proof.done:
-            self._say(message)
             self._may_fetch = True
+            self._say(message)
             self._send()
             return
         self._proof = None
@@ -239,8 +239,6 @@ class LeaderLink:
                 "cluster %r: %s. Is its cluster.secret.file the same as here, and its version? Its log says more",
                 self.peer_id, self._credentials.cluster_id, reason,
             )  # fmt: skip
-        else:
-            log.info("connection to broker %d lost before it was proved: %s", self.peer_id, reason)
 
     # Requests
 
