@@ -156,6 +156,11 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         ),
         (("txn", "list", "-r", "c("), "'c(' is no regular expression"),
         (("txn", "abort"), "the following arguments are required: ID"),
+        (
+            ("txn", "abort-hanging", "orders", "--producer-id", "7", "--secret-file", "no-such-file"),
+            "abort-hanging takes TOPIC:PARTITION such as orders:0, not 'orders'",
+        ),
+        (("txn", "abort-hanging", "orders:0"), "required: --producer-id, --secret-file"),
         (("txn", "delete"), "the following arguments are required: ID"),
         (("txn", "delete", "-r", "c("), "'c(' is no regular expression"),
         (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),

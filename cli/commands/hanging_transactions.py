@@ -1,0 +1,154 @@
+"""What `ottla txn find-hanging` and `ottla txn abort-hanging` do. They are about transactions in partitions that no
+transactional id has open there."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..failures import CommandFailed, UsageError
+from ..output import print_json, print_table
+from ..terminal import say, show_progress
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin, HangingTransaction
+    from ...client.consuming.fetched import TopicPartition
+
+_SECRET_BYTES_MAX = 64 * 1024
+
+
+def find_hanging(arguments: argparse.Namespace) -> int:
+    """Print them; 1 if there are any."""
+    from ..asking import run_client
+    from ..selection import iso_time, milliseconds_of
+
+    longest_ms = milliseconds_of(arguments.max_timeout, "--max-timeout")
+    found = run_client(_hanging(arguments, longest_ms))
+    if arguments.output == "json":
+        print_json(
+            [
+                {
+                    "topic": one.partition.topic,
+                    "partition": one.partition.partition,
+                    "producer_id": one.producer.producer_id,
+                    "producer_epoch": one.producer.producer_epoch,
+                    "start_offset": one.producer.transaction_start,
+                    "last_timestamp": one.producer.last_ms,
+                    "coordinator_epoch": one.producer.coordinator_epoch,
+                }
+                for one in found
+            ]
+        )
+        return int(bool(found))
+    columns = ("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "START-OFFSET", "LAST-WRITTEN")
+    rows = [
+        (
+            *one.partition,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            one.producer.transaction_start,
+            iso_time(one.producer.last_ms),
+        )
+        for one in found
+    ]
+    print_table(columns, rows)
+    return int(bool(found))
+
+
+def abort_hanging(arguments: argparse.Namespace) -> None:
+    """Abort after a question on a terminal, and say so."""
+    from ..asking import run_client
+    from ..confirmation import confirm
+
+    partition = _partition_named(arguments.partition)
+    secret = _secret_in(arguments.secret_file)
+    found = run_client(_open_there(arguments, partition))
+    topic, index = found.partition
+    what = f"what producer {found.producer.producer_id} has open in {topic}-{index}"
+    confirm(f"Abort {what}, from offset {found.producer.transaction_start} on?", yes=arguments.yes)
+    run_client(_abort_there(arguments, found, secret))
+    result = {"topic": topic, "partition": index, "producer_id": found.producer.producer_id}
+    if arguments.output == "json":
+        print_json([result | {"result": "aborted"}])
+    else:
+        say(f"aborted {what}")
+
+
+def _partition_named(text: str) -> TopicPartition:
+    """Raises UsageError."""
+    from ...client.consuming.fetched import TopicPartition
+
+    topic, colon, index = text.rpartition(":")
+    if not (colon and topic and index.isdecimal()):
+        raise UsageError(f"abort-hanging takes TOPIC:PARTITION such as orders:0, not {text!r}")
+    return TopicPartition(topic, int(index))
+
+
+def _secret_in(path: str) -> bytes:
+    """Raises CommandFailed."""
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(_SECRET_BYTES_MAX).strip()
+    except OSError as error:
+        raise CommandFailed(f"--secret-file: cannot read {path}: {error.strerror}") from None
+    if not secret:
+        raise CommandFailed(f"--secret-file: {path} is empty")
+    return secret
+
+
+async def _open_there(arguments: argparse.Namespace, partition: TopicPartition) -> HangingTransaction:
+    """Raises CommandFailed where there is nothing."""
+    from ...client.admin import Admin, HangingTransaction
+    from ...protocol.errors import KafkaError
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        found = (await admin.describe_producers([partition]))[partition]
+    if isinstance(found, KafkaError):
+        raise found
+    for producer in found:
+        if producer.producer_id == arguments.producer_id and producer.transaction_start >= 0:
+            return HangingTransaction(partition, producer)
+    raise CommandFailed(
+        f"producer {arguments.producer_id} has nothing open in {partition.topic}-{partition.partition}"
+    )
+
+
+async def _abort_there(
+    arguments: argparse.Namespace, hanging: HangingTransaction, cluster_secret: bytes
+) -> None:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        await admin.abort_hanging(hanging, cluster_secret=cluster_secret)
+
+
+async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[HangingTransaction]:
+    from ...client.admin import Admin
+
+    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        partitions = await _searched(admin, arguments)
+        return await admin.find_hanging(
+            partitions, max_transaction_timeout_ms=longest_ms, progress=_show_progress
+        )
+
+
+async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
+    from ...client.consuming.fetched import TopicPartition
+    from ..selection import named_partitions
+
+    topics = await admin.describe_topics()
+    existing = {topic.name: topic.partitions for topic in topics}
+    named = named_partitions(arguments.topic or existing, existing)
+    broker = arguments.broker
+    found = [
+        TopicPartition(topic, index)
+        for topic, index in named
+        if broker is None or broker in existing[topic][index].replicas
+    ]
+    if broker is not None and not found:
+        raise UsageError(f"broker {broker} has no replica of these partitions")
+    return found
+
+
+def _show_progress(done: int, total: int) -> None:
+    show_progress(f"{done}/{total} partitions", last=done == total)
