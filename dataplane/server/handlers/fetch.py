@@ -56,6 +56,33 @@ class FetchSettings:
     selector: Selector | None = None
 
 
+def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
+    """Whoever has not proved to be that replica is told so for each partition, as Kafka does where a follower is not
+    authorized for CLUSTER_ACTION. All other errors are of the fetch as a whole.
+    """
+    if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return FetchResponse(error_code=error.code)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=part.partition,
+                        error_code=error.code,
+                        high_watermark=_UNKNOWN,
+                        aborted_transactions=[],
+                        records=b"",
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
 class FetchHandlers:
     """Reads from the partitions of this broker."""
 
@@ -77,7 +104,7 @@ class FetchHandlers:
         self._selects = settings.selector is not None
         self._parked: dict[Connection, dict[_ParkedFetch, None]] = {}
 
-    @handles(FetchRequest, 4, 18)
+    @handles(FetchRequest, 4, 18, on_error=_failed)
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
         version = request.api_version
@@ -85,7 +112,7 @@ class FetchHandlers:
         replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id
         if replica_id > _CONSUMER:
             if not request.connection.is_broker(replica_id):
-                return _refused(message)
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             self._follower(request, message, replica_id, state.replica_epoch)
             return None
         fetch = self._in_session(request, message)
@@ -290,29 +317,6 @@ class _ParkedFetch:
         if self._fetch.session.parked is self:
             self._fetch.session.parked = None
         self._handlers.forget(self, self._fetch.request.connection)
-
-
-def _refused(message: FetchRequest) -> FetchResponse:
-    """As Kafka answers a follower that is not authorized for CLUSTER_ACTION."""
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=part.partition,
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                        high_watermark=_UNKNOWN,
-                        aborted_transactions=[],
-                        records=b"",
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
 
 
 def _now_ms(request: Request) -> int:
