@@ -73,7 +73,8 @@ class LeaderLink:
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._connected = False
-        # Until the peer has proved itself, too. Fetches may follow this broker's own proof at once.
+        # The exchange of proofs while it is under way: None as soon as the peer has proved itself, too. This broker
+        # may fetch once it has sent its own proof.
         self._proof: ClientProof | None = None
         self._may_fetch = False
         self._failed_proofs = 0

@@ -99,7 +99,7 @@ class TransactionMarkerHandlers:
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
         """
         if request.connection.node is None:
-            log.warning(
+            log.info(
                 "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
                 "`ottla txn abort` ends transactions",
                 request.connection,
