@@ -58,6 +58,17 @@ class Phase(IntEnum):
 _COMPLETED = {Phase.PREPARE_COMMIT: Phase.COMPLETE_COMMIT, Phase.PREPARE_ABORT: Phase.COMPLETE_ABORT}
 
 
+class Recovery(IntEnum):
+    """Whether a producer whose transaction the cluster has aborted may go on, under the next epoch (KIP-588)."""
+
+    NEVER = 0
+    """Its client cannot ask for the next epoch of a producer id that it has (KIP-360): it is fenced."""
+    POSSIBLE = 1
+    """It may, if that happens."""
+    OFFERED = 2
+    """That has happened, and nobody has begun a transaction or initialised the id since."""
+
+
 class TransactionInconsistent(AssertionError):
     """A record does not fit, or an invariant is broken: the process must not go on."""
 
@@ -87,6 +98,7 @@ class Transaction:
     producer_epoch: int = -1
     last_producer_epoch: int = -1
     last_producer_id: int = -1
+    recovery: Recovery = Recovery.NEVER
     number: int = 0
     phase: Phase = Phase.EMPTY
     timeout_ms: int = 0
@@ -125,6 +137,17 @@ class Transaction:
         """Whether the owner goes on under the epoch that it wrote under: nothing but numbers tells its transactions
         apart."""
         return (owner.producer_id, owner.producer_epoch) == (self.producer_id, self.producer_epoch)
+
+    @property
+    def former_producer(self) -> tuple[int, int]:
+        """Producer id and epoch under which the change to the present epoch was asked for, or under which the cluster
+        aborted the transaction; epoch -1 if whoever had it was replaced."""
+        former = self.last_producer_id if self.last_producer_id >= 0 else self.producer_id
+        return former, self.last_producer_epoch
+
+    def may_recover(self, producer_id: int, epoch: int) -> bool:
+        """Whether the cluster has aborted the transaction of this producer, and nobody has had the id since."""
+        return self.recovery is Recovery.OFFERED and (producer_id, epoch) == self.former_producer
 
     @property
     def is_settled(self) -> bool:
@@ -211,6 +234,7 @@ class TransactionTable:
         transaction.producer_epoch = record.producer_epoch
         transaction.last_producer_epoch = record.last_producer_epoch
         transaction.last_producer_id = record.last_producer_id
+        transaction.recovery = Recovery(record.recovery)
         transaction.number = record.number
         transaction.phase = Phase(record.phase)
         transaction.timeout_ms = record.timeout_ms
@@ -400,6 +424,7 @@ def transaction_record(transaction: Transaction, *, replaces: bool = False) -> T
         session_offset=transaction.session_offset,
         replaces=replaces,
         committed=_committed(transaction) if transaction.phase.is_decided else [],
+        recovery=transaction.recovery,
     )
 
 

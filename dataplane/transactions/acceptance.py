@@ -15,6 +15,16 @@ from ..log.producer_state import NO_NUMBER, ProducerEntry
 _NUMBERS = 2**31
 
 
+class TransactionGone(KafkaError):
+    """The producer is at an old epoch because its transaction was aborted, as after a timeout, and not because another
+    producer has replaced it: after an abort it may go on under the next epoch (KIP-588)."""
+
+    error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.error_code, message)
+
+
 class Verdict(Enum):
     """What is to become of a batch that is not refused."""
 
@@ -27,8 +37,15 @@ def judge(
 ) -> Verdict:
     """`entry`: what the log of that partition knows of the producer.
 
-    KafkaError: INVALID_PRODUCER_EPOCH if the producer has been fenced; that stays so, whatever is still to come.
+    KafkaError: INVALID_PRODUCER_EPOCH if the producer has been fenced, TransactionGone if its transaction was aborted;
+    that stays so, whatever is still to come.
     """
+    known = table.by_producer.get(producer_id)
+    if known is not None and known.may_recover(producer_id, epoch):
+        raise TransactionGone(
+            f"the transaction of producer {producer_id}, epoch {epoch}, was aborted: its timeout was over, or somebody "
+            "else had it aborted"
+        )
     if entry is not None and epoch < entry.producer_epoch:
         raise _fenced(producer_id, epoch, entry.producer_epoch)
     found = table.writer(producer_id)

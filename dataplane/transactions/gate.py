@@ -22,7 +22,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..replication.partition import Partition
-from .acceptance import Verdict, judge
+from .acceptance import TransactionGone, Verdict, judge
 from .quorum import TransactionCommands
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ _REFUSALS = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
 """What the quorum says that does not change when it is asked again."""
@@ -110,7 +111,7 @@ class TransactionGate:
     def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
         """Whether the write may be appended now; else it has to `wait`.
 
-        KafkaError: INVALID_PRODUCER_EPOCH.
+        KafkaError: INVALID_PRODUCER_EPOCH, also as TransactionGone.
         """
         place = (partition.topic_id, partition.index)
         if (producer_id, place) in self._queues:
@@ -274,6 +275,8 @@ class TransactionGate:
 
 def _as_produce_says(error: KafkaError) -> KafkaError:
     """To a client that adds by writing: fenced, or a transaction that it has to abort."""
+    if error.code is ErrorCode.TRANSACTION_ABORTABLE:
+        return TransactionGone(error.message)
     if error.code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
     return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)

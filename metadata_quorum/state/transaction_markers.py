@@ -11,7 +11,7 @@ from ...protocol.messages.transaction_commands import ReportMarkers
 from ...protocol.transaction_table import Phase, Place, Transaction
 from . import brokers
 from .transaction_audience import Telling, introduce
-from .transactions import abort_and_fence
+from .transactions import abort_by_itself
 from .workspace import Workspace
 
 
@@ -77,7 +77,7 @@ def _elected_uncleanly(work: Workspace, place: Place) -> None:
     """What was open there is aborted: some of its records may be gone. What is decided gets its markers once more."""
     for transaction in _distinct(work, place):
         if transaction.phase is Phase.ONGOING:
-            abort_and_fence(work, transaction)
+            abort_by_itself(work, transaction)
     for name in sorted(work.image.transactions.decided):
         transaction = work.image.transactions.transactions[name]
         for writer in list(transaction.writers.values()):

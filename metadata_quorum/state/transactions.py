@@ -9,7 +9,8 @@
     ONGOING      AddToTransaction                ONGOING            the same
     ONGOING      EndTransaction                  PREPARE_x          + 1 if the client takes it up
     over         EndTransaction that bumps       COMPLETE_x         + 1; an empty transaction
-    ONGOING      Init..., Expire..., Abort...    PREPARE_ABORT      + 1: whoever had it is fenced
+    ONGOING      Init... of another producer     PREPARE_ABORT      + 1: whoever had it is fenced
+    ONGOING      Expire..., Abort..., its Init   PREPARE_ABORT      + 1, which its producer may take up (KIP-588)
     PREPARE_x    the last of ReportMarkers       COMPLETE_x         the same
     PREPARE_x    all others of a client          CONCURRENT_TRANSACTIONS, or the same answer if it is repeated
     over         Forget..., Delete...            -                  none: whoever comes gets a new producer id
@@ -17,6 +18,11 @@
 
 "Over" are EMPTY and COMPLETE_x. Where no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
 never changes.
+
+A transaction that the cluster aborts by itself ends as if its producer had asked for the abort. An EndTransaction that
+aborts, and InitTransactionalId, are answered with the present epoch if they come under the former one. All else under
+the former epoch is refused, so that nothing of an aborted transaction enters another one. A client that does not know
+how to ask for the next epoch is fenced.
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ from ...protocol.messages.transaction_commands import (
     VerifyTransaction,
 )
 from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
-from ...protocol.transaction_table import Phase, Place, Transaction, places_of
+from ...protocol.transaction_table import Phase, Place, Recovery, Transaction, places_of
 from .brokers import current
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling, tell_all
@@ -65,7 +71,11 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
     transaction = work.image.transactions.transactions.get(command.transactional_id)
     if transaction is None:
         fresh = Transaction(
-            command.transactional_id, next_producer_id(work), 0, timeout_ms=command.timeout_ms
+            command.transactional_id,
+            next_producer_id(work),
+            0,
+            recovery=_recovery(command),
+            timeout_ms=command.timeout_ms,
         )
         return _initialized(work, fresh, command)
     check_session(transaction, command.origin)
@@ -77,12 +87,20 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
     if transaction.phase is Phase.ONGOING:
         if expected is not None and expected != transaction.producer_epoch:
             raise _fenced(transaction)
-        abort_and_fence(work, transaction)
+        if expected is None:
+            abort_and_fence(work, transaction)
+        else:
+            _decide(work, _next_epoch(work, transaction, expected), False, set())
         raise _concurrent(transaction)
     changed = _next_epoch(work, transaction, expected)
-    if changed is not transaction:
+    if changed is not transaction or transaction.phase is Phase.COMPLETE_ABORT:
         changed = replace(changed, phase=Phase.EMPTY, commit_index=-1)
-    return _initialized(work, replace(changed, timeout_ms=command.timeout_ms), command)
+    changed = replace(changed, timeout_ms=command.timeout_ms, recovery=_recovery(command))
+    return _initialized(work, changed, command)
+
+
+def _recovery(command: InitTransactionalId) -> Recovery:
+    return Recovery.POSSIBLE if command.recovers else Recovery.NEVER
 
 
 def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
@@ -127,6 +145,7 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     """The owner's first partitions begin the transaction; without any it begins with none."""
     transaction = _known(work, command.transactional_id)
     places = _existing(work, places_of(command.topics))
+    _check_not_aborted(transaction, command.producer_id, command.producer_epoch)
     owns = command.producer_id == transaction.producer_id
     writer = transaction.writers.get(command.producer_id)
     if not owns and (writer is None or not places):
@@ -157,6 +176,9 @@ def _begun(transaction: Transaction, now_ms: int) -> Transaction:
         transaction,
         number=number,
         phase=Phase.ONGOING,
+        last_producer_epoch=-1,  # What was asked for under the former epoch is of earlier transactions.
+        last_producer_id=-1,
+        recovery=min(transaction.recovery, Recovery.POSSIBLE),
         commit_index=-1,
         started_ms=now_ms,
         writers={},
@@ -179,6 +201,7 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
     transaction = _known(work, command.transactional_id)
     is_repeated = _is_repeated(transaction, command)
     if not is_repeated:
+        _check_not_aborted(transaction, command.producer_id, command.producer_epoch)
         if command.producer_id != transaction.producer_id:
             raise _unmapped(transaction, command.producer_id)
         if command.producer_epoch != transaction.producer_epoch:
@@ -215,16 +238,15 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
 
 
 def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
-    """Whether the answer to this very request may have been lost."""
+    """Whether the answer to this very request may have been lost, or the cluster has done by itself what is asked."""
     if transaction.phase in (Phase.EMPTY, Phase.ONGOING):
         return False
     if transaction.phase.commits != command.commits and not _was_committed(transaction, command):
         return False
     told = (command.producer_id, command.producer_epoch)
-    if not command.bumps_epoch:
-        return told == (transaction.producer_id, transaction.producer_epoch)
-    former = transaction.last_producer_id if transaction.last_producer_id >= 0 else transaction.producer_id
-    return told == (former, transaction.last_producer_epoch)
+    if command.bumps_epoch or (not command.commits and transaction.may_recover(*told)):
+        return command.producer_epoch >= 0 and told == transaction.former_producer
+    return told == (transaction.producer_id, transaction.producer_epoch)
 
 
 def _was_committed(transaction: Transaction, command: EndTransaction) -> bool:
@@ -374,11 +396,11 @@ def verify(work: Workspace, command: VerifyTransaction) -> CommandResult:
 
 
 def expire(work: Workspace, command: ExpireTransactions) -> CommandResult:
-    """Those that are still open are aborted, and their producers fenced."""
+    """Those that are still open are aborted."""
     for one in command.transactions:
         transaction = work.image.transactions.transactions.get(one.transactional_id)
         if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
-            abort_and_fence(work, transaction)
+            abort_by_itself(work, transaction)
     return CommandResult()
 
 
@@ -394,7 +416,7 @@ def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
             f"newest, in {transaction.phase.name}",
         )
     if transaction.phase is Phase.ONGOING:
-        abort_and_fence(work, transaction)
+        abort_by_itself(work, transaction)
     return CommandResult()
 
 
@@ -438,8 +460,19 @@ def delete(work: Workspace, command: DeleteTransactionalId) -> CommandResult:
     return CommandResult()
 
 
+def abort_by_itself(work: Workspace, transaction: Transaction) -> None:
+    """Abort an open transaction whose producer did not ask for that. The epoch rises, so that neither batches nor a
+    commit of the former one count; the producer may take up the next one, if it can ask for it (rule T6)."""
+    if transaction.recovery is Recovery.NEVER:
+        abort_and_fence(work, transaction)
+        return
+    assert transaction.phase is Phase.ONGOING, transaction
+    changed = _next_epoch(work, transaction, transaction.producer_epoch)
+    _decide(work, replace(changed, recovery=Recovery.OFFERED), False, set())
+
+
 def abort_and_fence(work: Workspace, transaction: Transaction) -> None:
-    """Abort an open transaction. Its producer's epoch rises, so that neither its batches nor its EndTxn count."""
+    """Abort an open transaction for good: whoever has its epoch is refused from here on."""
     assert transaction.phase is Phase.ONGOING, transaction
     fenced = replace(
         transaction,
@@ -460,6 +493,16 @@ def _known(work: Workspace, transactional_id: str) -> Transaction:
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody uses the transactional id {transactional_id!r}"
         )
     return transaction
+
+
+def _check_not_aborted(transaction: Transaction, producer_id: int, epoch: int) -> None:
+    """KafkaError: TRANSACTION_ABORTABLE if an abort, or the next epoch, is what the producer should ask for."""
+    if transaction.may_recover(producer_id, epoch):
+        raise KafkaError(
+            ErrorCode.TRANSACTION_ABORTABLE,
+            f"transaction {transaction.number} of {transaction.transactional_id!r} was aborted: its timeout was over, "
+            "or somebody else had it aborted",
+        )
 
 
 def _unmapped(transaction: Transaction, producer_id: int) -> KafkaError:

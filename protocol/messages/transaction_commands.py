@@ -35,6 +35,9 @@ class InitTransactionalId(Message):
     producer_id: int = int64(default=-1, about="What it has, -1 if it is new.")
     producer_epoch: int = int16(default=-1, about="Likewise.")
     origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
+    recovers: bool = boolean(
+        "0+", tag=0, about="Whether the client can ask for the next epoch of a producer id that it has (KIP-360)."
+    )
 
 
 @data()

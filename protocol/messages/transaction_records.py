@@ -47,6 +47,7 @@ class TransactionRecord(Message):
     aborted: list[AbortedPlace] = array(
         AbortedPlace, versions="0+", tag=0, about="For those who did not hear of it; empty for others."
     )
+    recovery: int = int8("0+", tag=1, about="A Recovery.")
 
 
 @data()

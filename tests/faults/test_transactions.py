@@ -142,7 +142,7 @@ def test_what_a_dead_producer_left_open_ends(cluster: RunningCluster, *, with_qu
             lambda: len(client.read(topic, committed=True)) == PARTITIONS, "the end of what was open", 60
         )
         faults.heal()
-        assert raw.end(who, commit=True).code is ErrorCode.PRODUCER_FENCED
+        assert raw.end(who, commit=True).code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert {one.value for one in client.read(topic, committed=True)} == {b"behind it"}
     client.close()
 

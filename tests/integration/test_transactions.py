@@ -224,6 +224,43 @@ def test_what_takes_too_long_is_aborted(clients: dict[str, Client], admin: Admin
     at_once(*(lambda one=one: run_out(one) for one in clients.values()))
 
 
+WAYS: dict[str, Callable[[Producer, str], None]] = {
+    "sends to the same partition": lambda slow, topic: say(slow, topic, b"on"),
+    "sends to another partition": lambda slow, topic: say(slow, topic, b"on", partition=1),
+    "sends offsets": lambda slow, topic: slow.send_offsets(f"of {topic}", topic, {0: 1}),
+    "commits": lambda slow, topic: None,
+    "aborts": lambda slow, topic: None,
+}
+"""What a producer does first once its transaction was aborted without its asking."""
+
+
+@pytest.mark.parametrize("name", ["confluent-kafka", *(one for one in NAMES if "java" in one.values)])
+def test_a_producer_whose_transaction_took_too_long_goes_on_after_an_abort(
+    clients: dict[str, Client], name: str, admin: AdminClient
+) -> None:
+    client, others = clients[name], clients[name].producer(None)
+    topics = {way: create(admin, 2) for way in WAYS}
+    slow = {way: client.producer(f"slow-{topic}", timeout_ms=1_000) for way, topic in topics.items()}
+    for way, topic in topics.items():
+        slow[way].begin()
+        say(slow[way], topic, b"too late")
+        slow[way].flush()
+        say(others, topic, b"behind it")
+        others.flush()
+    for way, topic in topics.items():
+        wait_until(lambda topic=topic: client.read(topic, committed=True), "what is behind it", 60)  # type: ignore[misc]
+        if way != "aborts":
+            with pytest.raises(Failed):
+                WAYS[way](slow[way], topic)
+                slow[way].commit()
+        slow[way].abort()
+        for value in (b"in time", b"and again"):
+            slow[way].begin()
+            say(slow[way], topic, value)
+            slow[way].commit()
+        assert values(client.read(topic, committed=True)) == [b"and again", b"behind it", b"in time"], way
+
+
 def test_a_thousand_partitions_in_one_transaction(
     clients: dict[str, Client], admin: AdminClient, transactional_id: str
 ) -> None:

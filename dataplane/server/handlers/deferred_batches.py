@@ -18,6 +18,7 @@ from ....protocol.messages.produce import (
 from ....protocol.record_batch import parse_header
 from ...log import RefusedRecords
 from ...replication.partition import Partition
+from ...transactions.acceptance import TransactionGone
 from ...transactions.gate import Adding, TransactionGate
 from ..handler import Request
 from ..recompression import Outcome, Recompression
@@ -38,20 +39,31 @@ Uncommitted = tuple[Partition, int, PartitionProduceResponse]
 """A batch that is appended, the offset behind it, and its answer."""
 
 
-def failure(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """The answer for a batch that is refused."""
+def failure(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionProduceResponse:
+    """The answer for a batch that is refused. Upon UNKNOWN_PRODUCER_ID some producers look at the log start, and send
+    the batch again and again without it."""
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
         log_append_time_ms=-1,
-        log_start_offset=-1,
+        log_start_offset=-1 if partition is None else partition.log.log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
             for number, reason in (error.records if isinstance(error, RefusedRecords) else ())
         ],
         error_message=error.message,
     )
+
+
+def in_version(error: KafkaError, version: int) -> KafkaError:
+    """As a client is told in this version of Produce. Those below 12 take INVALID_PRODUCER_EPOCH for the end, as
+    librdkafka does; upon UNKNOWN_PRODUCER_ID they abort and ask for the next epoch (KIP-360)."""
+    if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
+        return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
+    if error.code is ErrorCode.INVALID_TXN_STATE and version >= _FIRST_WITH_ABORTABLE:
+        return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
+    return error
 
 
 class Place(NamedTuple):
@@ -192,12 +204,6 @@ class Deferred:
         self._transactional.let_go(len(records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             place.partition.log.refused_for_now(records)
-        if (
-            error is not None
-            and error.code is ErrorCode.INVALID_TXN_STATE
-            and self._request.api_version >= _FIRST_WITH_ABORTABLE
-        ):
-            error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
         self._settle(place, records if error is None else error)
 
     def _settle(self, place: Place, outcome: memoryview | KafkaError) -> None:
@@ -207,7 +213,8 @@ class Deferred:
             answers[position] = self._append(partition, place.partition_index, outcome)
         except KafkaError as error:
             self._failed = True
-            answers[position] = failure(place.partition_index, error)
+            told = in_version(error, self._request.api_version)
+            answers[position] = failure(place.partition_index, told, partition)
         except Exception:
             # Nobody is above who would answer; what waits behind this one goes on.
             log.exception("a batch of %r cannot be appended", partition)

@@ -31,7 +31,15 @@ from ..handler import Request, as_kafka_error, handles
 from ..purgatory import Parked, Purgatory
 from ..recompression import Recompression
 from .cluster_access import INTERNAL_TOPICS
-from .deferred_batches import ALL, Deferred, Place, TransactionalBatches, Uncommitted, failure
+from .deferred_batches import (
+    ALL,
+    Deferred,
+    Place,
+    TransactionalBatches,
+    Uncommitted,
+    failure,
+    in_version,
+)
 from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 
 log = logging.getLogger(__name__)
@@ -96,6 +104,7 @@ class ProduceHandlers:
         for topic in message.topic_data:
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
+                partition: Partition | None = None
                 try:
                     partition = (
                         self._replicas.get_by_id(topic.topic_id, data.index)
@@ -122,9 +131,8 @@ class ProduceHandlers:
                         waiting.append((partition, end, answer))
                 except Exception as error:
                     failed = True
-                    answer = failure(
-                        data.index, as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
-                    )
+                    refused = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
+                    answer = failure(data.index, in_version(refused, request.api_version), partition)
                 answers.append(answer)
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)

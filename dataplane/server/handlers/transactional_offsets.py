@@ -26,6 +26,7 @@ from ...groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, partition_for
 from ...groups.records import Writer
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
+from ...transactions.acceptance import TransactionGone
 from ...transactions.gate import Adding, TransactionGate
 from ..handler import Request, handles
 from .commit_sorting import SortedCommit, sort_commit
@@ -135,6 +136,10 @@ class TransactionalOffsetHandlers:
         self, request: Request, message: TxnOffsetCommitRequest, offsets: SortedCommit, error: KafkaError
     ) -> None:
         code = _AS_TOLD.get(error.code, error.code)
+        if isinstance(error, TransactionGone):
+            # Clients take INVALID_PRODUCER_EPOCH from a group's coordinator for the end; upon these they abort.
+            abortable = request.api_version >= _FIRST_WITH_ABORTABLE
+            code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.UNKNOWN_PRODUCER_ID
         if code is ErrorCode.INVALID_TXN_STATE and request.api_version >= _FIRST_WITH_ABORTABLE:
             code = ErrorCode.TRANSACTION_ABORTABLE
         request.reply(_answer(message, offsets, _in_version(request, code)))

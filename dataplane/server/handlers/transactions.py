@@ -2,6 +2,14 @@
 
 This broker decides nothing: it turns requests into commands of the quorum, and answers EndTxn once readers see the end
 (rule T10). So it does not matter which broker a client speaks to, and there is no coordinator that could fail over.
+
+A producer whose transaction was aborted, and that nobody has replaced, is told so in terms upon which clients of that
+version abort and take the next epoch:
+
+    EndTxn 5          abort: the next epoch; commit: TRANSACTION_ABORTABLE
+    EndTxn 2-4        abort: success, its client then asks for the next epoch
+    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, upon which librdkafka asks for the next epoch at once
+    all others        INVALID_PRODUCER_ID_MAPPING: the client aborts and asks for the next epoch (KIP-360)
 """
 
 from __future__ import annotations
@@ -35,10 +43,12 @@ from ...groups.coordinator import partition_for
 from ..handler import Request, handles
 from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
 from .transaction_arguments import check_timeout, check_transactional_id
-from .transaction_clients import TransactionClients
+from .transaction_clients import TransactionClients, not_told_of_the_next_epoch
 
 _FIRST_WITH_PRODUCER_FENCED = 2
+_FIRST_INIT_THAT_RECOVERS = 3
 _FIRST_INIT_WITH_PRODUCER_FENCED = 4
+_FIRST_END_THAT_RECOVERS = 2
 _FIRST_WITH_MANY = 4
 _FIRST_THAT_BUMPS = 5
 
@@ -92,6 +102,7 @@ class TransactionHandlers:
             timeout_ms=timeout_ms,
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
+            recovers=request.api_version >= _FIRST_INIT_THAT_RECOVERS,
         )
         knows_fenced = request.api_version >= _FIRST_INIT_WITH_PRODUCER_FENCED
         found = await self._clients.init(request, command, knows_fenced=knows_fenced)
@@ -199,7 +210,13 @@ class TransactionHandlers:
             commits=message.committed,
             bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
         )
-        ended = await self._clients.end(request, command, knows_fenced=_knows_fenced(request))
+        bumps = command.bumps_epoch
+        ended = await self._clients.end(
+            request, command, knows_fenced=_knows_fenced(request), knows_abortable=bumps
+        )
+        moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
+        if moved_on and not bumps and request.api_version < _FIRST_END_THAT_RECOVERS:
+            raise not_told_of_the_next_epoch(message.transactional_id)
         return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
 
     # ------------------------------------------------------------ in common
@@ -211,7 +228,7 @@ class TransactionHandlers:
             producer_epoch=who.producer_epoch,
             topics=by_topic(places),
         )
-        await self._clients.add(request, command, knows_fenced=_knows_fenced(request))
+        await self._clients.add(request, command, knows_fenced=_knows_fenced(request), knows_abortable=False)
 
     def _place(self, topic: str, index: int) -> Place | None:
         found = self._image().topics.get(topic)

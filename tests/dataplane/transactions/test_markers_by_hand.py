@@ -84,7 +84,7 @@ async def test_what_the_quorum_has_open_it_aborts_everywhere(tmp_path: Path) -> 
         assert one.quorum.state().phase is Phase.COMPLETE_ABORT
         assert [one.partition(index=index).log.log_end_offset for index in (0, 1)] == [2, 1]
         assert not one.partition().log.open_transactions
-        assert one.quorum.end(who).error_code == ErrorCode.PRODUCER_FENCED
+        assert one.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
 async def test_what_hangs_is_ended_where_it_does(tmp_path: Path) -> None:

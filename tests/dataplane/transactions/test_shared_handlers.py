@@ -282,8 +282,9 @@ async def test_what_takes_too_long_is_over_for_its_writers_too(tmp_path: Path) -
         due = OpenTransaction(transactional_id="x", number=opened.number)
         await one.submit(ExpireTransactions(transactions=[due]))
         assert (await join(client, opened.token)).error_code == ErrorCode.INVALID_TXN_STATE
-        assert (await commit(client, owner, [writer])).error_code == ErrorCode.PRODUCER_FENCED
+        assert (await commit(client, owner, [writer])).error_code == ErrorCode.TRANSACTION_ABORTABLE
         assert one.partition().log.last_stable_offset(2) == 2
+        assert next_of(await commit(client, owner, [writer], committed=False)) == (owner[0], owner[1] + 1)
         client.close()
 
 

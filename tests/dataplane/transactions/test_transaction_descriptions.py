@@ -239,7 +239,7 @@ def test_a_pattern_that_is_none_is_refused() -> None:
     assert "Transaction ID pattern `a(`" in refused.value.message
 
 
-def test_an_open_transaction_is_aborted_and_its_producer_fenced() -> None:
+def test_an_open_transaction_is_aborted_and_its_producer_cannot_commit_it() -> None:
     asked = Asked()
     who = asked.opened("x", 0)
     for _ in range(2):
@@ -248,7 +248,7 @@ def test_an_open_transaction_is_aborted_and_its_producer_fenced() -> None:
         )
         assert answer.error_code == ErrorCode.NONE
         assert asked.quorum.state().phase is Phase.PREPARE_ABORT
-    assert asked.quorum.end(who).error_code == ErrorCode.PRODUCER_FENCED
+    assert asked.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
     with pytest.raises(KafkaError) as refused:
         asked.handle("abort", AbortTransactionRequest(transactional_id="y"), AbortTransactionResponse, 2)
     assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -27,6 +27,7 @@ PARTITIONS = 4
 INDEXES = st.sets(st.integers(0, PARTITIONS - 1), max_size=3)
 OK, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 BUSY, STATE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE
+ABORTED = ErrorCode.TRANSACTION_ABORTABLE
 UNMAPPED, UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 WHO = st.sampled_from(("present", "former", "zombie"))
 
@@ -37,15 +38,19 @@ class Model:
 
     who: Identity
     former: Identity | None = None
-    """Under which the last change of epoch was asked for, if its client asked for it."""
+    """Under which the last change of epoch was asked for, if its client asked for it, or may go on after it."""
+    recovers: bool = False
+    offered: bool = False
+    """Whether the cluster has aborted its transaction by itself, and its client may go on."""
     phase: str = "over"
     outcome: bool | None = None
     places: set[Place] = field(default_factory=set)
     zombies: list[Identity] = field(default_factory=list)
 
-    def rise(self, *, asked: bool) -> None:
+    def rise(self, *, asked: bool, offered: bool = False) -> None:
         self.zombies.append(self.who)
-        self.former = self.who if asked else None
+        self.former = self.who if asked or offered else None
+        self.offered = offered
         self.who = (self.who[0], self.who[1] + 1)
 
     def begin_anew(self, *, asked: bool) -> None:
@@ -75,12 +80,12 @@ class TransactionsMachine(RuleBasedStateMachine):
         #: who had an id that was deleted
         self.gone: list[tuple[str, Identity]] = []
 
-    @rule(name=st.sampled_from(NAMES), broker=st.integers(1, 3))
-    def init(self, name: str, broker: int) -> None:
-        found = self.cluster.init(name, broker=broker)
+    @rule(name=st.sampled_from(NAMES), broker=st.integers(1, 3), recovers=st.booleans())
+    def init(self, name: str, broker: int, recovers: bool) -> None:
+        found = self.cluster.init(name, broker=broker, recovers=recovers)
         model = self.models.get(name)
         if model is None:
-            self.models[name] = Model((found.producer_id, 0))
+            self.models[name] = Model((found.producer_id, 0), recovers=recovers)
             assert all(who[0] != found.producer_id for _, who in self.gone)
         elif model.phase == "open":
             model.rise(asked=False)
@@ -92,6 +97,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             return
         else:
             model.begin_anew(asked=False)
+            model.recovers = recovers
         assert (found.producer_id, found.producer_epoch) == self.models[name].who
 
     @precondition(lambda self: self.models)
@@ -108,12 +114,15 @@ class TransactionsMachine(RuleBasedStateMachine):
             if told != model.who:
                 assert found.error_code == FENCED
                 return
-            model.rise(asked=False)
+            model.rise(asked=True)
             model.decide(False)
             assert found.error_code == BUSY
         else:
             if told == model.who:
                 model.begin_anew(asked=True)
+            elif model.outcome is False:
+                model.outcome = None
+            model.recovers, model.offered = True, False
             assert (found.producer_id, found.producer_epoch) == model.who
 
     @precondition(lambda self: self.models)
@@ -123,13 +132,17 @@ class TransactionsMachine(RuleBasedStateMachine):
         places = self.cluster.places(*indexes)
         told = model.identity(which)
         error = self.cluster.add(told, places, name, broker).error_code
-        if told != model.who:
+        if model.offered and told == model.former:
+            assert error == ABORTED
+        elif told != model.who:
             assert error == FENCED
         elif model.phase == "decided":
             assert error == BUSY
         else:
             assert error == OK
             model.places = places | (model.places if model.phase == "open" else set())
+            if model.phase == "over":
+                model.former, model.offered = None, False
             model.phase, model.outcome = "open", None
 
     @precondition(lambda self: self.models)
@@ -137,10 +150,15 @@ class TransactionsMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject, which: str, commits: bool, bumps: bool) -> None:
         name, model = self._some(data)
         told = model.identity(which)
-        error = self.cluster.end(told, commits=commits, bumps=bumps, name=name).error_code
+        ended = self.cluster.end(told, commits=commits, bumps=bumps, name=name)
+        error = ended.error_code
         repeated = model.outcome == commits and told == (model.former if bumps else model.who)
-        if repeated:
+        was_aborted = model.offered and told == model.former
+        if repeated or (was_aborted and not commits):
             assert error == OK
+            assert (ended.producer_id, ended.producer_epoch) == model.who
+        elif was_aborted:
+            assert error == ABORTED
         elif told != model.who:
             assert error == FENCED
         elif model.phase == "decided":
@@ -179,7 +197,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         due = t.OpenTransaction(transactional_id=name, number=number)
         self.cluster.do(t.ExpireTransactions(transactions=[due]), q.CommandResult)
         if model.phase == "open":
-            model.rise(asked=False)
+            model.rise(asked=False, offered=model.recovers)
             model.decide(False)
 
     @rule(name=st.sampled_from(NAMES))

@@ -240,7 +240,7 @@ def test_requests_of_one_connection_follow_each_other() -> None:
 # Timeouts and operators
 
 
-def test_what_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
+def test_what_is_open_for_too_long_is_aborted_and_its_producer_cannot_commit_it() -> None:
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0, 1))
@@ -249,7 +249,7 @@ def test_what_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
     assert (cluster.state().phase, cluster.state().producer_epoch) == (Phase.PREPARE_ABORT, 1)
     cluster.do(expired, q.CommandResult)
     assert cluster.state().producer_epoch == 1
-    assert cluster.end(who).error_code == ErrorCode.PRODUCER_FENCED
+    assert cluster.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
     cluster.check()
 
 

@@ -70,8 +70,9 @@ class Transactions(Cluster):
     # Commands of a client that makes a connection for each, to a broker that has seen everything
 
     def init(
-        self, name: str = "x", known: Identity | None = None, broker: int = 1
+        self, name: str = "x", known: Identity | None = None, broker: int = 1, *, recovers: bool = True
     ) -> t.InitTransactionalIdResult:
+        """`recovers`: the client can ask for the next epoch of a producer id that it has."""
         producer_id, epoch = known or (-1, -1)
         command = t.InitTransactionalId(
             transactional_id=name,
@@ -79,6 +80,7 @@ class Transactions(Cluster):
             producer_id=producer_id,
             producer_epoch=epoch,
             origin=self.origin(broker),
+            recovers=recovers,
         )
         return self.do(command, t.InitTransactionalIdResult)
 
