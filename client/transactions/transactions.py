@@ -59,7 +59,7 @@ _FATAL: Final = _FENCED | {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
 }
-"""What a coordinator answers that aborting does not repair."""
+"""What a coordinator answers that aborting does not repair, but for `Transactions._ends_it`."""
 _LAST_FOR_ONE_PRODUCER: Final = 3
 _FIRST_OFFSETS_THAT_ADD: Final = 5
 _FIRST_THAT_BUMPS: Final = 5
@@ -278,9 +278,9 @@ class Transactions:
         except (ClientClosed, RequestTimedOut):
             raise  # how it ended is not known: the caller may ask again
         except KafkaError as error:
-            # Of the second kind is the answer where a chosen writer is not known: nothing is decided then.
-            abortable = error.code is ErrorCode.TRANSACTION_ABORTABLE or (
-                error.code is ErrorCode.INVALID_TXN_STATE and self.shared is not None
+            # INVALID_TXN_STATE: Kafka has aborted it after its timeout; or a chosen writer is not known.
+            abortable = not self._ends_it(error) or (
+                error.code is ErrorCode.INVALID_TXN_STATE and self._state.adds_by_writing
             )
             raise self._failed(error, fatal=not (committed and abortable)) from error
         self._state.over()
@@ -453,12 +453,23 @@ class Transactions:
         except KafkaError as error:
             if not useful():
                 raise TransactionAborted(f"the transaction is over ({error})") from error
-            raise self._failed(error, fatal=error.code in _FATAL) from error
+            raise self._failed(error, fatal=self._ends_it(error)) from error
         except asyncio.CancelledError:
             # Whoever commits all the same would not know what is part of it.
             if useful():
                 self._failed(RequestTimedOut(f"{what}: the caller gave up waiting"), fatal=False)
             raise
+
+    def _ends_it(self, error: KafkaError) -> bool:
+        """Whether aborting does not help. It does after the cluster has aborted the transaction by itself, as after its
+        timeout. A group's coordinator says INVALID_PRODUCER_EPOCH then (Kafka), and one of transactions
+        INVALID_PRODUCER_ID_MAPPING, where the next epoch does not come with the end (Ottla)."""
+        sign = (
+            ErrorCode.INVALID_PRODUCER_EPOCH
+            if self._state.adds_by_writing
+            else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        )
+        return error.code in _FATAL and error.code is not sign
 
     def _failed(self, error: KafkaError, *, fatal: bool) -> KafkaError:
         """The transaction, or the producer, cannot go on. What the caller is to be told."""

@@ -6,7 +6,7 @@ import ast
 import asyncio
 import inspect
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial, partialmethod
 from pathlib import Path
@@ -22,6 +22,7 @@ from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.failures import ProducerFenced, TransactionFailed
 from ottla.client.producer import Producer
+from ottla.client.transactions import transactions
 from ottla.client.transactions.transaction import WriterReceipt
 from ottla.client.transactions.whole_transactions import CommittedTransaction
 from ottla.client.transactions.writer import TransactionWriter
@@ -201,17 +202,76 @@ async def test_a_group_member_that_was_replaced_commits_nothing(cluster: Running
     assert await committed(cluster, "members") == [b"by a member"]
 
 
-async def test_a_transaction_that_is_open_for_too_long_is_aborted(cluster: RunningCluster) -> None:
-    await create(cluster, "slow")
-    async with transactional(cluster, "slow", transaction_timeout_ms=300) as producer:
-        await producer.begin_transaction()
-        await producer.send_and_wait("slow", b"too slow")
-        async with asyncio.timeout(30):
-            while not await _ended(cluster, "slow"):
-                await asyncio.sleep(0.1)
-        with pytest.raises(ProducerFenced, match="longer than its timeout"):
-            await producer.commit_transaction()
-    assert await committed(cluster, "slow") == []
+async def _sends_on(producer: Producer, topic: str) -> None:
+    await producer.send_and_wait(topic, b"on")
+
+
+async def _sends_elsewhere(producer: Producer, topic: str) -> None:
+    await producer.send_and_wait(topic, b"on", partition=1)
+
+
+async def _sends_offsets(producer: Producer, topic: str) -> None:
+    await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, f"of {topic}")
+
+
+async def _commits(producer: Producer, topic: str) -> None:
+    await producer.commit_transaction()
+
+
+@pytest.mark.parametrize("adds_by_writing", [True, False])
+async def test_after_a_transaction_that_was_open_for_too_long_its_producer_goes_on(
+    cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch, *, adds_by_writing: bool
+) -> None:
+    if not adds_by_writing:
+        monkeypatch.setattr(transactions, "VERSION_FEATURE", "not there")
+
+    async def goes_on(mishap: Callable[[Producer, str], Awaitable[None]] | None) -> None:
+        topic = f"slow-{mishap.__name__ if mishap else 'aborts'}-{adds_by_writing}"
+        await create(cluster, topic, 2)
+        async with transactional(cluster, topic, transaction_timeout_ms=2_000) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"too slow", partition=0)
+            async with asyncio.timeout(30):
+                while not await _ended(cluster, topic):
+                    await asyncio.sleep(0.1)
+            if mishap is not None:
+                with pytest.raises(TransactionFailed):
+                    await mishap(producer, topic)
+            await producer.abort_transaction()
+            if mishap is None and not adds_by_writing:  # It could not be told the next epoch.
+                with pytest.raises(TransactionFailed):
+                    async with producer.transaction():
+                        await producer.send_and_wait(topic, b"under the old epoch")
+            for value in (b"in time", b"and again"):
+                async with producer.transaction():
+                    await producer.send(topic, value, partition=0)
+        assert await committed(cluster, topic) == [b"in time", b"and again"]
+
+    async with asyncio.TaskGroup() as group:
+        for mishap in (_sends_on, _sends_elsewhere, _sends_offsets, _commits, None):
+            group.create_task(goes_on(mishap))
+
+
+async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_more_use(
+    cluster: RunningCluster,
+) -> None:
+    """And its owner goes on."""
+    await create(cluster, "shared-and-slow")
+    async with transactional(cluster, "shared-and-slow", transaction_timeout_ms=2_000) as producer:
+        transaction = await producer.begin(app_version=1)
+        async with TransactionWriter.join(
+            transaction.token, bootstrap_servers=cluster.bootstrap
+        ) as writer:
+            await writer.send_and_wait("shared-and-slow", b"too slow")
+            async with asyncio.timeout(30):
+                while not await _ended(cluster, "shared-and-slow"):
+                    await asyncio.sleep(0.1)
+            with pytest.raises(TransactionFailed):
+                await transaction.commit()
+            await transaction.abort()
+        async with producer.transaction(app_version=1):
+            await producer.send("shared-and-slow", b"in time")
+    assert await committed(cluster, "shared-and-slow") == [b"in time"]
 
 
 async def _ended(cluster: RunningCluster, topic: str) -> bool:
