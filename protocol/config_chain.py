@@ -47,10 +47,12 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def links(names: Sequence[str], layers: Iterable[Layer]) -> list[Link]:
-    """The values of a setting with these names, the one in force first."""
+    """The values of a setting with these names, the one in force first. As in Kafka a default counts under the first
+    name alone: `log.retention.hours` has one, and is not what gives `retention.ms` its own."""
     found = []
     for source, values in layers:
-        name = next((name for name in names if name in values), None)
+        named = names[:1] if source is ConfigSource.DEFAULT else names
+        name = next((name for name in named if name in values), None)
         if name is not None:
             found.append(Link(name, values[name], source))
     return found

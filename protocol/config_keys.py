@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
-from .config_table import CLUSTER_WIDE_KEYS, IGNORED_KEYS, NODE_KEYS, NOT_IN_EFFECT, TOPIC_KEYS
+from .config_table import (
+    CLUSTER_WIDE_KEYS,
+    IGNORED_AT_START,
+    IGNORED_KEYS,
+    IGNORED_NUMBERS,
+    NODE_KEYS,
+    NOT_IN_EFFECT,
+    TOPIC_KEYS,
+)
 from .nearest import nearest
 
 __all__ = [
     "CLUSTER_WIDE_KEYS",
+    "IGNORED_AT_START",
     "IGNORED_KEYS",
     "NODE_KEYS",
     "NOT_IN_EFFECT",
@@ -24,8 +34,11 @@ __all__ = [
     "check_topic_config",
     "check_topic_configs",
     "is_dynamic",
+    "looks_secret",
     "unknown_key",
 ]
+
+_SECRET = re.compile(r"password|secret|jaas|credential|private|token|keystore\.key")
 
 
 def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
@@ -59,13 +72,29 @@ def check_topic_configs(values: Mapping[str, str]) -> None:
 
 
 def check_dynamic_broker_config(name: str, value: str) -> str:
-    """The value as it is kept. Raises ConfigError for what brokers cannot be given while they run."""
+    """The value as it is kept. Raises ConfigError for what brokers cannot be given while they run.
+
+    A name that is not known is kept without effect, as Kafka keeps it for plugins, unless it looks like a secret:
+    nothing would keep that one."""
     key = NODE_KEYS.get(name)
     if key is None:
-        raise unknown_key(name, filter(is_dynamic, NODE_KEYS))
+        if name in IGNORED_NUMBERS and not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", value, re.ASCII):
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: it must be a whole number above 0"
+            )
+        if looks_secret(name):
+            raise ConfigError(
+                f"{name} is not known here, and looks like a secret, which would be kept in plain text"
+            )
+        return value
     if not is_dynamic(name):
         raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
     return key.normal(value)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether the name of a setting that is not known says that its value is nobody's business."""
+    return _SECRET.search(name.lower()) is not None
 
 
 def is_dynamic(name: str) -> bool:

@@ -55,7 +55,9 @@ def _node(
 
 # fmt: off
 _TOPIC_TABLE = (
-    _topic("cleanup.policy", _LIST, "delete", "What becomes of old segments.",
+    _topic("cleanup.policy", _LIST, "delete",
+           "This config designates the retention policy to use on log segments. delete: old ones go; compact: the last "
+           "record of each key stays; with both, old ones go from what is compacted.",
            "log.cleanup.policy", allowed=("delete", "compact")),
     _topic("compression.type", _S, "producer", "Compression of stored batches; producer: as they come.",
            "compression.type", allowed=_COMPRESSION),
@@ -272,6 +274,11 @@ IGNORED_KEYS: Mapping[str, str] = {
     "share.coordinator.state.topic.min.isr": "there are no share groups",
 }
 """Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
+
+IGNORED_NUMBERS = ("num.network.threads", "num.io.threads", "background.threads", "num.replica.fetchers")
+"""Those of them that Kafka's brokers change while they run: taken, and kept without effect."""
+IGNORED_AT_START = frozenset(IGNORED_KEYS) - {*IGNORED_NUMBERS, "zookeeper.connect"}
+"""Those that Kafka refuses to change. It does not know ZooKeeper's any more."""
 
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",

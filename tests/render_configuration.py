@@ -33,7 +33,8 @@ This page is made from `protocol/config_table.py` and `protocol/config_resources
 `python -m tests.render_configuration`; a test compares them.
 
 *Scope:* B a broker's file, Q a quorum node's file, D also while brokers run (for one broker, or for all of them):
-such a change acts at once, and other keys are refused then.
+such a change acts at once, and other keys of this page are refused then. Names that are not on this page are kept
+without effect, as Kafka keeps them for plugins; `ottla config` says so.
 A dash as the default says that the key is optional, or has to be given where the meaning says so.
 Keys in *italics* are checked, kept and described, and change nothing so far: the last table says what happens instead.
 """

@@ -128,7 +128,11 @@ def get(arguments: argparse.Namespace) -> None:
         )
     else:
         print_table(
-            ("KEY", "VALUE", "SOURCE"), [(entry.name, _value(entry.value), entry.source) for entry in shown]
+            ("KEY", "VALUE", "SOURCE"),
+            [
+                (entry.name, _value(entry.value), entry.source + _without_effect(kind, entry.name))
+                for entry in shown
+            ],
         )
 
 
@@ -162,11 +166,30 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
     run_client(_with_admin(arguments, ask))
     word = "checked" if arguments.dry_run else "changed"
-    rows = [(key, "" if value is None else value, word) for key, value in changes.items()]
+    rows = [
+        (
+            key,
+            "" if value is None else value,
+            word if value is None else f"{word}{_without_effect(kind, key)}",
+        )
+        for key, value in changes.items()
+    ]
     if arguments.output == "json":
         print_json([{"key": key, "value": changes[key], "result": result} for key, _, result in rows])
     else:
         print_table(("KEY", "VALUE", "RESULT"), rows)
+
+
+def _without_effect(kind: int, key: str) -> str:
+    """What to add about a setting of brokers that nothing knows. Kafka keeps such a one for plugins; there are none."""
+    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS
+    from ...protocol.nearest import nearest
+
+    if kind != TYPES["broker"] or key in NODE_KEYS:
+        return ""
+    meant = nearest(key, NODE_KEYS)
+    hint = f"; did you mean {meant}?" if meant else ""
+    return f", without effect: {IGNORED_KEYS.get(key, 'there is no such setting')}{hint}"
 
 
 async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:

@@ -93,6 +93,10 @@ class ExactlyOnce:
             )
 
         self._output = Output(producer, replaceable=own)
+        self._transaction_timeout_s = transaction_timeout_ms / 1000
+        self._begun_s = 0.0
+        self._was_too_slow = False
+        """Since the last commit."""
         self._max_batch_records = max_batch_records
         self._max_batch_s = max_batch_ms / 1000
         self._idle_timeout_ms = idle_timeout_ms
@@ -263,6 +267,7 @@ class ExactlyOnce:
         if batch is not self._open or self._at_work:
             raise OutOfTurn("the batch is over, or another task works on it")
         await self._output.producer.begin_transaction()
+        self._begun_s = asyncio.get_running_loop().time()
         self._at_work = True
         self._idle.clear()
         self._source.begin_work()
@@ -279,7 +284,7 @@ class ExactlyOnce:
             await self._output.abort(error)
             if not ours or not isinstance(error, KafkaError):
                 return False
-            if not self._output.dead and not cured_by_aborting(error):
+            if not self._output.dead and (self._is_too_slow_again() or not cured_by_aborting(error)):
                 raise error
         finally:
             self._open, self._at_work = None, False
@@ -289,6 +294,12 @@ class ExactlyOnce:
         _log.warning("%d records are worked on again: %s", len(batch.records), error)
         await self._pause()
         return True
+
+    def _is_too_slow_again(self) -> bool:
+        """Whether the work has lasted longer than a transaction may, as it did before: so would the next attempt."""
+        lasted_s = asyncio.get_running_loop().time() - self._begun_s
+        again, self._was_too_slow = self._was_too_slow, lasted_s >= self._transaction_timeout_s
+        return again and self._was_too_slow
 
     async def _refused(self, batch: ConsumedBatch) -> KafkaError | None:
         """Commit; why that is not possible."""
@@ -303,6 +314,7 @@ class ExactlyOnce:
         await self._output.commit(offsets, self._source.member(offsets), lambda: not self._finishing.is_set())
         self._source.counted()
         self._backoff.reset()
+        self._was_too_slow = False
         batch.committed = True
 
     def _shorten(self, batch: ConsumedBatch, count: int) -> None:

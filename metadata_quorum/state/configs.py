@@ -122,8 +122,7 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
         return kept
     except ConfigError as error:
         # Kafka's codes: what brokers or clients' metrics are given wrongly makes the request invalid.
-        known = kind == ResourceType.BROKER and change.name in NODE_KEYS
-        invalid = known or kind == ResourceType.CLIENT_METRICS
+        invalid = kind in (ResourceType.BROKER, ResourceType.CLIENT_METRICS)
         code = ErrorCode.INVALID_REQUEST if invalid else ErrorCode.INVALID_CONFIG
         raise KafkaError(code, str(error)) from None
 
@@ -145,9 +144,9 @@ def _list_changed(
     change: ConfigChange, value: str, keys: Mapping[str, ConfigKey], present: str | None
 ) -> str:
     key = keys.get(change.name)
-    if key is None:
+    if key is None and keys is not NODE_KEYS:
         return value
-    if key.type is not ConfigType.LIST:
+    if key is None or key.type is not ConfigType.LIST:
         operation = ConfigOperation(change.operation).name
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {change.name} because its type is not LIST."

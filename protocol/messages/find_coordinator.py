@@ -26,7 +26,7 @@ class FindCoordinatorResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
     error_code: int = int16("0-3", about="Error code, 0 for success.")
     error_message: str | None = string(
-        "1-3", nullable="1-3", ignorable=True, about="Explanation for people; null without one."
+        "1-3", nullable="1-3", default=None, ignorable=True, about="Explanation for people; null without one."
     )
     node_id: int = int32("0-3", about="Broker id.")
     host: str = string("0-3", about="Host name or address.")

@@ -11,7 +11,9 @@ class ReassignablePartitionResponse(Message):
 
     partition_index: int = int32(about="Partition.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null without one."
+    )
 
 
 @data()
@@ -33,7 +35,9 @@ class AlterPartitionReassignmentsResponse(Message):
         "1+", default=True, ignorable=True, about="Whether the number of replicas may change."
     )
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null without one."
+    )
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse, about="Results, by topic.")
 
 
@@ -93,7 +97,9 @@ class ListPartitionReassignmentsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null without one."
+    )
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, about="Topics concerned.")
 
 

@@ -42,7 +42,7 @@ class CreatableTopicResult(Message):
     topic_id: bytes = uuid("7+", ignorable=True, about="Id of the topic.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
-        "1+", nullable="0+", ignorable=True, about="Explanation for people; null without one."
+        "1+", nullable="0+", default=None, ignorable=True, about="Explanation for people; null without one."
     )
     topic_config_error_code: int = int16(
         "5+", tag=0, ignorable=True, about="Why the configuration is not shown."

@@ -36,7 +36,9 @@ class InitTransactionalId(Message):
     producer_epoch: int = int16(default=-1, about="Likewise.")
     origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
     recovers: bool = boolean(
-        "0+", tag=0, about="Whether the client can ask for the next epoch of a producer id that it has (KIP-360)."
+        "0+",
+        tag=0,
+        about="Whether the client can ask for the next epoch of a producer id that it has (KIP-360).",
     )
 
 

@@ -29,6 +29,7 @@ from ottla import (
     Producer,
     ProducerFenced,
     TopicPartition,
+    TransactionFailed,
 )
 from ottla.client.consuming.membership.group import Group
 from ottla.client.exactly_once.options import ExactlyOnceOptions
@@ -476,6 +477,31 @@ async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_
         await one.stop()
         await successor.run(copying(topics))
     assert await found(cluster, topics[1]) == wanted(80)
+
+
+async def test_a_batch_that_takes_longer_than_a_transaction_may_is_tried_once_more(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    await fill(cluster, topics[0], range(40))
+    slow, attempts = 1, 0
+
+    async def lasts(record: ConsumerRecord) -> NewRecord:
+        nonlocal slow, attempts
+        if slow:
+            slow, attempts = slow - 1, attempts + 1
+            await asyncio.sleep(2.5)
+        return copying(topics)(record)
+
+    async with copier(cluster, topics, transaction_timeout_ms=1_500, idle_timeout_ms=1_000) as one:
+        await one.run(lasts)
+    assert await found(cluster, topics[1]) == wanted(40)
+    await fill(cluster, topics[0], range(40, 80))
+    slow, attempts = 1_000, 0
+    async with copier(cluster, topics, transaction_timeout_ms=1_500, max_batch_records=1) as one:
+        with pytest.raises(TransactionFailed):
+            await one.run(lasts)
+    assert attempts == 2
+    assert await found(cluster, topics[1]) == wanted(40)
 
 
 def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -> None:

@@ -259,9 +259,7 @@ async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_mo
     await create(cluster, "shared-and-slow")
     async with transactional(cluster, "shared-and-slow", transaction_timeout_ms=2_000) as producer:
         transaction = await producer.begin(app_version=1)
-        async with TransactionWriter.join(
-            transaction.token, bootstrap_servers=cluster.bootstrap
-        ) as writer:
+        async with TransactionWriter.join(transaction.token, bootstrap_servers=cluster.bootstrap) as writer:
             await writer.send_and_wait("shared-and-slow", b"too slow")
             async with asyncio.timeout(30):
                 while not await _ended(cluster, "shared-and-slow"):

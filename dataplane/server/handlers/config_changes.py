@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, ConfigError, is_dynamic
+from ....protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic
 from ....protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import config_commands
@@ -253,7 +253,9 @@ class ConfigChangeHandlers:
 
 
 def _check_dynamic(names: list[str]) -> None:
-    fixed = [name for name in names if name in IGNORED_KEYS or (name in NODE_KEYS and not is_dynamic(name))]
+    fixed = [
+        name for name in names if name in IGNORED_AT_START or (name in NODE_KEYS and not is_dynamic(name))
+    ]
     if fixed:
         raise _refusal(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
 

@@ -4,7 +4,8 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....protocol.config_chain import (
@@ -17,7 +18,7 @@ from ....protocol.config_chain import (
     links,
 )
 from ....protocol.config_key import ConfigKey, ConfigType
-from ....protocol.config_keys import NODE_KEYS, TOPIC_KEYS, is_dynamic
+from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic
 from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ....protocol.messages.config_commands import ResourceType
 from ...broker_settings import BrokerSettings
@@ -33,6 +34,12 @@ _TYPE_NUMBERS = {
     ConfigType.LIST: 7,
     ConfigType.PASSWORD: 9,
 }
+
+
+_DYNAMIC_LAYERS = 2
+"""The first ones: what was set for one broker, and for all."""
+_MIN_ISR = "min.insync.replicas"
+_SHOWN = re.compile(r"(sasl|ssl|num|background|zookeeper)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +91,44 @@ class ConfigView:
             chain = links(broker_names(name), layers)
             own = next((link.value for link in chain if link.name == name), key.default)
             entries.append(_entry(key, own, chain, read_only=not is_dynamic(name)))
-        return entries
+        return [*entries, *_without_effect(layers[:_DYNAMIC_LAYERS])]
 
     def all_brokers(self) -> Sequence[ConfigEntry]:
         """What is set for all brokers."""
-        layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.own(ResourceType.BROKER, ""))
+        layer = self._layers()[_DYNAMIC_LAYERS - 1]
         return [
-            _entry(NODE_KEYS[name], value, links((name,), [layer]), read_only=not is_dynamic(name))
-            for name, value in layer[1].items()
-            if name in NODE_KEYS
+            *(
+                _entry(NODE_KEYS[name], value, links((name,), [layer]), read_only=not is_dynamic(name))
+                for name, value in layer[1].items()
+                if name in NODE_KEYS
+            ),
+            *_without_effect([layer]),
         ]
 
     def _layers(self) -> list[Layer]:
-        return [*self._broker.layers(), DEFAULTS]
+        """Where elections know eligible replicas, `min.insync.replicas` is one value for all brokers (KIP-966)."""
+        own, everybody, static = self._broker.layers()
+        least = links((_MIN_ISR,), [everybody, static, DEFAULTS])[0].value
+        shared = {_MIN_ISR: least, **everybody[1]} if least is not None else everybody[1]
+        return [own, (everybody[0], shared), static, DEFAULTS]
+
+
+def _without_effect(layers: Sequence[Layer]) -> Iterator[ConfigEntry]:
+    """Settings of brokers that are kept though nothing here knows them. As Kafka does this conceals their values, but
+    for those of SASL and TLS: those are Kafka's own, and what is secret of them is not kept."""
+    for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
+        chain = links((name,), layers)
+        shown = _SHOWN.match(name) is not None
+        yield ConfigEntry(
+            name=name,
+            value=chain[0].value if shown else None,
+            source=chain[0].source,
+            type=_TYPE_NUMBERS[ConfigType.STRING] if shown else 0,
+            read_only=not shown,
+            is_sensitive=not shown,
+            documentation=f"Without effect: {IGNORED_KEYS.get(name, 'Ottla has no such setting')}.",
+            synonyms=tuple(link if shown else link._replace(value=None) for link in chain),
+        )
 
 
 class BackedSettings:

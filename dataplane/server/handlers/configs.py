@@ -27,6 +27,7 @@ from ..turns import in_turns
 from .broker_loggers import BrokerLoggers
 from .cluster_access import Quorum
 from .config_view import BackedSettings, ConfigEntry, ConfigView
+from .topic_creation import is_valid_topic_name
 
 
 class Described(IntEnum):
@@ -77,9 +78,9 @@ class _Description:
     def of(
         self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
     ) -> list[DescribeConfigsResourceResult]:
-        """The settings with these keys, None for all."""
-        wanted = None if keys is None else frozenset(keys)
-        return [self._described(entry) for entry in entries if wanted is None or entry.name in wanted]
+        """The settings with these keys, all without any."""
+        wanted = frozenset(keys or ())
+        return [self._described(entry) for entry in entries if not wanted or entry.name in wanted]
 
     def _described(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
         return self._shared.get(id(entry)) or _described(entry, self._message)
@@ -124,6 +125,8 @@ class ConfigHandlers:
         """The settings of a resource. Raises KafkaError."""
         match resource_type:
             case Described.TOPIC:
+                if not is_valid_topic_name(name):
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 if name not in self._quorum.image.topics:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 return description.topics.of(self._view.own(ResourceType.TOPIC, name))

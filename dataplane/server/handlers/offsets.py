@@ -197,8 +197,9 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _S
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING  # no segment is or will be on another tier
     if timestamp == MAX_TIMESTAMP:
-        largest = log.max_timestamp_offset(end)
-        return _NOTHING if largest is None else _Found(*largest)
+        # Whether what has it counts is not known while its transaction is open: as in Kafka nothing is told then.
+        largest = log.max_timestamp_offset(leader.high_watermark if seen is _Seen.STABLE else end)
+        return _NOTHING if largest is None or largest.offset >= end else _Found(*largest)
     if timestamp < 0 and timestamp != LATEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
     if timestamp != LATEST:

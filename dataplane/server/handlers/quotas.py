@@ -6,7 +6,7 @@ Any broker describes what the quorum keeps; the quorum validates changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import IntEnum
 
 from ....protocol.client_quotas import CLIENT_ID, IP, USER
@@ -51,8 +51,25 @@ def _altered(
     return AlterClientQuotasEntryData(
         error_code=error.code if error else ErrorCode.NONE,
         error_message=error.message if error else None,
-        entity=entry.entity,
+        entity=sorted(entry.entity, key=lambda part: part.entity_type),
     )
+
+
+def in_kafkas_order(names: Collection[str]) -> list[str]:
+    """The names of quotas as Kafka lists them, which some clients rely on: it keeps them in Java's hash maps, first the
+    changes in one of 16 buckets, and then all there are in one that is at most three quarters full."""
+    buckets = 2
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def place(name: str) -> tuple[int, int]:
+        number = 0
+        for character in name.encode():
+            number = (31 * number + character) & 0xFFFFFFFF
+        spread = number ^ (number >> 16)
+        return spread % buckets, spread % 16
+
+    return sorted(names, key=place)
 
 
 class QuotaHandlers:
@@ -72,7 +89,7 @@ class QuotaHandlers:
             entries=[
                 EntryData(
                     entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                    values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+                    values=[ValueData(key=key, value=values[key]) for key in in_kafkas_order(values)],
                 )
                 for entity, values in self._quorum.image.client_quotas.items()
                 if matches(entity, components, strict=message.strict)

@@ -26,6 +26,7 @@ from ottla.protocol.messages.configs import (
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata_records import ConfigRecord, TopicRecord
@@ -150,16 +151,16 @@ async def test_settings_tell_where_they_come_from() -> None:
 
     default = ("log.retention.hours", "168", ConfigSource.DEFAULT)
     in_file = ("log.retention.hours", "10", ConfigSource.STATIC_BROKER)
-    assert await described(2, "orders", "retention.ms") == ("36000000", [in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("36000000", [in_file])
     image.apply(ConfigRecord(resource_type=4, resource_name="", config_name="log.retention.ms", value="9"))
     for_all = ("log.retention.ms", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER)
-    assert await described(2, "orders", "retention.ms") == ("9", [for_all, in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("9", [for_all, in_file])
     image.apply(ConfigRecord(resource_type=4, resource_name="1", config_name="log.retention.ms", value="8"))
     own = ("log.retention.ms", "8", ConfigSource.DYNAMIC_BROKER)
-    assert await described(4, "1", "log.retention.ms") == ("8", [own, for_all, in_file, default])
+    assert await described(4, "1", "log.retention.ms") == ("8", [own, for_all, in_file])
     image.apply(ConfigRecord(resource_type=2, resource_name="orders", config_name="retention.ms", value="7"))
     topics_own = ("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC)
-    assert await described(2, "orders", "retention.ms") == ("7", [topics_own, own, for_all, in_file, default])
+    assert await described(2, "orders", "retention.ms") == ("7", [topics_own, own, for_all, in_file])
     assert await described(4, "1", "log.retention.hours") == ("10", [in_file, default])
     image.apply(ConfigRecord(resource_type=16, resource_name="m", config_name="metrics", value="a,b"))
     assert await described(16, "m", "metrics") == ("a,b", [("metrics", "a,b", ConfigSource.CLIENT_METRICS)])
@@ -171,6 +172,59 @@ async def test_settings_tell_where_they_come_from() -> None:
     )
     value, chain = await described(32, "g", "consumer.session.timeout.ms")
     assert (value, chain[0]) == ("50000", ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP))
+
+
+async def described(
+    quorum: RecordingQuorum, kind: int, name: str, keys: list[str] | None
+) -> dict[str, DescribeConfigsResourceResult]:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    response = await ConfigHandlers(quorum, 1, view(quorum)).describe_configs(at_version(4), request)
+    return {one.name: one for one in response.results[0].configs}
+
+
+def sources(found: DescribeConfigsResourceResult) -> list[tuple[str, int]]:
+    return [(one.name, one.source) for one in found.synonyms]
+
+
+async def test_no_keys_are_all_keys() -> None:
+    quorum = RecordingQuorum()
+    assert await described(quorum, 4, "1", []) == await described(quorum, 4, "1", None)
+
+
+async def test_a_default_is_no_synonym_under_another_name() -> None:
+    quorum = RecordingQuorum()
+    found = await described(quorum, 2, "orders", None)
+    assert found["segment.ms"].value == "604800000"
+    for key in ("segment.ms", "segment.jitter.ms", "flush.ms"):
+        assert sources(found[key]) == []
+    assert sources(found["cleanup.policy"]) == [("log.cleanup.policy", ConfigSource.DEFAULT)]
+
+
+async def test_the_least_isr_is_one_value_for_all_brokers() -> None:
+    quorum = RecordingQuorum()
+    shared = ("min.insync.replicas", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    for kind, name in ((2, "orders"), (4, "1"), (4, "")):
+        found = (await described(quorum, kind, name, None))["min.insync.replicas"]
+        assert (found.value, sources(found)[0]) == ("1", shared)
+    record = ConfigRecord(resource_type=4, resource_name="", config_name="min.insync.replicas", value="2")
+    quorum.image.apply(record)
+    assert (await described(quorum, 2, "orders", None))["min.insync.replicas"].value == "2"
+
+
+async def test_settings_of_brokers_that_nothing_knows_are_described_as_without_effect() -> None:
+    quorum = RecordingQuorum()
+    for name, key, value in (("1", "my.plugin", "x"), ("", "sasl.kerberos.min.time.before.relogin", "70000")):
+        quorum.image.apply(ConfigRecord(resource_type=4, resource_name=name, config_name=key, value=value))
+    found = await described(quorum, 4, "1", None)
+    mine, sasl = found["my.plugin"], found["sasl.kerberos.min.time.before.relogin"]
+    assert (mine.value, mine.is_sensitive, mine.read_only) == (None, True, True)
+    assert mine.config_source == ConfigSource.DYNAMIC_BROKER
+    assert (sasl.value, sasl.is_sensitive) == ("70000", False)
+    for one in (mine, sasl):
+        assert (one.documentation or "").startswith("Without effect")
+    assert "my.plugin" not in await described(quorum, 4, "", None)
+    assert "sasl.kerberos.min.time.before.relogin" in await described(quorum, 4, "", None)
 
 
 async def test_unknown_resources_have_errors_of_their_own() -> None:

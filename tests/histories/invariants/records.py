@@ -242,6 +242,13 @@ class AcknowledgedAfterFailedAppend(Invariant):
                     yield f"{told(send)}, by broker {send.broker}, whose log had failed at {at_s:.6f}"
 
 
+def _says_out_of_order(send: Send) -> bool:
+    """In a transaction UNKNOWN_PRODUCER_ID says that the cluster has aborted it, as after its timeout."""
+    return send.error in SEQUENCE_ERRORS and not (
+        send.transaction is not None and send.error == "UNKNOWN_PRODUCER_ID"
+    )
+
+
 class SequenceRefusedWithoutReason(Invariant):
     """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
     order, whatever retention or a change of leader did to what brokers know of it (KIP-360). Where records were lost
@@ -250,14 +257,14 @@ class SequenceRefusedWithoutReason(Invariant):
     scenarios = (28, 29)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        if not any(send.error in SEQUENCE_ERRORS for send in facts.history.sends):
+        if not any(_says_out_of_order(send) for send in facts.history.sends):
             return
         for (_, place), sends in facts.by_producer.items():
             if facts.losses.touch(place):
                 yield from self._again(sends, facts.losses.over_s(place))
                 continue
             for number, send in enumerate(sends):
-                if send.idempotent and send.error in SEQUENCE_ERRORS:
+                if send.idempotent and _says_out_of_order(send):
                     gone = facts.may_be_deleted(send) or facts.may_be_compacted(send)
                     if gone and _was_followed(send, sends[number + 1 :]):
                         break
@@ -269,7 +276,7 @@ class SequenceRefusedWithoutReason(Invariant):
         """Where records were lost a producer is refused so, and begins anew."""
         refused_s = float("inf")
         for send in sends:
-            if send.error not in SEQUENCE_ERRORS or send.invoked_s <= over_s or send.completed_s is None:
+            if not _says_out_of_order(send) or send.invoked_s <= over_s or send.completed_s is None:
                 continue
             if send.invoked_s > refused_s:
                 yield f"{told(send)}; it was told so already, at {refused_s:.6f}, and nothing was lost since"

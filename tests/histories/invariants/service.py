@@ -17,6 +17,7 @@ REFUSED_IN_TRANSACTIONS = frozenset(
         "INVALID_TXN_STATE",
         "TRANSACTION_ABORTABLE",
         "INVALID_PRODUCER_ID_MAPPING",
+        "UNKNOWN_PRODUCER_ID",
     }
 )
 """What is sent in a transaction that is over, or by somebody who was replaced."""

@@ -32,7 +32,9 @@ def operator_aborts(cluster: Transactions) -> None:
 
 def records_are_lost(cluster: Transactions) -> None:
     cluster.create(assigned("lost", [1, 2]))
-    cluster.add((cluster.state().producer_id, cluster.state().producer_epoch), cluster.places(0, topic="lost"))
+    cluster.add(
+        (cluster.state().producer_id, cluster.state().producer_epoch), cluster.places(0, topic="lost")
+    )
     cluster.fence(2)
     cluster.fence(1)
     cluster.unfence(2)

@@ -88,6 +88,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 lambda _arguments, late: "transaction expired" if late is not None else None,
             ),
             (transactions, "abort_and_fence", lambda _arguments, _result: "open transaction aborted"),
+            (transactions, "abort_by_itself", lambda _arguments, _result: "aborted by the cluster"),
             (
                 transactions,
                 "_free_in_pool",

@@ -164,14 +164,14 @@ def delayed_end_taken() -> Iterator[None]:
 def timeout_keeps_epoch() -> Iterator[None]:
     """T's producer is paused, T is aborted. It wakes and adds another partition, which begins the next transaction, as
     far as the quorum knows. It commits: it is told that T is committed, and half of T is."""
-    abort = transactions.abort_and_fence
 
     def keeps(work: Any, transaction: Transaction) -> None:
-        abort(work, replace(transaction, producer_epoch=transaction.producer_epoch - 1))
+        transactions._decide(work, replace(transaction, last_producer_epoch=-1), False, set())
 
     with (
         patch.object(transactions, "abort_and_fence", keeps),
-        patch.object(transaction_markers, "abort_and_fence", keeps),
+        patch.object(transactions, "abort_by_itself", keeps),
+        patch.object(transaction_markers, "abort_by_itself", keeps),
     ):
         yield
 

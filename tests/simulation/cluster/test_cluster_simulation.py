@@ -57,6 +57,7 @@ BRANCHES = frozenset(
         "move called off",
         "move completed",
         "offsets committed in a transaction",
+        "aborted by the cluster",
         "one-way cuts",
         "open transaction aborted",
         "preferred elected",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ottla.client.connections.cluster import Cluster
 from ottla.client.consuming.fetched import TopicPartition
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import Commit, Copied, Leaderless, Send, Transaction
 from tests.simulation.cluster.cluster import Node
 from tests.simulation.cluster.exact_copying import ExactCopyist
@@ -101,8 +101,9 @@ class StockWriter:
             if transaction.asked_s is None:
                 transaction.ask(self._workload.now(), commits=False)
             await self._producer.end(transaction, holds=False)
-        except KafkaError:
-            return True
+        except KafkaError as error:
+            # The cluster has aborted it by itself: the next epoch is to be had (KIP-360).
+            return error.code is not ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return False
 
     async def _transact(self, *, last: bool) -> None:
