@@ -38,6 +38,7 @@ __all__ = [
     "unknown_key",
 ]
 
+_NAME_MAX = 255
 _SECRET = re.compile(r"password|secret|jaas|credential|private|token|keystore\.key")
 
 
@@ -81,6 +82,10 @@ def check_dynamic_broker_config(name: str, value: str) -> str:
         if name in IGNORED_NUMBERS and not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", value, re.ASCII):
             raise ConfigError(
                 f"Invalid value {value!r} for configuration {name}: it must be a whole number above 0"
+            )
+        if len(name) > _NAME_MAX:
+            raise ConfigError(
+                f"a setting with a name of {len(name)} characters: at most {_NAME_MAX} are allowed"
             )
         if looks_secret(name):
             raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ...protocol.config_key import INT_MAX
 from ...protocol.config_keys import (
     CLUSTER_WIDE_KEYS,
     NODE_KEYS,
@@ -121,10 +122,15 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
             raise ConfigError(f"{change.name} is too long: at most {STRING_BYTES_MAX} bytes are allowed")
         return kept
     except ConfigError as error:
-        # Kafka's codes: what brokers or clients' metrics are given wrongly makes the request invalid.
-        invalid = kind in (ResourceType.BROKER, ResourceType.CLIENT_METRICS)
+        # Kafka's codes: what brokers are given wrongly makes the request invalid, and so do numbers out of bounds that
+        # clients' metrics are given.
+        invalid = kind == ResourceType.BROKER or (kind == ResourceType.CLIENT_METRICS and _is_int(value))
         code = ErrorCode.INVALID_REQUEST if invalid else ErrorCode.INVALID_CONFIG
         raise KafkaError(code, str(error)) from None
+
+
+def _is_int(text: str) -> bool:
+    return text.lstrip("-").isdecimal() and abs(int(text[:12])) <= INT_MAX
 
 
 def _checked(kind: int, name: str, value: str) -> str:

@@ -148,8 +148,17 @@ def test_running_brokers_take_only_dynamic_keys() -> None:
     assert check_dynamic_broker_config("log.retention.ms", "60000") == "60000"
     with pytest.raises(ConfigError, match=r"dynamically: .num\.partitions"):
         check_dynamic_broker_config("num.partitions", "3")
-    with pytest.raises(ConfigError, match=r"did you mean log\.retention\.ms"):
-        check_dynamic_broker_config("log.retention.mss", "3")
+    with pytest.raises(ConfigError, match="looks like a secret"):
+        check_dynamic_broker_config("ssl.keystore.password", "3")
+    for name, value in (("num.io.threads", "x"), ("num.network.threads", "0"), ("n" * 256, "1")):
+        with pytest.raises(ConfigError):
+            check_dynamic_broker_config(name, value)
+
+
+def test_brokers_take_names_that_nothing_knows() -> None:
+    """As Kafka takes them for plugins: clients set what they know from there."""
+    for name in ("sasl.kerberos.min.time.before.relogin", "my.plugin.limit", "num.io.threads"):
+        assert check_dynamic_broker_config(name, "70000") == "70000"
 
 
 def test_a_file_is_checked_whole_and_told_what_has_no_effect() -> None:
