@@ -131,8 +131,8 @@ class ProduceHandlers:
                         waiting.append((partition, end, answer))
                 except Exception as error:
                     failed = True
-                    refused = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
-                    answer = failure(data.index, in_version(refused, request.api_version), partition)
+                    told = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
+                    answer = failure(data.index, in_version(told, request.api_version), partition)
                 answers.append(answer)
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
