@@ -110,13 +110,14 @@ class GroupCoordinator:
         for shard in self.shards():
             shard.expire()
 
-    def shard_for(self, group_id: str) -> Shard:
-        """The loaded shard of a group.
+    def shard_for(self, group_id: str, *, empty_id_allowed: bool = False) -> Shard:
+        """The loaded shard of a group. The group with the empty id has no members, as in Kafka: consumers without a
+        group commit and fetch offsets under it, and may see and delete it.
 
         Raises KafkaError: COORDINATOR_NOT_AVAILABLE before the offsets topic exists, NOT_COORDINATOR when
         another broker leads it, COORDINATOR_LOAD_IN_PROGRESS while it is replayed, INVALID_GROUP_ID.
         """
-        if not group_id:
+        if not (group_id or empty_id_allowed):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         count = self._partition_count()
         if count is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Set
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .classic.states import GroupState
-from .classic.subscribed import subscribed_topics
+from .classic.subscribed import CONSUMER, subscribed_topics
 from .consumer.group import ConsumerGroup
 from .group_table import AnyGroup
 from .offsets import CommittedOffset, TopicPartition
@@ -39,15 +39,16 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
 
 
 def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
-    """Which of these topics the group's members consume. Raises KafkaError NON_EMPTY_GROUP if they do not say."""
+    """Which of these topics the group's members consume: each of them if they are consumers whose subscriptions cannot
+    be read. Raises KafkaError NON_EMPTY_GROUP if they are no consumers."""
     if isinstance(group, ConsumerGroup):
         return frozenset(filter(group.subscribes, topics))
     if group.state is GroupState.EMPTY:
         return frozenset()
-    subscribed = subscribed_topics(group)
-    if subscribed is None:
+    if group.protocol_type != CONSUMER:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} has members")
-    return subscribed & topics
+    subscribed = subscribed_topics(group)
+    return frozenset(topics if subscribed is None else subscribed & topics)
 
 
 def may_go(group: AnyGroup) -> bool:

@@ -81,3 +81,13 @@ def decode_payload(cls: type[_M], payload: Buffer) -> _M:
     if version < 0:
         raise MalformedMessage(f"{cls.__name__}: version {version}")
     return decode(cls, payload, min(version, cls.schema.versions.last), _VERSION.size)
+
+
+def decode_topics(payload: Buffer) -> list[str]:
+    """The topics of a subscription of any version, newer ones included: all begin with the fields of version 0, and
+    what follows these is not read.
+
+    Raises:
+        MalformedMessage: it is no subscription.
+    """
+    return decode(ConsumerProtocolSubscription, payload, 0, _VERSION.size).topics

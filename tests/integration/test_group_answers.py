@@ -41,6 +41,7 @@ from ottla.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from tests.cluster import wait_for
@@ -67,7 +68,7 @@ class Wire:
 
     def _loaded(self, group: str) -> bool:
         (found,) = self.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
-        return bool(found.error_code == ErrorCode.GROUP_ID_NOT_FOUND)
+        return found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
 
     def ask(self, request: Any, version: int) -> Any:
         self._socket.sendall(encode_request(request, version, 1, "test"))
@@ -275,3 +276,149 @@ def test_the_classic_protocol_in_a_consumer_group(
     assert [m.error_code for m in left] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     (after,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
     assert after.error_code == ErrorCode.GROUP_ID_NOT_FOUND, "the last member is classic, and so is the group"
+
+
+def classic_member(wire: Wire, group: str, topic: str, subscription: bytes) -> None:
+    """The only member of a stable group, with an offset committed in `topic`."""
+
+    def join() -> Any:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+        )
+        return wire.ask(request, 3)
+
+    joined = join()
+    assert joined.error_code == ErrorCode.NONE
+    who = {"group_id": group, "member_id": joined.member_id}
+    synced = wire.ask(SyncGroupRequest(**who, generation_id=joined.generation_id), 2)
+    assert synced.error_code == ErrorCode.NONE
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    commit = OffsetCommitRequest(
+        **who,
+        generation_id_or_member_epoch=joined.generation_id,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+    )
+    assert wire.ask(commit, 5).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+NO_USER_DATA = b"\xff\xff\xff\xff"
+UNREADABLE: list[Callable[[bytes], bytes]] = [
+    lambda topics: b"",
+    lambda topics: b"\0",
+    lambda topics: b"\0\0" + topics,  # without user data
+    lambda topics: b"\0\3" + topics + b"\0\0\0\x64ab",  # user data that is cut short
+    lambda topics: b"\0\0\0\0\0\3\0\1a",  # topics that are cut short
+]
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1, 3, 4, 1000])
+@pytest.mark.parametrize("rest", [b"", b"\xff" * 7], ids=["nothing", "garbage"])
+def test_offsets_of_topics_that_no_classic_member_subscribes_to_are_deleted_whatever_its_version(
+    wire: Wire, admin: AdminClient, topic: str, group: str, version: int, rest: bytes
+) -> None:
+    """The topics stand first in every version; what follows them is of no concern."""
+    other = create(admin, 1)
+    name = topic.encode()
+    topics = b"\0\0\0\1" + len(name).to_bytes(2, "big") + name + NO_USER_DATA
+    classic_member(wire, group, other, version.to_bytes(2, "big", signed=True) + topics + rest)
+    assert deleted(wire, group, other) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert deleted(wire, group, topic) == [ErrorCode.NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+@pytest.mark.parametrize("damaged", range(len(UNREADABLE)))
+def test_a_classic_consumer_whose_subscription_cannot_be_read_may_subscribe_to_any_topic(
+    wire: Wire, topic: str, group: str, damaged: int
+) -> None:
+    topics = b"\0\0\0\1\0\1a"
+    classic_member(wire, group, topic, UNREADABLE[damaged](topics))
+    assert deleted(wire, group, topic) == [ErrorCode.NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def deleted(wire: Wire, group: str, topic: str) -> list[ErrorCode]:
+    """What OffsetDelete answers for the group, and for partition 0 of a topic."""
+    rows = [OffsetDeleteRequestPartition(partition_index=0)]
+    wanted = [OffsetDeleteRequestTopic(name=topic, partitions=rows)]
+    reply = wire.ask(OffsetDeleteRequest(group_id=group, topics=wanted), 0)
+    rows_of = [ErrorCode(p.error_code) for t in reply.topics for p in t.partitions]
+    return [ErrorCode(reply.error_code), *rows_of]
+
+
+def test_when_the_last_member_leaves_the_epochs_of_group_and_assignment_rise_together(
+    heartbeat: Beat, wire: Wire, topic: str, group: str
+) -> None:
+    def epochs() -> tuple[str, int, int]:
+        (found,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
+        return found.group_state, found.group_epoch, found.assignment_epoch
+
+    _, epoch = heartbeat(member_id="m", **joining(topic))
+    assert epochs() == ("Stable", epoch, epoch)
+    assert heartbeat(member_id="m", member_epoch=-1)[0] is ErrorCode.NONE
+    assert epochs() == ("Empty", epoch + 1, epoch + 1)
+    assert heartbeat(member_id="m", **joining(topic)) == (ErrorCode.NONE, epoch + 2)
+
+
+def test_a_consumer_without_a_group_commits_and_fetches_under_the_empty_id(
+    bootstrap: str, topic: str
+) -> None:
+    """It is a group without members: whatever members do is refused."""
+    wire = Wire(bootstrap, "")
+
+    def commit(version: int, member: str = "", generation: int = -1) -> ErrorCode:
+        rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+        request = OffsetCommitRequest(
+            group_id="",
+            member_id=member,
+            generation_id_or_member_epoch=generation,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+        )
+        return ErrorCode(wire.ask(request, version).topics[0].partitions[0].error_code)
+
+    def fetch_one() -> tuple[ErrorCode, int]:
+        asked = OffsetFetchRequest(
+            group_id="", topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
+        )
+        found = wire.ask(asked, 7)
+        return ErrorCode(found.error_code), found.topics[0].partitions[0].committed_offset
+
+    def fetch_many() -> tuple[ErrorCode, int]:
+        wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="", topics=wanted)])
+        (found,) = wire.ask(asked, 9).groups
+        return ErrorCode(found.error_code), found.topics[0].partitions[0].committed_offset
+
+    def described() -> tuple[ErrorCode, str]:
+        (found,) = wire.ask(DescribeGroupsRequest(groups=[""]), 6).groups
+        return ErrorCode(found.error_code), found.group_state
+
+    def delete() -> ErrorCode:
+        return ErrorCode(wire.ask(DeleteGroupsRequest(groups_names=[""]), 2).results[0].error_code)
+
+    wait_for(lambda: fetch_one() == (ErrorCode.NONE, -1) or None, "the offsets of the empty group id", 60)
+    assert [commit(version) for version in (2, 5, 7, 9)] == [ErrorCode.NONE] * 4
+    assert commit(7, "m", 1) is commit(7, "", 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch_one() == fetch_many() == (ErrorCode.NONE, 7)
+    assert described() == (ErrorCode.NONE, "Empty")
+    assert "" in {each.group_id for each in wire.ask(ListGroupsRequest(), 5).groups}
+
+    join = JoinGroupRequest(group_id="", session_timeout_ms=10_000, protocol_type="consumer")
+    sync = SyncGroupRequest(group_id="", generation_id=1, member_id="m")
+    for request, version in (
+        (join, 9),
+        (sync, 3),
+        (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), 4),
+        (LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="m")]), 5),
+        (OffsetDeleteRequest(group_id=""), 0),
+    ):
+        assert wire.ask(request, version).error_code == ErrorCode.INVALID_GROUP_ID, request
+    (new,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=[""]), 1).groups
+    assert new.error_code == ErrorCode.INVALID_GROUP_ID
+
+    assert delete() is ErrorCode.NONE
+    assert fetch_one() == (ErrorCode.NONE, -1)
+    assert described() == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
+    wire.close()

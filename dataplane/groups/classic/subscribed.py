@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription, decode_payload
+from ....protocol.messages.consumer_protocol import decode_topics
 from ....protocol.primitives import MalformedMessage
 from .group import Group
+
+CONSUMER = "consumer"
+"""The protocol type whose members say what they subscribe to."""
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
     """Topics that the members consume; None if they are no consumers or do not say."""
-    if group.protocol_type != "consumer":
+    if group.protocol_type != CONSUMER:
         return None
     try:
         return frozenset(
             topic
             for member in group.members.values()
-            for topic in decode_payload(
-                ConsumerProtocolSubscription, member.metadata_for(group.protocol or member.protocols[0][0])
-            ).topics
+            for topic in decode_topics(member.metadata_for(group.protocol or member.protocols[0][0]))
         )
     except MalformedMessage:
         return None

@@ -314,10 +314,12 @@ class ConsumerGroup:
         return HeartbeatReply(beat.member_id, beat.epoch)
 
     def remove(self, member_id: str, now_ms: int) -> None:
-        """The member leaves or is fenced: what it held is free, and the others get a new target."""
+        """The member leaves or is fenced: what it held is free, and the others get a new target. Where nobody is left,
+        the target of the new epoch is known at once: nothing."""
         self.forget(member_id)
         self.bump()
         if not self.members:
+            self._reach_epoch()
             self.emptied_ms = now_ms
 
     def forget(self, member_id: str) -> None:
@@ -417,6 +419,10 @@ class ConsumerGroup:
             if self.target.get(member_id) != partitions:
                 self.target[member_id] = partitions
                 self._note(RecordKind.TARGET, member_id)
+        self._reach_epoch()
+
+    def _reach_epoch(self) -> None:
+        """The target is that of the group's epoch."""
         self.assignment_epoch = self.epoch
         self._note(RecordKind.TARGET_EPOCH)
 

@@ -107,7 +107,7 @@ class GroupOffsetHandlers:
             )
 
         try:
-            shard = self._coordinator.shard_for(message.group_id)
+            shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
         except KafkaError as error:
             errors.clear()
             done(error.code)
@@ -143,7 +143,7 @@ class GroupOffsetHandlers:
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         image = self._image()
         try:
-            shard = self._coordinator.shard_for(asked.group_id)
+            shard = self._coordinator.shard_for(asked.group_id, empty_id_allowed=True)
             refusal = shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
             if refusal is not ErrorCode.NONE:
                 raise KafkaError(refusal)
@@ -173,7 +173,7 @@ class GroupOffsetHandlers:
         """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
-            shard = self._coordinator.shard_for(message.group_id)
+            shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
             found_by_topic = _committed(
                 shard, message.group_id, wanted, self._image(), stable=message.require_stable
             )

@@ -168,7 +168,7 @@ class GroupHandlers:
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
-            shard = self._coordinator.shard_for(group_id)
+            shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         group = shard.groups.get(group_id)
@@ -232,7 +232,7 @@ class GroupHandlers:
 
         async for group_id in in_turns(names, _DELETIONS_PER_TURN):
             try:
-                shard = self._coordinator.shard_for(group_id)
+                shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
             except KafkaError as error:
                 done(group_id, error.code)
             else:

@@ -147,6 +147,7 @@ def test_a_silent_member_is_fenced_and_the_last_one_leaves_the_group_empty() -> 
     assert group.next_deadline_ms == SESSION_MS
     assert group.tick(SESSION_MS) == ["m"]
     assert group.state is ConsumerGroupState.EMPTY
+    assert (group.epoch, group.assignment_epoch) == (2, 2)
     assert not group.owners
     assert refused(group, beat(reply)) is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -227,6 +227,7 @@ async def test_the_coordinator_says_where_a_group_is_or_why_not_yet() -> None:
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     assert coordinator.shard_for("g").loaded
+    assert coordinator.shard_for("", empty_id_allowed=True).loaded
     coordinator.resigned(0)
     assert refusal("g") is ErrorCode.NOT_COORDINATOR
     coordinator.close()
