@@ -28,6 +28,7 @@ from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .groups.surroundings import GROUP_RESOURCE, Surroundings
 from .image_gate import ImageGate
+from .listed_brokers import ListedBrokers
 from .log_cleaner import CleanerSettings, LogCleaner
 from .log_store import LogStore
 from .log_upkeep import LogUpkeep
@@ -97,6 +98,7 @@ class Broker:
             config.quorum.secret, config.cluster_id, config.node_id, self._incarnation
         )
         self._gate = ImageGate(config.node_id, self._incarnation)
+        self._listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
         self._failure: StorageUnusable | None = None
         self._topic_names: dict[bytes, str] = {}
         self._metrics: BrokerMetrics | None = None
@@ -315,7 +317,7 @@ class Broker:
         for handlers in (
             NodeAuthenticationHandlers(self._credentials),
             ApiVersionsHandlers(self.table, session, config.node_id),
-            MetadataHandlers(session, config.node_id, creator),
+            MetadataHandlers(session, config.node_id, creator, self._listed),
             TopicPartitionsHandlers(session),
             QuorumHandlers(session),
             ReassignmentHandlers(session),
@@ -378,6 +380,7 @@ class Broker:
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         self.settings.forget(delta)
+        self._listed.image_changed(image, delta.brokers)
         if delta.configs:
             self.server.max_connections = self.own_settings.number("max.connections")
             self.server.max_connections_per_ip = self.own_settings.number("max.connections.per.ip")

@@ -81,6 +81,7 @@ class BrokerConfig:
     fetch_session_slots: int = 1000
     replica_selector: Selector | None = None
     producer_id_expiration_ms: int = 86_400_000
+    fenced_linger_ms: int = 9_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -136,6 +137,7 @@ class BrokerConfig:
             fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
             replica_selector=_replica_selector(read),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
+            fenced_linger_ms=read.number("broker.fenced.linger.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),

@@ -1,8 +1,8 @@
 """The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
 
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
-quorum hears of dead brokers faster; `cluster.id`, `cluster.secret.file`, `metrics.listener` and
-`log.verify.bytes.per.second` are our own.
+quorum hears of dead brokers faster; `broker.fenced.linger.ms`, `cluster.id`, `cluster.secret.file`,
+`metrics.listener` and `log.verify.bytes.per.second` are our own.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ _NODE_TABLE = (
     _node("broker.rack", _BROKER, _S, None, "Rack, for placing replicas."),
     _node("broker.session.timeout.ms", _NODE, _I, "3000",
           "Silence after which a broker is fenced.", least=100),
+    _node("broker.fenced.linger.ms", _BROKER, _I, "9000",
+          "How long after a broker was fenced clients are still told of it; 0: not at all.", least=0),
     _node("broker.heartbeat.interval.ms", _BROKER, _I, "500", "Time between heartbeats.", least=1),
     _node("num.partitions", _BROKER, _I, "1", "Partitions of a topic whose creator does not say.", least=1),
     _node("default.replication.factor", _BROKER, _I, "1",

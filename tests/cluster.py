@@ -83,6 +83,18 @@ class RunningCluster:
 
         wait_until(agreed, "a quorum that agrees", timeout_s)
 
+    def taking_part(self) -> set[int]:
+        """The brokers that are not fenced, as one of them tells; none while none does. Metadata lists others, too."""
+        awake = [node.address for node in self.brokers if node.alive and not node.paused]
+
+        async def answer() -> set[int]:
+            async with Admin(bootstrap_servers=awake) as admin:
+                return {broker.id for broker in (await admin.describe_cluster()).brokers}
+
+        with suppress(KafkaError):
+            return asyncio.run(answer()) if awake else set()
+        return set()
+
     def partitions(self, topic: str, ask: Sequence[Node] = ()) -> dict[int, PartitionInfo]:
         """Leaders, replicas and ISRs of a topic as brokers tell, or as these tell; empty while none does."""
         awake = [node.address for node in ask or self.brokers if node.alive and not node.paused]

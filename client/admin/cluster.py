@@ -10,11 +10,8 @@ from ...protocol.messages.quorum_description import (
     QuorumTopicAsked,
 )
 from ..connections.metadata import BrokerAddress
-from .session import AdminSession, check
+from .session import TELLS_FENCED, AdminSession, check
 from .values import ClusterDescription, QuorumDescription
-
-_TELLS_FENCED = 2
-"""The version from which fenced brokers can be asked for."""
 
 
 class ClusterAdmin(AdminSession):
@@ -23,7 +20,7 @@ class ClusterAdmin(AdminSession):
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster id and its brokers."""
         connection = await self._cluster.any_connection()
-        tells_fenced = connection.version_for(DescribeClusterRequest) >= _TELLS_FENCED
+        tells_fenced = connection.version_for(DescribeClusterRequest) >= TELLS_FENCED
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
         response = await connection.request(request)
         check(response.error_code, "cluster", response.error_message)

@@ -41,9 +41,8 @@ class GroupAdmin(AdminSession):
 
     async def list_groups(self) -> list[GroupListing]:
         """The groups of all brokers, in order of their names."""
-        await self._cluster.refresh()
         found: dict[str, GroupListing] = {}
-        for broker_id in list(self._cluster.metadata.brokers):
+        for broker_id in await self._brokers_to_ask():
             response = await self._cluster.ask(broker_id, ListGroupsRequest())
             check(response.error_code, f"groups of broker {broker_id}", None)
             for group in response.groups:

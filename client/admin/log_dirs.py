@@ -18,7 +18,10 @@ class LogDirAdmin(AdminSession):
         self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
         """The folders of these brokers, or of all, with their replicas; or why a broker did not tell."""
-        await self._cluster.refresh()
+        if brokers is None:
+            brokers = sorted(await self._brokers_to_ask())
+        else:
+            await self._cluster.refresh()
         topics: dict[str, list[int]] | None = None if partitions is None else {}
         for topic, index in partitions or ():
             assert topics is not None
@@ -29,7 +32,7 @@ class LogDirAdmin(AdminSession):
             else [DescribableLogDirTopic(topic=name, partitions=some) for name, some in topics.items()]
         )
         described: dict[int, list[LogDirDescription] | KafkaError] = {}
-        for broker_id in sorted(self._cluster.metadata.brokers) if brokers is None else brokers:
+        for broker_id in brokers:
             try:
                 described[broker_id] = await self._folders(broker_id, request)
             except KafkaError as error:

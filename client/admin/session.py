@@ -7,11 +7,15 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Self, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..connections.cluster import Backoff, Cluster
 from ..connections.metadata import ClusterMetadata
+from ..failures import VersionUnsupported
 from ..lifecycle import Lifecycle
 
+TELLS_FENCED = 2
+"""The version of DescribeCluster from which brokers say who is fenced."""
 ResultT = TypeVar("ResultT")
 
 
@@ -66,6 +70,22 @@ class AdminSession:
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         metadata.update(await self._cluster.ask_any(request))
         return metadata
+
+    async def _brokers_to_ask(self) -> list[int]:
+        """The brokers that take part, for questions that go to each of them: Metadata goes on listing one that has just
+        died."""
+        await self._cluster.refresh()
+        known = list(self._cluster.metadata.brokers)
+        connection = await self._cluster.any_connection()
+        try:
+            tells_fenced = connection.version_for(DescribeClusterRequest) >= TELLS_FENCED
+        except VersionUnsupported:
+            tells_fenced = False
+        if not tells_fenced:
+            return known
+        response = await connection.request(DescribeClusterRequest())
+        fenced = {one.broker_id for one in response.brokers if one.is_fenced}
+        return [broker_id for broker_id in known if broker_id not in fenced]
 
     async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
         """Run `attempt` again while it fails with something that time cures."""

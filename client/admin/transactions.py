@@ -63,9 +63,8 @@ class TransactionAdmin(LeaderSession):
             duration_filter=_ANY_DURATION if open_longer_than_ms is None else open_longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        await self._cluster.refresh()
         found: dict[tuple[str, int], TransactionListing] = {}
-        for broker_id in list(self._cluster.metadata.brokers):
+        for broker_id in await self._brokers_to_ask():
             for one in await self._with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
                 found[one.transactional_id, one.producer_id] = one
         return [found[key] for key in sorted(found)]

@@ -89,4 +89,4 @@ def networked(whole: NetworkCluster) -> Iterator[NetworkCluster]:
         yield whole
         whole.net.heal()
         whole.wait_until_quorum_agrees(HEAL_S)
-        wait_until(lambda: whole.registered() == {node.id for node in whole.brokers}, "all brokers", HEAL_S)
+        wait_until(lambda: whole.taking_part() == {node.id for node in whole.brokers}, "all brokers", HEAL_S)

@@ -28,9 +28,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from ottla.cli.layout import Layout, Member, write_atomically
 from tests.cluster import START_TIMEOUT_S, WAIT_S, Node, RunningCluster, wait_for, wait_until
 
@@ -260,22 +257,12 @@ class NetworkCluster(RunningCluster):
 
         wait_until(agreed, "a quorum that agrees", timeout_s)
 
-    def registered(self) -> set[int]:
-        """The brokers that take part, as one of them tells."""
-        admin = AdminClient(
-            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
-        )
-        try:
-            return set(admin.list_topics(timeout=5).brokers)
-        except KafkaException:
-            return set()
-
     def start(self) -> None:
         """Start every node; return once all brokers take part."""
         for node in (*self.quorum, *self.brokers):
             node.restart()
         ids = {node.id for node in self.brokers}
-        wait_until(lambda: self.registered() == ids, "all brokers", START_TIMEOUT_S)
+        wait_until(lambda: self.taking_part() == ids, "all brokers", START_TIMEOUT_S)
 
     def stop(self) -> int:
         """Kill what still runs: nothing of it is used again."""

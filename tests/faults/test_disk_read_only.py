@@ -73,8 +73,7 @@ def test_one_folder_of_two(tmp_path: Path) -> None:
         victim.entry["argv"] += ["--set", f"log.dirs={tmp_path / f'broker-{BROKEN}'},{disk.path}"]
         victim.restart()
         wait_until(lambda: disk.path.joinpath("meta.properties").exists(), "both folders in use")
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3, "all brokers")
+        wait_until(lambda: len(cluster.taking_part()) == 3, "all brokers")
         make_topic(cluster)
         lost = {int(path.name.rpartition("-")[2]) for path in disk.path.glob(f"{TOPIC}-*")}
         assert len(lost) == PARTITIONS // 2

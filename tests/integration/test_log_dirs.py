@@ -121,9 +121,7 @@ def restarted(cluster: RunningCluster, timeout_s: float = 30) -> None:
     lines = node.log().count("broker 2 serves")
     node.restart()
     wait_until(
-        lambda: (
-            len(AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).brokers) == 3
-        ),
+        lambda: len(cluster.taking_part()) == 3,
         f"broker 2 to serve again ({lines})",
         timeout_s,
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all, wait_identical_replicas
@@ -91,7 +90,7 @@ def test_when_the_whole_isr_is_dead(cluster: RunningCluster, unclean: bool) -> N
         expected = [b"both", b"after"]
     else:
         until = time.monotonic() + 2
-        wait_until(lambda: behind.id in registered(cluster), "the broker that is back")
+        wait_until(lambda: behind.id in cluster.taking_part(), "the broker that is back")
         while time.monotonic() < until:
             assert cluster.leader(topic, 0) is None
         expected = [b"both", b"only the leader"]
@@ -99,10 +98,3 @@ def test_when_the_whole_isr_is_dead(cluster: RunningCluster, unclean: bool) -> N
     cluster.wait_until_in_sync(topic)
     assert [one.value for one in read_all(cluster.bootstrap, topic)] == expected
     wait_identical_replicas(cluster, topic, 1)
-
-
-def registered(cluster: RunningCluster) -> set[int]:
-    """The brokers that take part."""
-    return set(
-        AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=10).brokers
-    )

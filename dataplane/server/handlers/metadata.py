@@ -20,6 +20,7 @@ from ....protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ....protocol.schema import ZERO_UUID
+from ...listed_brokers import ListedBrokers
 from ..handler import Request, handles
 from ..turns import ITEMS_PER_TURN, in_turns
 from .cluster_access import (
@@ -37,6 +38,7 @@ from .cluster_access import (
 from .topic_creation import TopicCreator, is_valid_topic_name
 
 _BROKERS, _CONTROLLERS = 1, 2
+_FIRST_WITH_FENCED = 2
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -50,10 +52,13 @@ def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResp
 class MetadataHandlers:
     """Answers from the image, and creates missing topics where that is allowed."""
 
-    def __init__(self, quorum: Quorum, own_broker_id: int, creator: TopicCreator) -> None:
+    def __init__(
+        self, quorum: Quorum, own_broker_id: int, creator: TopicCreator, listed: ListedBrokers
+    ) -> None:
         self._quorum = quorum
         self._own_broker_id = own_broker_id
         self._creator = creator
+        self._listed = listed
         self._tasks: set[asyncio.Task[None]] = set()
 
     @handles(MetadataRequest, 0, 13, on_error=_metadata_error)
@@ -109,7 +114,9 @@ class MetadataHandlers:
         self, request: Request, message: MetadataRequest, topics: list[MetadataResponseTopic]
     ) -> MetadataResponse:
         image = self._quorum.image
-        endpoints = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
+        reachable = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
+        listed = (registered_endpoint(broker, request.listener) for broker in self._listed.in_order(image))
+        told = {found.broker_id: found for found in (*listed, *reachable) if found is not None}
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
             operations = CLUSTER_OPERATIONS
@@ -118,10 +125,10 @@ class MetadataHandlers:
                 MetadataResponseBroker(
                     node_id=found.broker_id, host=found.host, port=found.port, rack=found.rack
                 )
-                for found in endpoints
+                for found in told.values()
             ],
             cluster_id=image.cluster_id,
-            controller_id=controller_id(endpoints, self._own_broker_id),
+            controller_id=controller_id(reachable, self._own_broker_id),
             topics=topics,
             cluster_authorized_operations=operations,
         )
@@ -135,7 +142,7 @@ class MetadataHandlers:
 
     @handles(DescribeClusterRequest, 0, 2)
     def describe_cluster(self, request: Request, message: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The live brokers, and the fenced ones if asked for.
+        """The brokers that Metadata lists, or all that are registered if fenced ones are asked for.
 
         Asking a broker for the controllers' endpoints is a mistake of the client.
         """
@@ -151,33 +158,28 @@ class MetadataHandlers:
                 f"endpoint type {message.endpoint_type}: allowed are 1 and 2",
             )
         image = self._quorum.image
-        endpoints = list(live_endpoints(image, request.listener))
+        everyone = (broker for _, broker in sorted(image.brokers.items()))
+        brokers = everyone if message.include_fenced_brokers else self._listed.in_order(image)
+        tells_fenced = request.api_version >= _FIRST_WITH_FENCED
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
             operations = CLUSTER_OPERATIONS
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
-            controller_id=controller_id(endpoints, self._own_broker_id),
+            controller_id=controller_id(list(live_endpoints(image, request.listener)), self._own_broker_id),
             brokers=[
                 DescribeClusterBroker(
-                    broker_id=found.broker_id, host=found.host, port=found.port, rack=found.rack
+                    broker_id=found.broker_id,
+                    host=found.host,
+                    port=found.port,
+                    rack=found.rack,
+                    is_fenced=broker.fenced and tells_fenced,
                 )
-                for found in endpoints
-            ]
-            + (_fenced(image, request.listener) if message.include_fenced_brokers else []),
+                for broker in brokers
+                if (found := registered_endpoint(broker, request.listener)) is not None
+            ],
             cluster_authorized_operations=operations,
         )
-
-
-def _fenced(image: ClusterImage, listener: str) -> list[DescribeClusterBroker]:
-    """Registered brokers that clients cannot reach now."""
-    return [
-        DescribeClusterBroker(
-            broker_id=found.broker_id, host=found.host, port=found.port, rack=found.rack, is_fenced=True
-        )
-        for _, broker in sorted(image.brokers.items())
-        if broker.fenced and (found := registered_endpoint(broker, listener)) is not None
-    ]
 
 
 def _check_identifiers(version: int, message: MetadataRequest) -> None:

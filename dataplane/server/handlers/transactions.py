@@ -42,6 +42,7 @@ from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
 from ..handler import Request, handles
 from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
+from .offsets_due import OffsetsDue
 from .transaction_arguments import check_timeout, check_transactional_id
 from .transaction_clients import TransactionClients, not_told_of_the_next_epoch
 
@@ -91,6 +92,7 @@ class TransactionHandlers:
         self._clients = clients
         self._timeout_max_ms = timeout_max_ms
         self._make_offsets_topic = make_offsets_topic
+        self._offsets_due = OffsetsDue()
 
     async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
         """A producer id and epoch for a transactional id. KafkaError."""
@@ -197,12 +199,14 @@ class TransactionHandlers:
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
         who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
         await self._add(request, who, [place])
+        self._offsets_due.added(request.connection)
         return AddOffsetsToTxnResponse()
 
     @handles(EndTxnRequest, 0, 5)
     async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
         check_transactional_id(message.transactional_id)
+        self._offsets_due.ending(request.connection)
         command = EndTransaction(
             transactional_id=message.transactional_id,
             producer_id=message.producer_id,

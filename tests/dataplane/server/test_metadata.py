@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Request
 from ottla.dataplane.server.handlers.cluster_access import OFFSETS_TOPIC
 from ottla.dataplane.server.handlers.coordinators import CoordinatorHandlers
@@ -18,7 +19,7 @@ from ottla.dataplane.server.handlers.topic_creation import TopicCreator, TopicDe
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.cluster import DescribeClusterRequest
+from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.metadata_records import (
@@ -77,6 +78,13 @@ class StubQuorum:
             )
 
 
+def listed(quorum: StubQuorum, *, linger_ms: int = 0) -> ListedBrokers:
+    """What lists the brokers of an image; fenced ones so long from now on."""
+    found = ListedBrokers(linger_ms, lambda: 0)
+    found.image_changed(quorum.image, quorum.image.brokers)
+    return found
+
+
 class Replies:
     """Stands in for a request and keeps what was replied."""
 
@@ -109,9 +117,11 @@ def creator(quorum: StubQuorum, defaults: TopicDefaults | None = None) -> TopicC
     return TopicCreator(quorum, defaults or TopicDefaults(), random.Random(1))
 
 
-def metadata(quorum: StubQuorum, message: MetadataRequest, version: int) -> MetadataResponse:
+def metadata(
+    quorum: StubQuorum, message: MetadataRequest, version: int, *, linger_ms: int = 0
+) -> MetadataResponse:
     """The answer to a request, once through the codec."""
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum, linger_ms=linger_ms))
     response = handlers.metadata(cast(Request, Replies(version)), message)
     assert response is not None
     return decode(MetadataResponse, encode(response, version), version)
@@ -121,6 +131,50 @@ def test_a_broker_names_itself_when_all_are_fenced(quorum: StubQuorum) -> None:
     for broker_id in (1, 2, 3):
         quorum.add_broker(broker_id, fenced=True)
     assert [found.node_id for found in metadata(quorum, MetadataRequest(topics=[]), 12).brokers] == [1]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 9000])
+def test_a_fenced_broker_that_is_still_listed_is_no_controller_leader_or_live_replica(
+    quorum: StubQuorum, linger_ms: int
+) -> None:
+    quorum.add_broker(1, fenced=True)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    response = metadata(quorum, message, 12, linger_ms=linger_ms)
+    expected = {1: ("host1", 9001), 2: ("host2", 9002), 3: ("host3", 9003)} if linger_ms else {}
+    assert {b.node_id: (b.host, b.port) for b in response.brokers} == expected | {2: ("host2", 9002)}
+    assert response.controller_id == 2
+    first, second = response.topics[0].partitions
+    assert (first.leader_id, first.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert (second.leader_id, second.error_code) == (2, 0)
+    assert [one.offline_replicas for one in (first, second)] == [[1, 3], [3, 1]]
+
+
+def test_a_broker_names_itself_beside_those_that_are_still_listed_when_all_are_fenced(
+    quorum: StubQuorum,
+) -> None:
+    for broker_id in (1, 2, 3):
+        quorum.add_broker(broker_id, fenced=True)
+    response = metadata(quorum, MetadataRequest(topics=[]), 12, linger_ms=9000)
+    assert [found.node_id for found in response.brokers] == [1, 2, 3]
+    assert response.controller_id == 1
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("linger_ms", [0, 9000])
+def test_describe_cluster_lists_as_metadata_does_and_says_who_is_fenced(
+    quorum: StubQuorum, linger_ms: int, version: int
+) -> None:
+    handlers = MetadataHandlers(quorum, 3, creator(quorum), listed(quorum, linger_ms=linger_ms))
+    request = cast(Request, SimpleNamespace(api_version=version, listener="CLIENTS"))
+    answer = handlers.describe_cluster(request, DescribeClusterRequest())
+    answer = decode(DescribeClusterResponse, encode(answer, version), version)
+    still_listed = [(3, version >= 2)] if linger_ms else []
+    assert [(one.broker_id, one.is_fenced) for one in answer.brokers] == [
+        (1, False),
+        (2, False),
+        *still_listed,
+    ]
+    assert answer.controller_id == 1
 
 
 @pytest.mark.parametrize("version", range(13))
@@ -199,7 +253,7 @@ def test_leaders_that_cannot_be_reached(
     quorum: StubQuorum, leader: int, listener: str, version: int, error: ErrorCode
 ) -> None:
     quorum.add_topic("other", b"y" * 16, [[1, 2, 3]], leader=leader)
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     message = MetadataRequest(topics=[MetadataRequestTopic(name="other")])
     response = handlers.metadata(cast(Request, Replies(version, listener)), message)
     assert response is not None
@@ -212,7 +266,7 @@ async def wait_for(condition: Callable[[], object]) -> None:
 
 
 async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum: StubQuorum) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum, TopicDefaults(num_partitions=3)))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum, TopicDefaults(num_partitions=3)), listed(quorum))
     replies = [Replies(9), Replies(9)]
     for request in replies:
         message = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
@@ -226,7 +280,7 @@ async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum
 
 async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
     quorum = StubQuorum(refusal=ErrorCode.REQUEST_TIMED_OUT)
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     request = Replies(9)
     handlers.metadata(cast(Request, request), MetadataRequest(topics=[MetadataRequestTopic(name="new")]))
     await wait_for(lambda: request.replies)
@@ -235,8 +289,8 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
 
 
 def test_describe_cluster(quorum: StubQuorum) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
-    request = cast(Request, SimpleNamespace(api_version=1, listener="CLIENTS"))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    request = cast(Request, SimpleNamespace(api_version=2, listener="CLIENTS"))
     response = handlers.describe_cluster(request, DescribeClusterRequest(include_fenced_brokers=True))
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
         (1, False),
@@ -297,7 +351,7 @@ def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum)
 async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered_once(
     quorum: StubQuorum,
 ) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     names = [f"new-{n}" for n in range(1_000)]
     replies = Replies(9)
     topics = [MetadataRequestTopic(name=name) for name in [*names, *names, "orders", "orders"]]
@@ -312,7 +366,7 @@ async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered
 
 @pytest.mark.parametrize("version", [10, 12, 13])
 def test_a_topic_without_name_and_id_is_refused(quorum: StubQuorum, version: int) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     with pytest.raises(KafkaError) as refused:
         handlers.metadata(
             cast(Request, Replies(version)), MetadataRequest(topics=[MetadataRequestTopic(name=None)])

@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from ottla.client.consumer import Consumer
+from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Server
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
@@ -60,7 +61,8 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, Writers]]:
     table = HandlerTable(shelf.handlers)
     table.add(OffsetHandlers(shelf.replicas))
     table.add(ApiVersionsHandlers(table, quorum, OWN_ID))
-    table.add(MetadataHandlers(quorum, OWN_ID, TopicCreator(quorum, TopicDefaults(), random.Random(1))))
+    creator = TopicCreator(quorum, TopicDefaults(), random.Random(1))
+    table.add(MetadataHandlers(quorum, OWN_ID, creator, ListedBrokers(0, lambda: 0)))
     server = Server(table)
     # librdkafka takes a broker without Produce for one that is too old for transactions.
     table.add(ProduceHandlers(shelf.replicas, server.purgatory, closed_gate()))

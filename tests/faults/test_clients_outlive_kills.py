@@ -1,0 +1,90 @@
+"""Clients go on whose brokers are killed and come back after seconds: no call hangs for good.
+
+librdkafka takes a broker out of its list that Metadata does not name any more, and forgets a request that waits for
+it: `send_offsets_to_transaction` never returns, and a member never joins its group.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.cluster import Node, RunningCluster, wait_until
+from tests.faults.actors import SETTLE_S
+from tests.faults.faults import HEAL_S, Faults
+from tests.faults.group_copiers import Copier, Feeder, Joiner
+from tests.faults.workload import make_topic
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+PARTITIONS = 3
+RUN_S = 40.0
+AWAY_S = (2.0, 8.0)
+"""How long a broker that was killed is away."""
+BACK_S = (0.5, 3.0)
+"""How long it is left alone afterwards."""
+
+
+def test_transactional_copiers_and_joining_members_of_librdkafka(cluster: RunningCluster, seed: int) -> None:
+    source, target = f"outlived-{seed}", f"outlived-copies-{seed}"
+    for topic in (source, target):
+        make_topic(cluster.bootstrap, topic, PARTITIONS)
+    copiers = [Copier(cluster.bootstrap, source, target, f"c{n}") for n in range(PARTITIONS)]
+    joiners = [Joiner(cluster.bootstrap, source, f"j{n}") for n in range(2)]
+    actors = [Feeder(cluster.bootstrap, source, PARTITIONS), *copiers, *joiners]
+    with Faults(cluster, (source, target), seed=seed) as faults:
+        try:
+            for actor in actors:
+                actor.start()
+            wait_for_more(copiers, joiners, 1)
+            kill_leaders(faults, (source, target), copiers[0].group, random.Random(seed))
+            faults.heal()
+            wait_for_more(copiers, joiners, 2)
+        finally:
+            for actor in actors:
+                actor.abandoned = True
+                actor.tell_to_stop()
+        for actor in actors:
+            actor.join()
+
+
+def kill_leaders(faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random) -> None:
+    """One after the other: that of a partition, or the coordinator of the group."""
+    until = time.monotonic() + RUN_S
+    while time.monotonic() < until:
+        victim = choose(faults, topics, group, chance)
+        faults.kill(victim)
+        faults.let_pass(chance.uniform(*AWAY_S))
+        faults.restart(victim)
+        wait_until(lambda: victim.id in faults.cluster.taking_part(), f"broker {victim.id}", HEAL_S)  # noqa: B023
+        faults.let_pass(chance.uniform(*BACK_S))
+
+
+def choose(faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random) -> Node:
+    """Who dies next."""
+    topic = chance.choice((*topics, None))
+    if topic is None:
+        return faults.coordinator(group)
+    return faults.leader(topic, chance.randrange(PARTITIONS))
+
+
+def wait_for_more(copiers: list[Copier], joiners: list[Joiner], more: int) -> None:
+    """Return once each copier has committed, and each joiner has joined, that many times more."""
+    commits = [one.committed + more for one in copiers]
+    joins = [one.joined + more for one in joiners]
+
+    def reached() -> bool:
+        for one in (*copiers, *joiners):
+            one.raise_crash()
+        return all(one.committed >= goal for one, goal in zip(copiers, commits, strict=True)) and all(
+            one.joined >= goal for one, goal in zip(joiners, joins, strict=True)
+        )
+
+    try:
+        wait_until(reached, f"{more} more commits and joins", SETTLE_S)
+    except AssertionError as error:
+        found = {one.name: (one.committed, one.doing) for one in copiers}
+        error.add_note(f"commits: {found}; joins: {[one.joined for one in joiners]}")
+        raise
