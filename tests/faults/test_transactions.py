@@ -96,10 +96,9 @@ def test_the_broker_that_a_worker_speaks_to_dies(cluster: RunningCluster, client
         faults.kill(next(node for node in cluster.brokers if node.port == port))
         moves.wait_copied(3)
         faults.heal()
-        if client != "confluent-kafka":  # It may go on waiting for the coordinator of a group that it knew.
-            faults.kill(faults.coordinator(moves.pipeline.group))
-            moves.wait_copied(3)
-            faults.heal()
+        faults.kill(faults.coordinator(moves.pipeline.group))
+        moves.wait_copied(3)
+        faults.heal()
         moves.wait_copied(1)
     moves.check(faults)
 
