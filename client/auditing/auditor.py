@@ -236,7 +236,7 @@ class Auditor:
                 request_timeout_ms=self._cluster.request_timeout_ms,
                 retry_backoff_max_ms=self._cluster.retry_backoff_max_ms,
             )
-            appender = Appender(RecordDelivery, options.batch_bytes, BUFFER_BYTES, False, time.time)
+            appender = Appender(RecordDelivery, BUFFER_BYTES, False, time.time)
             self._sender = Sender(self._cluster, options, appender)
         return self._sender
 

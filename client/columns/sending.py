@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.record import EncodedRecords
-from ..producing.deliveries import RecordDelivery
+from ..producing.appending_in_python import NO_TIMESTAMP_MS
+from ..producing.deliveries import BatchResult, RecordDelivery
 from ..producing.partitioner import Sticky, StickyChoice
 from ..producing.record_metadata import RecordMetadata
 from .rows import rows_by_partition
@@ -83,11 +85,11 @@ class ColumnsDelivery:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._batches: list[tuple[int, RecordDelivery]] = []
+        self._batches: list[tuple[int, BatchResult]] = []
 
-    def add(self, count: int, last: RecordDelivery) -> None:
-        """A batch was handed over; `last` is the delivery of its last record."""
-        self._batches.append((count, last))
+    def add(self, count: int, result: BatchResult) -> None:
+        """A batch of so many records was handed over; `result` will be told how it fared."""
+        self._batches.append((count, result))
 
     def __await__(self) -> Generator[object, None, ColumnsSent]:
         return self._all().__await__()
@@ -95,12 +97,16 @@ class ColumnsDelivery:
     async def _all(self) -> ColumnsSent:
         failure: KafkaError | None = None
         partitions: dict[int, RowsSent] = {}
-        for count, last in self._batches:
+        batches = deque(self._batches)
+        while batches:
+            count, result = batches.popleft()
             try:
-                stands = await last
+                stands = await RecordDelivery(result, count - 1, NO_TIMESTAMP_MS)
             except KafkaError as error:
                 failure = failure or error
-            else:
+            if result.parts:  # it was split: each part has its own place
+                batches.extendleft(reversed(result.counted_parts(count)))
+            elif result.error is None:
                 partitions[stands.partition] = _sum(partitions.get(stands.partition), count, stands)
         if failure is not None:
             raise failure

@@ -15,7 +15,7 @@ class SplitMessage:
 
     def follow(self, segment: RecordDelivery) -> None:
         """Count on this segment, which was just handed over."""
-        segment.batch.waiting.append(_Segment(self, segment))
+        segment.tell(_Segment(self, segment))
 
     def settled(self, segment: RecordDelivery) -> None:
         """A segment was acknowledged or failed. Once one has failed the others are of no use."""
@@ -28,7 +28,7 @@ class SplitMessage:
         self._left -= 1
         self._end = max(self._end, segment.result().offset)
         if not self._left:
-            self.result.acknowledged(self._end, segment.batch.append_time_ms)
+            self.result.acknowledged(self._end, segment.append_time_ms)
 
 
 class _Segment:

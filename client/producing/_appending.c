@@ -23,12 +23,14 @@ typedef struct {
     PyObject *records; /* a list */
     PyObject *result;
     Py_ssize_t size;
+    Py_ssize_t bytes_max;
     char is_open;
 } RecordBuffer;
 
 static PyMemberDef RecordBuffer_members[] = {
     {"result", T_OBJECT_EX, offsetof(RecordBuffer, result), 0, NULL},
     {"size", T_PYSSIZET, offsetof(RecordBuffer, size), 0, NULL},
+    {"bytes_max", T_PYSSIZET, offsetof(RecordBuffer, bytes_max), 0, NULL},
     {"is_open", T_BOOL, offsetof(RecordBuffer, is_open), 0, NULL},
     {NULL},
 };
@@ -71,9 +73,9 @@ static PyObject *RecordBuffer_new(PyTypeObject *type, PyObject *args, PyObject *
 
 static int RecordBuffer_init(RecordBuffer *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"result", NULL};
+    static char *names[] = {"result", "bytes_max", NULL};
     PyObject *result;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &result))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On", names, &result, &self->bytes_max))
         return -1;
     Py_XSETREF(self->result, Py_NewRef(result));
     return 0;
@@ -220,7 +222,6 @@ typedef struct {
     PyObject *clock;    /* NULL for the system's: a simulation has its own */
     PyObject *now;      /* now_ms, an int: most records share one */
     long long now_ms;
-    Py_ssize_t batch_bytes;
     Py_ssize_t buffer_bytes_max;
     Py_ssize_t buffered_bytes;
     Py_ssize_t turn_left;
@@ -236,12 +237,12 @@ static PyMemberDef Appender_members[] = {
 
 static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"make", "batch_bytes", "buffer_bytes_max", "hashes_keys", "clock", NULL};
+    static char *names[] = {"make", "buffer_bytes_max", "hashes_keys", "clock", NULL};
     PyObject *make, *clock;
-    Py_ssize_t batch_bytes, buffer_bytes_max;
+    Py_ssize_t buffer_bytes_max;
     int hashes_keys;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OnnpO", names, &make, &batch_bytes, &buffer_bytes_max, &hashes_keys, &clock))
+            args, kwargs, "OnpO", names, &make, &buffer_bytes_max, &hashes_keys, &clock))
         return NULL;
     State *state = PyType_GetModuleState(type);
     if (!PyType_Check(make) || !PyType_IsSubtype((PyTypeObject *)make, state->deliveries.delivery)) {
@@ -254,7 +255,6 @@ static PyObject *Appender_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->make = (PyTypeObject *)Py_NewRef(make);
     if (!PyCFunction_CheckExact(clock))
         self->clock = Py_NewRef(clock);
-    self->batch_bytes = batch_bytes;
     self->buffer_bytes_max = buffer_bytes_max;
     self->hashes_keys = hashes_keys;
     self->turn_left = TURN_RECORDS;
@@ -402,7 +402,7 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
     RecordBuffer *batch = (RecordBuffer *)PyList_GET_ITEM(topic->by_partition, place);
     if (!PyObject_TypeCheck((PyObject *)batch, state->record_buffer))
         Py_RETURN_NONE;
-    if (!batch->is_open || batch->size + size > self->batch_bytes
+    if (!batch->is_open || batch->size + size > batch->bytes_max
         || self->buffered_bytes + size > self->buffer_bytes_max || self->turn_left <= 0)
         Py_RETURN_NONE;
 
@@ -422,7 +422,7 @@ static PyObject *Appender_append(Appender *self, PyTypeObject *type, PyObject *c
     delivery = record == NULL ? NULL : (Delivery *)self->make->tp_alloc(self->make, 0);
     if (delivery == NULL)
         goto failed;
-    if (!batch->is_open || batch->size + size > self->batch_bytes) {
+    if (!batch->is_open || batch->size + size > batch->bytes_max) {
         Py_DECREF(delivery);
         delivery = (Delivery *)Py_NewRef(Py_None);
         goto done;

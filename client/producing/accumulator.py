@@ -6,6 +6,7 @@ A queue decides which batch may leave next so that a partition's records keep th
                     (KIP-360): were its first batch lost or refused, the one behind would be taken in its place
     a retried batch leaves alone, oldest first, and nothing follows until it is answered: it may have been
                     appended already, and is known as a duplicate only among the producer's last five batches
+    a split batch   keeps its place, its time and its numbers, which its parts share out (KIP-126)
     a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0. Batches that may have
                     been appended under the old one keep their numbers until a leader has refused those
 """
@@ -19,7 +20,8 @@ from typing import Generic, TypeVar
 
 from ...protocol.record import EncodedRecords, Record, RecordCursor, SealedBatch
 from .appending import RecordBuffer
-from .pending import BATCH_OVERHEAD, PendingRecord
+from .batch_limit import BatchLimit
+from .pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
 
 ResultT = TypeVar("ResultT")
 SEQUENCES = 1 << 31
@@ -45,19 +47,26 @@ class Batch(RecordBuffer[ResultT]):
         "created_s",
         "doubtful",
         "encoded",
+        "first",
         "identity",
         "order",
+        "torn",
     )
 
-    def __init__(self, order: int, created_s: float, result: ResultT) -> None:
-        super().__init__(result)
+    def __init__(self, order: int, created_s: float, result: ResultT, bytes_max: int) -> None:
+        super().__init__(result, bytes_max)
         self.order = order
+        self.first = 0
+        """The place that its first record had in the batch of which this is a part."""
         self.created_s = created_s
         self.attempts = 0
         self.alone = True
         """Whether no other batch of the partition was under way when this one left."""
         self.doubtful = False
         """Whether an attempt may have been appended though it was not acknowledged."""
+        self.torn = False
+        """Whether this is a part of a batch that may have been appended as a whole. A leader that has it so refuses the
+        numbers of the part, as it would refuse them after a gap."""
         self.abandoned = False
         """Whether nobody waits for it any more, whatever is answered."""
         self.identity: ProducerIdentity | None = None
@@ -89,6 +98,11 @@ class Batch(RecordBuffer[ResultT]):
         cursor = RecordCursor(body.body, body.record_count, 0, body.first_ms, Record)
         return [(one.key, one.value, one.timestamp_ms, one.headers) for one in cursor.take(body.record_count)]
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among the batches of its partition."""
+        return self.order, self.first
+
     def release(self) -> None:
         """Let go of the records: deliveries and the appender may keep the batch for longer."""
         self.records, self.body, self.encoded = [], None, None
@@ -106,16 +120,17 @@ class PartitionQueue(Generic[ResultT]):
     """The batches of one partition, oldest first. `result` makes what a new batch will be told by."""
 
     def __init__(
-        self, topic: str, partition: int, batch_bytes: int, result: Callable[[str, int], ResultT]
+        self, topic: str, partition: int, limit: BatchLimit, result: Callable[[str, int], ResultT]
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self.limit = limit
+        """Of the topic's batches."""
         self.identity: ProducerIdentity | None = None
         self.retry_at_s = 0.0
         """No retry before this time, unless the leader is another than `failed_leader`."""
         self.failed_leader: tuple[int, int] | None = None
         """(broker id, leader epoch) of the last failed attempt."""
-        self._batch_bytes = batch_bytes
         self._result = result
         self._waiting: deque[Batch[ResultT]] = deque()  # Invariant: ordered by `order`
         self._under_way: list[Batch[ResultT]] = []
@@ -151,7 +166,7 @@ class PartitionQueue(Generic[ResultT]):
         is_open = batch is not None and batch.is_open
         if batch is not None:
             batch.is_open = False  # for other threads, while this decides
-        filled = is_open and batch is not None and batch.size + size > self._batch_bytes
+        filled = is_open and batch is not None and batch.size + size > batch.bytes_max
         if batch is None or filled or not is_open:
             batch = self._begin(now_s)
         place = batch.add(record, size)
@@ -171,7 +186,7 @@ class PartitionQueue(Generic[ResultT]):
         if not self._waiting:
             return None
         head = self._waiting[0]
-        if len(self._waiting) > 1 or not head.is_open or head.size >= self._batch_bytes:
+        if len(self._waiting) > 1 or not head.is_open or head.size >= head.bytes_max:
             return head.created_s
         return head.created_s + linger_s
 
@@ -219,13 +234,48 @@ class PartitionQueue(Generic[ResultT]):
         self._under_way.remove(batch)
         if batch.identity != self.identity and not batch.doubtful:
             batch.forget_number()
-        position = sum(1 for other in self._waiting if other.order < batch.order)
+        position = sum(1 for other in self._waiting if other.place < batch.place)
         self._waiting.insert(position, batch)
 
     def is_first(self, batch: Batch[ResultT]) -> bool:
         """Whether no older batch of this partition is unresolved."""
         older = (*self._under_way, *self._waiting)
-        return batch.identity == self.identity and all(other.order >= batch.order for other in older)
+        return batch.identity == self.identity and all(other.place >= batch.place for other in older)
+
+    def oversized(self) -> list[Batch[ResultT]]:
+        """What waits, is larger than the limit, and may be split. What may have been appended is not sent in parts:
+        its leader would not know them again."""
+        limit = self.limit.bytes_max
+        return [one for one in self._waiting if one.size > limit and one.count > 1 and not one.doubtful]
+
+    def split(self, batch: Batch[ResultT]) -> list[Batch[ResultT]]:
+        """Put several batches in the place of one that waits and holds several records: each up to the limit, with one
+        record at least. They keep its order, time and numbers."""
+        batch.is_open = False  # before its records are looked at
+        parts: list[Batch[ResultT]] = []
+        limit = self.limit.bytes_max
+        for number, record in enumerate(batch.all_records()):
+            size = estimated_bytes(record)
+            if not parts or parts[-1].size + size > limit:
+                parts.append(self._part(batch, number))
+            parts[-1].add(record, size)
+        position = self._waiting.index(batch)
+        del self._waiting[position]
+        for part in reversed(parts):
+            self._waiting.insert(position, part)
+        return parts
+
+    def _part(self, batch: Batch[ResultT], first: int) -> Batch[ResultT]:
+        """A part of `batch` that begins with its record `first`."""
+        part = Batch(batch.order, batch.created_s, self._result(self.topic, self.partition), batch.bytes_max)
+        part.is_open = False
+        part.first = batch.first + first
+        part.attempts = batch.attempts
+        part.doubtful = batch.doubtful
+        part.torn = batch.doubtful or batch.torn
+        if batch.identity is not None:
+            part.number(batch.identity, (batch.base_sequence + first) % SEQUENCES)
+        return part
 
     def restart_numbering(self) -> None:
         """A gap in the sequence is certain, or likely: what waits is numbered anew, under a new identity. Batches that
@@ -249,7 +299,8 @@ class PartitionQueue(Generic[ResultT]):
     def _begin(self, now_s: float) -> Batch[ResultT]:
         if self._waiting:
             self._waiting[-1].is_open = False
-        batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition))
+        bytes_max = self.limit.for_new_batch(now_s)
+        batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition), bytes_max)
         self._next_order += 1
         self._waiting.append(batch)
         return batch

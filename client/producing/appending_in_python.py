@@ -23,9 +23,11 @@ Callback = tuple[Callable[[Any], object], contextvars.Context]
 class RecordBuffer(Generic[ResultT]):
     """The records of a batch, oldest first."""
 
-    __slots__ = ("is_open", "records", "result", "size")
+    __slots__ = ("bytes_max", "is_open", "records", "result", "size")
 
-    def __init__(self, result: ResultT) -> None:
+    def __init__(self, result: ResultT, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        """What `size` may become."""
         self.records: list[PendingRecord] = []
         self.size = BATCH_OVERHEAD
         """Estimated bytes before compression."""
@@ -113,7 +115,6 @@ class Appender(Generic[DeliveryT]):
     """The open batches of a producer, and how much is in its buffer."""
 
     __slots__ = (
-        "_batch_bytes",
         "_clock",
         "_hashes_keys",
         "_make",
@@ -126,7 +127,6 @@ class Appender(Generic[DeliveryT]):
     def __init__(
         self,
         make: type[DeliveryT],
-        batch_bytes: int,
         buffer_bytes_max: int,
         hashes_keys: bool,
         clock: Callable[[], float],
@@ -135,7 +135,6 @@ class Appender(Generic[DeliveryT]):
         is time.time, or that of a simulation.
         """
         self._make = make
-        self._batch_bytes = batch_bytes
         self._hashes_keys = hashes_keys
         self._clock = clock
         self._topics: dict[str, TopicBatches] = {}
@@ -201,7 +200,7 @@ class Appender(Generic[DeliveryT]):
         if (
             batch is None
             or not batch.is_open
-            or batch.size + size > self._batch_bytes
+            or batch.size + size > batch.bytes_max
             or self.buffered_bytes + size > self.buffer_bytes_max
             or not self.turn_left
         ):

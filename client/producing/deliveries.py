@@ -1,14 +1,15 @@
 """What becomes of records, told to whoever waits for it.
 
 A batch has one result, and each of its records a delivery that looks there: light, as there are many and few are waited
-for one by one. Nothing is done for a record when its batch is settled unless somebody waits for just that one.
+for one by one. Nothing is done for a record when its batch is settled unless somebody waits for just that one. Of a
+batch that was split (KIP-126) each part has its own result: the deliveries look there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from ...protocol.errors import KafkaError
@@ -26,12 +27,15 @@ class Waiting(Protocol):
 class BatchResult(ResultFields):
     """How a batch fared, and who is to be told: Kafka's ProduceRequestResult."""
 
-    __slots__ = ("loop", "waiting")
+    __slots__ = ("loop", "parts", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, topic: str, partition: int) -> None:
         super().__init__(topic, partition)
         self.loop = loop
-        self.waiting: list[Waiting] = []
+        self.waiting: list[tuple[int, Waiting]] = []
+        """By the places of their records in the batch."""
+        self.parts: Sequence[tuple[int, BatchResult]] = ()
+        """Of a batch that was split: where each part begins, and its result. Nothing else is ever told of it."""
 
     def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
         """The leader has the batch; with acks=0, it was sent."""
@@ -43,10 +47,27 @@ class BatchResult(ResultFields):
         self.error = error
         self._settle()
 
+    def split(self, parts: Sequence[tuple[int, BatchResult]]) -> None:
+        """Its records are in several batches now, whose results are told how they fare."""
+        self.parts = parts
+        waiting, self.waiting = self.waiting, []
+        for index, one in waiting:
+            first, part = self.part_with(index)
+            part.waiting.append((index - first, one))
+
+    def part_with(self, index: int) -> tuple[int, BatchResult]:
+        """Of a batch that was split, the part that has record `index`, and with which record it begins."""
+        return next(one for one in reversed(self.parts) if one[0] <= index)
+
+    def counted_parts(self, count: int) -> list[tuple[int, BatchResult]]:
+        """Of a batch of `count` records that was split, how many records each part has, and its result."""
+        ends = [*(first for first, _ in self.parts[1:]), count]
+        return [(end - first, part) for (first, part), end in zip(self.parts, ends, strict=True)]
+
     def _settle(self) -> None:
         self.is_settled = True
         waiting, self.waiting = self.waiting, []
-        for one in waiting:
+        for _, one in waiting:
             one.settled()
 
 
@@ -61,7 +82,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
 
     def done(self) -> bool:
         """Whether the record was acknowledged or failed, or this was cancelled."""
-        return self._cancelled or self.batch.is_settled
+        return self._cancelled or self._now.batch.is_settled
 
     def cancelled(self) -> bool:
         """Whether it was cancelled first."""
@@ -70,6 +91,8 @@ class RecordDelivery(DeliveryFields[BatchResult]):
     def result(self) -> RecordMetadata:
         """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
         metadata = self._metadata()
+        if metadata is None and self.batch.parts and not self._cancelled:
+            metadata = self._now._metadata()
         if metadata is None:
             error = self.exception()
             assert error is not None
@@ -80,9 +103,10 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         """What it failed with. Raises CancelledError, and InvalidStateError before that is known."""
         if self._cancelled:
             raise asyncio.CancelledError
-        if not self.batch.is_settled:
+        batch = self._now.batch
+        if not batch.is_settled:
             raise asyncio.InvalidStateError("the record is neither acknowledged nor failed")
-        return self.batch.error
+        return batch.error
 
     def cancel(self, msg: object = None) -> bool:
         """Wait no longer; whether that was still of use. The record is sent all the same."""
@@ -106,7 +130,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self.batch.loop.call_soon(fn, self, context=context)
         elif self._callbacks is None:
             self._callbacks = [(fn, context)]
-            self.batch.waiting.append(self)
+            self.tell(self)
         else:
             self._callbacks.append((fn, context))
 
@@ -118,6 +142,31 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self._callbacks = kept
         return len(before) - len(kept)
 
+    def tell(self, one: Waiting) -> None:
+        """Let `one` know when the record is acknowledged or has failed, if that is still to come. For all threads; it
+        may be told twice."""
+        now = self._now
+        now.batch.waiting.append((now.index, one))
+        if (
+            now.batch.parts
+        ):  # it was split meanwhile, on the loop's thread, which may have seen this there or not
+            now.tell(one)
+
+    @property
+    def append_time_ms(self) -> int:
+        """When the broker says that it appended the record, of one that is acknowledged; -1 unless the topic has
+        LogAppendTime."""
+        return self._now.batch.append_time_ms
+
+    @property
+    def _now(self) -> RecordDelivery:
+        """This, or where its batch was split, the same of the part that has the record."""
+        found = self
+        while found.batch.parts:
+            first, part = found.batch.part_with(found.index)
+            found = RecordDelivery(part, found.index - first, self.timestamp_ms)
+        return found
+
     def settled(self) -> None:
         """The batch was, or this was cancelled: the callbacks' turn comes."""
         callbacks, self._callbacks = self._callbacks, None
@@ -125,7 +174,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self.batch.loop.call_soon(fn, self, context=context)
 
     def _wait(self) -> Generator[RecordDelivery, None, RecordMetadata]:
-        if not self.batch.is_settled and not self._cancelled:
+        if not self.done():
             self._asyncio_future_blocking = True
             yield self
             if not self.done():
@@ -135,8 +184,8 @@ class RecordDelivery(DeliveryFields[BatchResult]):
     def __repr__(self) -> str:
         if self._cancelled:
             state = "cancelled"
-        elif not self.batch.is_settled:
+        elif not self.done():
             state = "pending"
         else:
-            state = repr(self.batch.error or self.result())
+            state = repr(self.exception() or self.result())
         return f"<{type(self).__name__} {self.batch.topic}-{self.batch.partition} {state}>"

@@ -126,9 +126,7 @@ class RecordWriter:
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         self._transaction = transaction
-        self._appender = Appender(
-            RecordDelivery, batch_size, buffer_memory, partitioner is murmur2_partition, time.time
-        )
+        self._appender = Appender(RecordDelivery, buffer_memory, partitioner is murmur2_partition, time.time)
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
         self._sender = Sender(self._cluster, options, self._appender, transaction)

@@ -206,15 +206,14 @@ class SendSteps:
             placement = self._placement(topic)
             chosen = place(block, source.partition, placement)
             for batch in batches(
-                block, chosen, placement.partitions, self.limits.batch_bytes - BATCH_OVERHEAD
+                block, chosen, placement.partitions, self._sender.batch_bytes(topic) - BATCH_OVERHEAD
             ):
                 await asyncio.sleep(0)  # what is sent meanwhile, and the answers, have their turn
                 await self.become_ready(topic, batch.size)
                 if lasts is not None and not lasts():
                     raise TransactionAborted("the transaction ended before all rows were sent")
                 queued = self._sender.add_encoded(topic, batch.partition, batch.records, batch.size)
-                count = batch.records.record_count
-                delivery.add(count, RecordDelivery(queued.result, count - 1, batch.records.last_ms))
+                delivery.add(batch.records.record_count, queued.result)
         return delivery
 
     def lost(self, error: KafkaError) -> None:

@@ -37,6 +37,7 @@ from ..failures import (
 )
 from .accumulator import Batch, PartitionQueue, ProducerIdentity
 from .appending import Appender
+from .batch_limit import BatchLimit
 from .batches import encode_records
 from .busy_poll import BusyPoll
 from .deliveries import BatchResult, RecordDelivery
@@ -50,6 +51,14 @@ BY_NAME = 12
 FIRST_THAT_ADDS = 12
 """The first Produce version that makes a partition part of the transaction by being written to (KIP-890)."""
 MAX_EPOCH = 32_767
+
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
+
+_TORN = (
+    "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
+    "in parts it does not continue the producer's sequence"
+)
 
 SEQUENCE_LOST = frozenset(
     {
@@ -127,6 +136,7 @@ class Sender:
         self._options = options
         self._transaction = transaction
         self._queues: dict[tuple[str, int], _Queue] = {}
+        self._limits: dict[str, BatchLimit] = {}
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
         self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
@@ -162,6 +172,10 @@ class Sender:
         batch = queue.append_encoded(records, size, asyncio.get_running_loop().time())
         self._queued(queue, size, in_a_hurry=True)
         return batch
+
+    def batch_bytes(self, topic: str) -> int:
+        """How large, by estimate before compression, a batch of this topic may become now."""
+        return self._limit(topic).for_new_batch(asyncio.get_running_loop().time())
 
     async def room(self) -> None:
         """Wait until some batch is acknowledged or failed."""
@@ -242,9 +256,15 @@ class Sender:
         queue = self._queues.get((topic, partition))
         if queue is None:
             result = partial(BatchResult, asyncio.get_running_loop())
-            queue = PartitionQueue(topic, partition, self._options.batch_bytes, result)
+            queue = PartitionQueue(topic, partition, self._limit(topic), result)
             self._queues[topic, partition] = queue
         return queue
+
+    def _limit(self, topic: str) -> BatchLimit:
+        limit = self._limits.get(topic)
+        if limit is None:
+            limit = self._limits[topic] = BatchLimit(self._options.batch_bytes)
+        return limit
 
     def _queued(self, queue: _Queue, size: int, *, in_a_hurry: bool) -> None:
         self._appender.count(size)
@@ -417,6 +437,8 @@ class Sender:
                 queue.topic, queue.partition, leader.leader_id, leader.leader_epoch
             )
         text = answer.error_message or code.message
+        if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
+            text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
         self._failed(queue, batch, KafkaError(code, f"{queue.topic}-{queue.partition}: {text}"))
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
@@ -432,8 +454,16 @@ class Sender:
         if batch.abandoned:
             return
         code = error.code
+        if code in TOO_LARGE and batch.count > 1:
+            self._split_refused(queue, batch)
+            return
         sequence_lost = self._options.idempotent and code in SEQUENCE_LOST
-        if sequence_lost and not (batch.alone and queue.is_first(batch)):
+        if sequence_lost and batch.torn:
+            retry = False
+            error = KafkaError(code, f"{queue.topic}-{queue.partition}: {_TORN}")
+            if self._transaction is None:
+                self._start_new_sequence(queue)
+        elif sequence_lost and not (batch.alone and queue.is_first(batch)):
             retry = True  # an older batch had not arrived yet, or the numbers are being given anew
             batch.doubtful = False
         elif sequence_lost and self._transaction is not None:
@@ -448,6 +478,7 @@ class Sender:
             )  # of those that help, only this is sure
         if retry and self._options.acks != 0:
             queue.give_back(batch)
+            self._split_oversized(queue)
             self._active[queue] = None
             unreachable = isinstance(error, (ConnectionLost, RequestTimedOut))
             self._leaders.failed(queue, moved=unreachable or code in LEADER_MOVED)
@@ -457,6 +488,26 @@ class Sender:
             self._start_new_sequence(queue)
         self._settle(batch, error)
         self.fail_transaction(error)
+
+    def _split_refused(self, queue: _Queue, batch: _Batch) -> None:
+        """A leader refused the batch for its size: send it in parts, and whatever else is as large."""
+        queue.limit.refused(batch.size, asyncio.get_running_loop().time())
+        queue.give_back(batch)
+        self._split(queue, batch)
+        for one in self._queues.values():
+            if one.topic == queue.topic:
+                self._split_oversized(one)
+        self._active[queue] = None
+
+    def _split_oversized(self, queue: _Queue) -> None:
+        for batch in queue.oversized():
+            self._split(queue, batch)
+
+    def _split(self, queue: _Queue, batch: _Batch) -> None:
+        parts = queue.split(batch)
+        self._appender.count(sum(part.record_bytes for part in parts) - batch.record_bytes)
+        batch.result.split([(part.first - batch.first, part.result) for part in parts])
+        batch.release()
 
     def _expire(self, now: float) -> None:
         before = now - self._options.delivery_timeout_s

@@ -42,8 +42,8 @@ class Delivery(Future[RecordMetadata]):
     def follow(self, record: RecordDelivery) -> None:
         """Say what becomes of this one, which was just handed over."""
         self._record = record
-        record.batch.waiting.append(self)
-        if record.batch.is_settled:  # meanwhile, on the loop's thread, which may have seen this there or not
+        record.tell(self)
+        if record.done():  # meanwhile, on the loop's thread, which may have seen this there or not
             self.settled()
 
     def settled(self) -> None:

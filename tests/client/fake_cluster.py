@@ -107,6 +107,11 @@ class FakeCluster:
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.fault = fault
         self.produce_requests = 0
+        self.batch_bytes_max: int | None = None
+        """Larger batches are refused, before anything else is looked at."""
+        self.too_large = ErrorCode.MESSAGE_TOO_LARGE
+        """What they are refused with."""
+        self.refused_sizes: list[int] = []
         self.hangs = False
         self.ports: list[int] = []
         self._servers: list[asyncio.Server] = []
@@ -218,6 +223,12 @@ class FakeCluster:
         """Whether a batch may be appended to a partition."""
         return ErrorCode.NONE
 
+    def _judged(self, request: ProduceRequest, version: int, index: int, header: BatchHeader) -> ErrorCode:
+        if self.batch_bytes_max is not None and header.size > self.batch_bytes_max:
+            self.refused_sizes.append(header.size)
+            return self.too_large
+        return self.admits(request, version, index, header)
+
     def appended(self, index: int, header: BatchHeader, values: list[bytes]) -> None:
         """A batch was appended, and not for the second time."""
 
@@ -267,7 +278,7 @@ class FakeCluster:
                     for position, header in walk_batches(data.records):
                         batch = memoryview(data.records)[position:]
                         values = [one.value or b"" for one in decode_records(batch)]
-                        code, offset = self.admits(request, version, data.index, header), -1
+                        code, offset = self._judged(request, version, data.index, header), -1
                         if code == ErrorCode.NONE:
                             before = len(log.values)
                             code, offset = log.append(header, values)

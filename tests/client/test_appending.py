@@ -35,14 +35,14 @@ def appender_of(kind: Any, *, hashes_keys: bool = True, clock: Callable[[], floa
     class Delivery(kind.DeliveryFields):  # type: ignore[misc]
         __slots__ = ()
 
-    return kind.Appender(Delivery, BATCH_BYTES, BUFFER_BYTES, hashes_keys, clock)
+    return kind.Appender(Delivery, BUFFER_BYTES, hashes_keys, clock)
 
 
 def opened(kind: Any, appender: Any, *, partitions: int = 3) -> Any:
     """Topic "t" with an open batch in each partition; partition 1 is for records without key."""
     topic = appender.topic("t", partitions)
     for partition in range(partitions):
-        topic.by_partition[partition] = kind.RecordBuffer(f"result of {partition}")
+        topic.by_partition[partition] = kind.RecordBuffer(f"result of {partition}", BATCH_BYTES)
     topic.sticky, topic.sticky_left = 1, 1_000
     return topic
 
@@ -186,7 +186,7 @@ def test_both_do_the_same(seed: int) -> None:
             at = chance.randrange(3)
             for kind, topic in zip(kinds, topics, strict=True):
                 topic.by_partition[at].is_open = False
-                topic.by_partition[at] = kind.RecordBuffer(f"result of {at}")
+                topic.by_partition[at] = kind.RecordBuffer(f"result of {at}", BATCH_BYTES)
             for appender in appenders:
                 appender.buffered_bytes = 0
         if chance.random() < 0.05:
@@ -213,7 +213,7 @@ def test_in_c_deliveries_and_batches_are_garbage_like_any_other() -> None:
     topic = appender.topic("t", 1)
     result = Result()
     gone = weakref.ref(result)
-    batch = topic.by_partition[0] = Batch(result)
+    batch = topic.by_partition[0] = Batch(result, BATCH_BYTES)
     result.delivery = append(appender, partition=0)  # type: ignore[attr-defined]
     batch.cycle = [batch, topic, appender]
     result.delivery._callbacks = [result]  # type: ignore[attr-defined]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from ottla.client import sync
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import TopicPartition
@@ -197,3 +199,49 @@ async def eventually_config(admin: Admin, topic: str, name: str, value: str) -> 
             name
         ] != value:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["idempotent", "transactional", "synchronous", "spool"])
+async def test_a_topic_whose_limit_shrinks_takes_everything_in_parts(
+    cluster: RunningCluster, kind: str, tmp_path: Path
+) -> None:
+    """Whatever sends: batches are refused for their size (KIP-126) while others are under way behind them."""
+    topic = f"shrinks-{kind}"
+    await create(cluster, topic)
+    values = [b"%d-" % number + bytes(2_000) for number in range(1_500)]
+
+    async def shrink() -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_configs(TOPIC_RESOURCE, topic, {"max.message.bytes": "20000"})
+
+    def send_from_a_thread() -> list[int]:
+        with sync.Producer(bootstrap_servers=cluster.bootstrap, linger_ms=5) as producer:
+            first = [producer.send(topic, value, partition=0) for value in values[:500]]
+            asyncio.run(shrink())
+            rest = [producer.send(topic, value, partition=0) for value in values[500:]]
+            return [delivery.result(30).offset for delivery in first + rest]
+
+    async def send(producer: Producer) -> list[int]:
+        deliveries = [await producer.send(topic, value, partition=0) for value in values[:500]]
+        await shrink()
+        deliveries += [await producer.send(topic, value, partition=0) for value in values[500:]]
+        return [(await delivery).offset for delivery in deliveries]
+
+    if kind == "synchronous":
+        offsets = await asyncio.to_thread(send_from_a_thread)
+    elif kind == "transactional":
+        async with (
+            Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
+            producer.transaction(),
+        ):
+            offsets = await send(producer)
+    else:
+        spool_dir = tmp_path if kind == "spool" else None
+        async with Producer(
+            bootstrap_servers=cluster.bootstrap, linger_ms=5, spool_dir=spool_dir
+        ) as producer:
+            offsets = await send(producer)
+    assert (await read_all(cluster, topic, len(values)))[0] == values
+    assert offsets == sorted(set(offsets))
+    if kind != "spool":  # between a spool's chunks stand the markers of its transactions
+        assert offsets == list(range(len(values)))

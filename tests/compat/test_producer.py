@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla import Admin, ErrorCode, KafkaError, Producer, TopicPartition
+from ottla import TOPIC_RESOURCE, Admin, ErrorCode, KafkaError, Producer, TopicPartition
 from tests.compat.conftest import Topics
 from tests.compat.reading import read
 
@@ -91,6 +91,26 @@ async def test_what_is_refused_is_told_by_its_name_and_the_rest_goes_on(
             await producer.send("not a topic's name", b"v")
         assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert [one.value for one in await read(bootstrap, topic, 1)] == [b"small"]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_batches_that_are_too_large_are_split_also_when_the_limit_shrinks(
+    bootstrap: str, topics: Topics, admin: Admin, group: str, transactional: bool
+) -> None:
+    topic = await topics(max_message_bytes="100000")
+    values = [b"%d-" % number + bytes(2_000) for number in range(600)]
+    async with Producer(
+        bootstrap_servers=bootstrap, linger_ms=5, transactional_id=group if transactional else None
+    ) as producer:
+        if transactional:
+            await producer.begin_transaction()
+        sent = [await producer.send(topic, value) for value in values[:300]]
+        await admin.alter_configs(TOPIC_RESOURCE, topic, {"max.message.bytes": "20000"})
+        sent += [await producer.send(topic, value) for value in values[300:]]
+        assert [(await one).offset for one in sent] == list(range(600))
+        if transactional:
+            await producer.commit_transaction()
+    assert [one.value for one in await read(bootstrap, topic, 600)] == values
 
 
 async def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(
