@@ -41,7 +41,8 @@ class Producer(RecordWriter):
     Order within a partition holds through every retry. `linger_ms`: how long a batch may wait for company;
     `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
     is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
-    to wait for a topic to exist, and for the cluster's answers about transactions. `key_serializer` and
+    to wait for a topic, or a partition that `send` names, to exist, and for the cluster's answers about transactions.
+    `metadata_max_age_ms`: how often to look for partitions that were added. `key_serializer` and
     `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
     `busy_poll_us`: for how long `send_and_wait` may poll for an answer, if the one before came as quickly, which spares
     it the time that a sleeping processor takes to wake.

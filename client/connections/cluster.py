@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
@@ -63,6 +64,7 @@ class Cluster:
         self._topics: set[str] = set()
         self._asked: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
+        self._refreshing_on: asyncio.Task[None] | None = None
         self._turn = 0
         self._closed = False
 
@@ -80,7 +82,8 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection; idempotent."""
         self._closed = True
-        tasks = [*self._opening.values(), *([self._refreshing] if self._refreshing else [])]
+        refreshing = [one for one in (self._refreshing, self._refreshing_on) if one is not None]
+        tasks = [*self._opening.values(), *refreshing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -167,23 +170,42 @@ class Cluster:
             self._refreshing.add_done_callback(self._refreshed)
         await asyncio.shield(self._refreshing)
 
-    async def partitions_of(self, topic: str, *, patience_s: float, backoff_max_ms: float) -> list[int]:
-        """The partitions of `topic`, waiting up to `patience_s` for it to exist. Raises KafkaError."""
+    def refresh_every(self, seconds: float) -> None:
+        """From now on fetch fresh metadata so often: nobody tells a client of partitions that are added."""
+        self._refreshing_on = asyncio.ensure_future(self._refresh_every(seconds))
+
+    async def partitions_of(
+        self, topic: str, *, patience_s: float, backoff_max_ms: float, partition: int | None = None
+    ) -> list[int]:
+        """The partitions of `topic`, waiting up to `patience_s` of max_block_ms for it to exist, and to have
+        `partition`. Raises KafkaError."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         backoff = Backoff(backoff_max_ms)
         while True:
             info = self.metadata.topics.get(topic)
-            if info is not None and info.partitions:
+            if info is not None and info.partitions and (partition is None or partition in info.partitions):
                 return list(info.partitions)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
             if info is not None and not error.retriable and error != ErrorCode.NONE:
                 raise KafkaError(error, f"topic {topic!r}: {error.message}")
+            if loop.time() > deadline and info is not None and info.partitions:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {topic!r} has {len(info.partitions)} partitions, there is none numbered {partition}, and "
+                    f"none appeared in {patience_s:g} s of max_block_ms",
+                )
             if loop.time() > deadline:
                 raise KafkaError(error, f"topic {topic!r} did not appear in {patience_s:g} s")
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
             await self.refresh([topic])
+
+    async def _refresh_every(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            with suppress(KafkaError):  # whoever sends meanwhile notices it, too, and looks more often
+                await self.refresh()
 
     async def _refresh(self, topics: list[str]) -> None:
         request = MetadataRequest(

@@ -51,6 +51,7 @@ class WriterOptions(TypedDict, total=False):
     request_timeout_ms: int
     max_block_ms: int
     retry_backoff_max_ms: int
+    metadata_max_age_ms: int
     busy_poll_us: int
     partitioner: Partitioner
     key_serializer: Serializer | None
@@ -84,6 +85,7 @@ class RecordWriter:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
         busy_poll_us: int = 300,
         partitioner: Partitioner = murmur2_partition,
         key_serializer: Serializer | None = None,
@@ -137,6 +139,7 @@ class RecordWriter:
             self._sender.on_acknowledged = self._auditor.acknowledged
         self._max_block_s = max_block_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
         limits = SendLimits(
             batch_bytes=batch_size,
             request_bytes=max_request_size,
@@ -211,11 +214,12 @@ class RecordWriter:
         """Hand one record over; the delivery brings its offset or the KafkaError it failed with. Key and value are
         bytes or None, or what the serializers make such of.
 
-        Waits while the buffer is full and while the topic is not known; cancelled meanwhile, it has sent nothing that
-        readers are given. Raises KafkaError for a topic or partition that does not exist, MESSAGE_TOO_LARGE for a
-        record above `max_request_size` that is not split, or a value above `large_message_max_size`, ClientClosed after
-        `stop`; with transactions OutOfTurn if none is open, TransactionFailed if it can only be aborted.
-        SerializationFailed from what a serializer raised; TypeError and ValueError for what is no record.
+        Waits while the buffer is full, and up to `max_block_ms` for a topic, or the `partition` that is named, to
+        exist; cancelled meanwhile, it has sent nothing that readers are given. Raises KafkaError for those that do not,
+        MESSAGE_TOO_LARGE for a record above `max_request_size` that is not split, or a value above
+        `large_message_max_size`, ClientClosed after `stop`; with transactions OutOfTurn if none is open,
+        TransactionFailed if it can only be aborted. SerializationFailed from what a serializer raised; TypeError and
+        ValueError for what is no record.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
@@ -228,8 +232,8 @@ class RecordWriter:
             await steps.pause(TURN_RECORDS)
         if steps.splits(record):
             return await steps.send_split(topic, partition, record)
-        if not steps.ready(topic, size):
-            await steps.become_ready(topic, size)
+        if not steps.ready(topic, size, partition):
+            await steps.become_ready(topic, size, partition)
         # Nothing is waited for from here on: a call that is cancelled has taken nothing.
         delivery, filled = steps.add(topic, partition, record, size)
         if filled:
@@ -312,6 +316,7 @@ class RecordWriter:
     async def _open(self) -> None:
         """What there is to do until records can be taken."""
         await self._cluster.start()
+        self._cluster.refresh_every(self._metadata_max_age_s)
         await self._on_start()
         if self._auditor is not None:
             self._auditor.start()

@@ -103,6 +103,8 @@ class SendSteps:
             topic_name(topic)
         if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
             raise TypeError(f"partition is a whole number or None, not {partition!r}")
+        if partition is not None and partition < 0:
+            raise ValueError(f"partition is a whole number from 0 on, or None, not {partition}")
         stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         record = self._intake.record(topic, key, value, stamp, headers)
         size = estimated_bytes(record)
@@ -119,21 +121,24 @@ class SendSteps:
         """Whether it is a large message, for `send_split`."""
         return self._splitter is not None and self._splitter.splits(record)
 
-    def ready(self, topic: str, size: int) -> bool:
-        """Whether a record can be added at once: its topic is known, and there is room."""
+    def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
+        """Whether a record can be added at once: its topic is known, and its partition if it names one, and there is
+        room."""
         info = self._cluster.metadata.topics.get(topic)
         buffered = self._appender.buffered_bytes
         return (
             info is not None
             and bool(info.partitions)
+            and (partition is None or partition in info.partitions)
             and (buffered + size <= self.limits.buffer_bytes or not buffered)
         )
 
-    async def become_ready(self, topic: str, size: int) -> None:
-        """Wait until it can. Raises KafkaError for a topic that does not exist, and what `check_open` raises."""
-        while not self.ready(topic, size):
-            await self.partitions_for(topic)
-            if not self.ready(topic, size):
+    async def become_ready(self, topic: str, size: int, partition: int | None = None) -> None:
+        """Wait until it can. Raises KafkaError for a topic or a partition that does not come to exist in
+        `max_block_ms`, and what `check_open` raises."""
+        while not self.ready(topic, size, partition):
+            await self._partitions_of(topic, partition)
+            if not self.ready(topic, size, partition):
                 await self._sender.room()
         self.check_open()
 
@@ -145,8 +150,6 @@ class SendSteps:
         batches = self._appender.topic(topic, len(partitions))
         if partition is None:
             partition = self._choose(topic, record[0], size)
-        else:
-            self._check_partition(topic, partition)
         batch, place, filled = self._sender.add(topic, partition, record, size)
         if self._takes_bytes and partition < len(partitions):
             batches.by_partition[partition] = batch
@@ -171,8 +174,8 @@ class SendSteps:
             for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
                 size = estimated_bytes(segment)
                 self.check_open()
-                if not self.ready(topic, size):
-                    await self.become_ready(topic, size)
+                if not self.ready(topic, size, partition):
+                    await self.become_ready(topic, size, partition)
                 if partition is None:
                     partition = self._choose(topic, record[0], estimated_bytes(record))
                 if message is None:
@@ -197,9 +200,8 @@ class SendSteps:
         if partition is None and source.has_keys and self._partitioner is not murmur2_partition:
             raise ValueError("a partitioner of one's own is not asked for rows of columns: name partitions")
         await source.check_sizes(self.limits.request_bytes)
-        await self.become_ready(topic, 0)
-        for bound in source.partition_bounds() or ():
-            self._check_partition(topic, bound)
+        for bound in source.partition_bounds() or (None,):
+            await self.become_ready(topic, 0, bound)
         lasts = None if self._transaction is None else self._transaction.while_it_lasts()
         delivery = ColumnsDelivery(topic)
         for block in source.blocks():
@@ -222,19 +224,15 @@ class SendSteps:
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
+        return await self._partitions_of(topic, None)
+
+    async def _partitions_of(self, topic: str, partition: int | None) -> list[int]:
         return await self._cluster.partitions_of(
             topic_name(topic),
             patience_s=self.limits.max_block_s,
             backoff_max_ms=min(self.limits.retry_backoff_max_ms, 100),
+            partition=partition,
         )
-
-    def _check_partition(self, topic: str, partition: int) -> None:
-        partitions = self._cluster.metadata.topics[topic].partitions
-        if partition not in partitions:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has {len(partitions)} partitions, there is none numbered {partition}",
-            )
 
     def _placement(self, topic: str) -> Placement:
         info = self._cluster.metadata.topics[topic]

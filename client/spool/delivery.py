@@ -93,8 +93,10 @@ class Delivery:
         waiting: Waiting,
         cluster: Cluster,
         courier: Callable[[str], Courier],
+        patience_s: float,
     ) -> None:
-        """`courier` makes a producer for a transactional id."""
+        """`courier` makes a producer for a transactional id. `patience_s`: for a partition that a record names to
+        exist."""
         self.position = folder.checkpoint.delivered
         """All records before it are delivered or rejected."""
         self.error: Exception | None = None
@@ -118,7 +120,8 @@ class Delivery:
         self._knows_owner = False
         self._told_s = -KNOWN_S  # loop time at which the cluster was last told the position
         self._limit = CHUNK_RECORDS
-        self._absent: dict[str, KafkaError] = {}
+        self._absent: dict[tuple[str, int | None], KafkaError] = {}
+        self._patience_s = patience_s
         self._backoff = Backoff(cluster.retry_backoff_max_ms)
         self._warned_s = -TELL_AGAIN_S
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -318,31 +321,54 @@ class Delivery:
     async def _for_topics_there_are(
         self, courier: Courier, records: list[SpooledRecord]
     ) -> list[SpooledRecord]:
-        against: dict[str, KafkaError] = {}
-        for topic in dict.fromkeys(record.topic for record in records):
-            error = await self._against_topic(courier, topic)
+        against: dict[tuple[str, int | None], KafkaError] = {}
+        for topic, partition in dict.fromkeys((record.topic, record.partition) for record in records):
+            error = await self._against(courier, topic, None)
+            if error is None and partition is not None:
+                error = await self._against(courier, topic, partition)
             if error is not None:
-                against[topic] = error
-        await self._reject([(one, against[one.topic]) for one in records if one.topic in against])
-        return [one for one in records if one.topic not in against]
+                against[topic, partition] = error
+        await self._reject(
+            [
+                (one, error)
+                for one in records
+                if (error := against.get((one.topic, one.partition))) is not None
+            ]
+        )
+        return [one for one in records if (one.topic, one.partition) not in against]
 
-    async def _against_topic(self, courier: Courier, topic: str) -> KafkaError | None:
-        """Why it takes no records. A topic that has not appeared is asked about, and not waited for a second time."""
-        if topic in self._absent:
-            await self._cluster.refresh([topic])
-            self._cluster.unfollow([topic])
-            info = self._cluster.metadata.topics.get(topic)
-            if info is None or not info.partitions:
-                return self._absent[topic]
-            del self._absent[topic]
+    async def _against(self, courier: Courier, topic: str, partition: int | None) -> KafkaError | None:
+        """Why a topic, or a partition of it, takes no records. What has not appeared is asked about, and not waited for
+        a second time."""
+        place = topic, partition
+        if place in self._absent:
+            if not await self._is_there(topic, partition):
+                return self._absent[place]
+            del self._absent[place]
         try:
-            await courier.partitions_for(topic)
+            known = await courier.partitions_for(topic)
+            if partition is not None and partition not in known:
+                await self._partition_appears(topic, partition)
         except KafkaError as error:
             if verdict(error) is not Verdict.NOT_THE_TOPIC:
                 raise
-            self._absent[topic] = error
+            self._absent[place] = error
             return error
         return None
+
+    async def _partition_appears(self, topic: str, partition: int) -> None:
+        try:
+            await self._cluster.partitions_of(
+                topic, patience_s=self._patience_s, backoff_max_ms=100, partition=partition
+            )
+        finally:
+            self._cluster.unfollow([topic])
+
+    async def _is_there(self, topic: str, partition: int | None) -> bool:
+        await self._cluster.refresh([topic])
+        self._cluster.unfollow([topic])
+        info = self._cluster.metadata.topics.get(topic)
+        return info is not None and bool(info.partitions) and partition in (None, *info.partitions)
 
     async def _leave_out(self, sent: Sent) -> bool:
         """After a chunk that failed: reject what was the reason, or make chunks smaller to find it. False if no record

@@ -78,7 +78,7 @@ class Spool:
             self._folder.close()
             raise
         self._delivery = Delivery(
-            self._folder, log, self._rejected, self._waiting, self._cluster, self._courier
+            self._folder, log, self._rejected, self._waiting, self._cluster, self._courier, self._patience_s
         )
         self._log = log
         self._task = asyncio.ensure_future(self._delivery.run())

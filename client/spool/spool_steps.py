@@ -39,11 +39,11 @@ class SpoolSteps(SendSteps):
         """None is."""
         return False
 
-    def ready(self, topic: str, size: int) -> bool:
+    def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
         """Whether there is room in the spool."""
         return self._spool.has_room(topic, size)
 
-    async def become_ready(self, topic: str, size: int) -> None:
+    async def become_ready(self, topic: str, size: int, partition: int | None = None) -> None:
         """Wait until there is. Raises SpoolFull, and what `check_open` raises."""
         await self._spool.room(topic, size)
         self.check_open()

@@ -170,8 +170,8 @@ class Writer(Facade[WriterT_co]):
         if steps.splits(record):
             delivery.follow(await steps.send_split(topic, partition, record))
             return
-        if not steps.ready(topic, size):
-            await steps.become_ready(topic, size)
+        if not steps.ready(topic, size, partition):
+            await steps.become_ready(topic, size, partition)
         placed, filled = steps.add(topic, partition, record, size)
         delivery.follow(placed)
         steps.never_pause()

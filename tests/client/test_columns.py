@@ -290,7 +290,7 @@ async def test_rows_and_records_arrive_once_and_in_order_whatever_fails(seed: in
 async def test_nothing_is_sent_of_data_with_a_fault() -> None:
     async with fake_cluster(partitions=2) as cluster:
         async with Producer(
-            bootstrap_servers=cluster.bootstrap, batch_size=100, max_request_size=200
+            bootstrap_servers=cluster.bootstrap, batch_size=100, max_request_size=200, max_block_ms=100
         ) as producer:
             large = pa.table({"value": [b"v"] * 5 + [b"v" * 200]})
             with pytest.raises(KafkaError, match="row 5 takes 221 bytes, max_request_size is 200") as caught:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla import TOPIC_RESOURCE, Admin, ErrorCode, KafkaError, Producer, TopicPartition
+from ottla import TOPIC_RESOURCE, Admin, Consumer, ErrorCode, KafkaError, Producer, TopicPartition
 from tests.compat.conftest import Topics
 from tests.compat.reading import read
 
@@ -79,7 +79,7 @@ async def test_what_is_refused_is_told_by_its_name_and_the_rest_goes_on(
     bootstrap: str, topics: Topics, admin: Admin
 ) -> None:
     topic = await topics(max_message_bytes="1000")
-    async with Producer(bootstrap_servers=bootstrap) as producer:
+    async with Producer(bootstrap_servers=bootstrap, max_block_ms=500) as producer:
         with pytest.raises(KafkaError) as refused:
             await producer.send_and_wait(topic, b"x" * 5_000)
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -111,6 +111,24 @@ async def test_batches_that_are_too_large_are_split_also_when_the_limit_shrinks(
         if transactional:
             await producer.commit_transaction()
     assert [one.value for one in await read(bootstrap, topic, 600)] == values
+
+
+async def test_a_partition_that_was_added_is_written_and_read_at_once(
+    bootstrap: str, topics: Topics, admin: Admin
+) -> None:
+    topic = await topics()
+    added = TopicPartition(topic, 1)
+    async with (
+        Producer(bootstrap_servers=bootstrap) as producer,
+        Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
+    ):
+        await producer.send_and_wait(topic, b"known", partition=0)
+        consumer.assign([added])
+        await admin.create_partitions(topic, 2)
+        async with asyncio.timeout(10):
+            assert (await producer.send_and_wait(topic, b"v", partition=1)).offset == 0
+            assert (await consumer.getone()).value == b"v"
+            assert (await consumer.end_offsets([added]))[added] == 1
 
 
 async def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(

@@ -27,7 +27,7 @@ from ottla.client.spool import delivery as delivery_module
 from ottla.client.spool import spool as spool_module
 from ottla.client.spool.delivery import Delivery
 from ottla.protocol.errors import ErrorCode
-from tests.client.fake_cluster import Fault
+from tests.client.fake_cluster import Fault, PartitionLog
 from tests.client.fake_transactions import Trouble
 from tests.client.spool.spool_cluster import SpoolCluster, spool_cluster
 
@@ -543,3 +543,21 @@ async def test_a_damaged_place_does_not_stop_delivery(
                 await two.flush()
         assert cluster.committed(0) == [b"value 0", b"value 1", b"value 3", b"value 4"]
     assert str(file) in caplog.text
+
+
+async def test_records_for_partitions_that_are_added_are_delivered_and_those_for_others_rejected_soon(
+    tmp_path: Path,
+) -> None:
+    """Nobody waits for the same partition twice, however many records name it."""
+    async with spool_cluster() as cluster, producer(cluster, tmp_path, max_block_ms=300) as one:
+        await one.send_and_wait("t", b"known", partition=0)
+        beyond = [await one.send("t", b"?", partition=7) for _ in range(40)]
+        cluster.fates.append([])
+        cluster.logs.append(PartitionLog())
+        added = [await one.send("t", b"%d" % number, partition=1) for number in range(3)]
+        async with asyncio.timeout(10):
+            await one.flush()
+        assert [(await delivery).partition for delivery in added] == [1, 1, 1]
+        for delivery in beyond:
+            assert "none numbered 7" in str(delivery.exception())
+        assert cluster.committed(1) == numbers(3)
