@@ -42,7 +42,7 @@ from .consuming.options import RESETS, check_choices, check_topics
 from .consuming.positions import Positions
 from .consuming.questions import Questions
 from .consuming.reading import Reading
-from .failures import ClientClosed
+from .failures import ClientClosed, UnreadableRecords
 from .large_messages.assemblies import Assemblies
 from .large_messages.assembly import LargeMessageStats
 from .large_messages.places import given_before
@@ -69,6 +69,7 @@ class Consumer(Positions, Questions):
     committed offset: "earliest", "latest" or "none" (an error). `key_deserializer` and `value_deserializer` are given
     the bytes of keys and values, and what they return is in the record; None stays None. What one raises is the cause
     of SerializationFailed, which tells the place: reads raise it until `consumer.seek(tp, offset + 1)` passes it over.
+    So it is with a batch in the log that is damaged, and UnreadableRecords: `consumer.seek(tp, error.next_offset)`.
 
     Nothing is committed unless `commit` is called or `enable_auto_commit` is on. That commits what is finished, every
     `auto_commit_interval_ms`, before partitions are given up and at the end. A record is finished when the program asks
@@ -426,7 +427,11 @@ class Consumer(Positions, Questions):
         return columns.to_arrow()
 
     async def transactions(
-        self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
+        self,
+        *,
+        after: int | None = None,
+        buffer_bytes_max: int = 64 * 1024 * 1024,
+        passing_over: Iterable[UnreadableRecords] = (),
     ) -> AsyncGenerator[CommittedTransaction, None]:
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. One that
         is open holds up no other. Takes a cluster of Ottla; `isolation_level` does not matter.
@@ -439,7 +444,9 @@ class Consumer(Positions, Questions):
         RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, OFFSET_OUT_OF_RANGE where records are deleted faster than read,
         VersionUnsupported from other clusters; ValueError where a group assigns the partitions, as it could take them
         away in the middle of a transaction; SerializationFailed, with the `commit_index` of the transaction, which
-        `after` can leave out then. Other reads wait meanwhile; `contextlib.aclosing` is for leaving early.
+        `after` can leave out then; UnreadableRecords for a batch that is damaged, which is left out if the error is
+        among those `passing_over`, unless it is a marker or its checksum is wrong. Other reads wait meanwhile;
+        `contextlib.aclosing` is for leaving early.
         """
         self._life.check_here()
         if self._group_id is not None and self._subscriber.active:
@@ -451,7 +458,7 @@ class Consumer(Positions, Questions):
             self._cluster,
             self._fetch_options,
             reading,
-            ReaderOptions(after, buffer_bytes_max),
+            ReaderOptions(after, buffer_bytes_max, {(one.partition, one.offset) for one in passing_over}),
             self._assemblies.new,
         )
         self._readers.append(reader)

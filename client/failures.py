@@ -75,6 +75,37 @@ class SerializationFailed(ClientError):
         self.commit_index = commit_index
 
 
+class UnreadableRecords(ClientError):
+    """What stands in the log there cannot be read: it is damaged, be its checksum right, or of an unknown format.
+
+    `partition` and `offset` tell where it begins, `next_offset` where reading can go on. It was not passed over: the
+    next read fetches it anew, as another leader may have it whole, and raises again, until
+    `consumer.seek(error.partition, error.next_offset)`. Where whole transactions are read
+    `consumer.transactions(passing_over=[error])` leaves it out. `code` is that of the damage, CORRUPT_MESSAGE mostly.
+    """
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(
+        self,
+        reason: KafkaError,
+        partition: TopicPartition,
+        offset: int,
+        next_offset: int,
+        *,
+        what: str = "the batch",
+        way_on: str | None = None,
+    ) -> None:
+        where = f"{partition.topic}-{partition.partition}: {what} at offset {offset}"
+        way_on = way_on or f"seek to {next_offset} to go on behind it"
+        super().__init__(f"{where} cannot be read: {reason.message}; {way_on}")
+        self.code = reason.code
+        self.reason = reason
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = next_offset
+
+
 class MadeBeforeFork(ClientError):
     """A synchronous client was made, then the process was forked: its connections stay with the parent."""
 

@@ -374,6 +374,7 @@ class Broker:
             lambda: len(self.server.connections),
             lambda: self.session.fenced,
             lambda: {str(each.path): self._cleaner.uncleanable_in(each.path) for each in self.logs.usable},
+            lambda: {str(each.path): self._cleaner.unreadable_in(each.path) for each in self.logs.usable},
         )
 
     # ------------------------------------------------------------ what happens

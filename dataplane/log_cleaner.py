@@ -93,6 +93,8 @@ class LogCleaner:
         self.process = CleaningProcess()
         self.uncleanable: dict[PartitionLog, str] = {}
         """Logs that are left alone, and why."""
+        self.unreadable: dict[PartitionLog, int] = {}
+        """How many batches of a log could not be read when it was compacted last, and were copied as they are."""
 
     def start(self) -> None:
         """Look for work from now on."""
@@ -108,6 +110,14 @@ class LogCleaner:
     def uncleanable_in(self, folder: Path) -> int:
         """How many logs of a data folder are left alone."""
         return sum(partition_log.directory.parent == folder for partition_log in self.uncleanable)
+
+    def unreadable_in(self, folder: Path) -> int:
+        """How many batches in a data folder could not be read when their logs were compacted last."""
+        return sum(
+            count
+            for partition_log, count in self.unreadable.items()
+            if partition_log.directory.parent == folder
+        )
 
     async def close(self) -> None:
         """Drop the work under way and end the child."""
@@ -176,7 +186,7 @@ class LogCleaner:
     def _forget_the_gone(self, replicas: Iterable[CleanableReplica]) -> None:
         present = {replica.log for replica in replicas}
         self._checkpoints.keep_only(present)
-        for table in (self.uncleanable, self._crashes):
+        for table in (self.uncleanable, self._crashes, self.unreadable):
             for gone in table.keys() - present:
                 del table[gone]
 
@@ -231,6 +241,7 @@ class LogCleaner:
                     key = replica.topic, replica.index
                     if partition_log.cuts == cuts:
                         self._checkpoints.set(key, partition_log, reply.clean_offset)
+                    self._note_unreadable(replica, reply)
                     await self._checkpoints.write(partition_log.directory.parent)
                     log.info(
                         "%s-%d: compacted %d to %d bytes, clean up to offset %d",
@@ -249,6 +260,16 @@ class LogCleaner:
             self._crashed(partition_log, error)
             raise
         return False
+
+    def _note_unreadable(self, replica: CleanableReplica, reply: LogCleaned) -> None:
+        if not reply.unreadable_batches:
+            self.unreadable.pop(replica.log, None)
+            return
+        self.unreadable[replica.log] = reply.unreadable_batches
+        log.warning(
+            "%s-%d: the records of %d batches cannot be read, the first at offset %d; they were copied as they are",
+            replica.topic, replica.index, reply.unreadable_batches, reply.first_unreadable_offset,
+        )  # fmt: skip
 
     def _job(
         self, partition_log: PartitionLog, facts: LogFacts, dirty: DirtyRange, now_ms: int

@@ -88,6 +88,11 @@ UNCLEANABLE = _gauge(
     "Logs that compaction leaves alone until the broker restarts, since it failed over them.",
     "logdirectory",
 )
+UNREADABLE = _gauge(
+    "ottla_log_cleaner_unreadable_batches",
+    "Batches whose records could not be read when their logs were compacted last; they were copied as they are.",
+    "logdirectory",
+)
 FENCED = _gauge("ottla_broker_fenced", "1 while this broker may not lead.")
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
@@ -109,11 +114,12 @@ class BrokerMetrics:
         connections: Callable[[], int],
         is_fenced: Callable[[], bool],
         uncleanable: Callable[[], Mapping[str, int]],
+        unreadable: Callable[[], Mapping[str, int]],
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
         self._connections, self._is_fenced = connections, is_fenced
-        self._uncleanable = uncleanable
+        self._uncleanable, self._unreadable = uncleanable, unreadable
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -125,6 +131,7 @@ class BrokerMetrics:
         yield from _traffic(held)
         yield from _logs(held)
         yield Family(UNCLEANABLE, [((folder,), count) for folder, count in self._uncleanable().items()])
+        yield Family(UNREADABLE, [((folder,), count) for folder, count in self._unreadable().items()])
         yield from self._of_groups()
         yield Family(
             REQUEST_TIMES,

@@ -83,6 +83,7 @@ __all__ = [
     "TransactionFailed",
     "TransactionListing",
     "TransactionWriter",
+    "UnreadableRecords",
     "VersionUnsupported",
     "WriterReceipt",
     "read_rejected",
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
         SpoolUnusable,
         TransactionAborted,
         TransactionFailed,
+        UnreadableRecords,
         VersionUnsupported,
     )
     from ottla.client.large_messages.assembly import LargeMessageStats
@@ -207,6 +209,7 @@ else:
             "SpoolUnusable",
             "TransactionAborted",
             "TransactionFailed",
+            "UnreadableRecords",
             "VersionUnsupported",
         ],
         "client.large_messages.assembly": ["LargeMessageStats"],

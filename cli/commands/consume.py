@@ -10,6 +10,7 @@ from typing import Any
 from ...client.admin import Admin
 from ...client.consumer import Consumer
 from ...client.consuming.fetched import TopicPartition
+from ...client.failures import UnreadableRecords
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
@@ -149,7 +150,10 @@ async def _consume(
         left = arguments.count
         while left is None or left > 0:
             limit = {} if left is None else {"max_records": min(left, 500)}
-            some = await consumer.getmany(timeout_ms=POLL_MS, **limit)
+            try:
+                some = await consumer.getmany(timeout_ms=POLL_MS, **limit)
+            except UnreadableRecords as error:
+                raise CommandFailed(f"{error}; {_way_on(error, arguments.group)}") from error
             for records in some.values():
                 sys.stdout.buffer.write(b"".join([show(record) for record in records]))
                 if left is not None:
@@ -159,6 +163,13 @@ async def _consume(
                 await consumer.commit()
             if not some and arguments.exit and await _at_end(consumer, ends):
                 break
+
+
+def _way_on(error: UnreadableRecords, group: str | None) -> str:
+    topic, index = error.partition
+    if group is None:
+        return f"ottla consume {topic} -p {index} -o {error.next_offset}"
+    return f"ottla group seek {group} --topic {topic}:{index} --to {error.next_offset}"
 
 
 def _partitions(

@@ -8,12 +8,14 @@ the answer lists each aborted transaction with its first offset, and its end is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from struct import unpack_from
 from typing import Any, NamedTuple
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Columns, Headers, RecordCursor, decode_records, expanded_body
 from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
+from ..failures import UnreadableRecords
 
 _ABORT = 0
 
@@ -66,6 +68,14 @@ def consumer_records(
     )
 
 
+def unreadable(
+    partition: TopicPartition, error: KafkaError, header: BatchHeader, way_on: str | None = None
+) -> UnreadableRecords:
+    """What to raise where `error` was found in a batch."""
+    behind = max(header.next_offset, header.base_offset + 1)
+    return UnreadableRecords(error, partition, header.base_offset, behind, way_on=way_on)
+
+
 class FetchedRecords:
     """The records of one answer from `fetch_offset` on. `next_offset` follows the last record taken or
     skipped.
@@ -82,6 +92,7 @@ class FetchedRecords:
     ) -> None:
         """`aborted`: (producer id, first offset) of each aborted transaction, empty for read_uncommitted."""
         self.next_offset = fetch_offset
+        self._fetch_offset = fetch_offset
         self._partition = partition
         self._batches = batches
         self._check_crcs = check_crcs
@@ -90,17 +101,19 @@ class FetchedRecords:
         self._walk = walk_batches(batches, partial_tail=True)
         self._cursor: RecordCursor[ConsumerRecord] | None = None
         self._log_append_time = False
-        self._cursor_end = 0
-        """The offset after the batch that the cursor is in."""
-        self.damage: KafkaError | None = None
+        self._current: BatchHeader | None = None
+        """Of the batch that is being read."""
+        self.damage: UnreadableRecords | None = None
         """Why the rest cannot be taken."""
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last whole batch; the fetch offset when there is none."""
+        """The offset after the last whole batch; the fetch offset when there is none. What follows something that is no
+        batch does not count."""
         end = self.next_offset
-        for _, header in walk_batches(self._batches, partial_tail=True):
-            end = max(end, header.next_offset)
+        with suppress(KafkaError):
+            for _, header in walk_batches(self._batches, partial_tail=True):
+                end = max(end, header.next_offset)
         return end
 
     @property
@@ -110,7 +123,7 @@ class FetchedRecords:
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Up to `count` records; fewer means that there are no more, or a damaged batch: asked again it raises
-        KafkaError, every time, and `next_offset` stays where that batch begins.
+        UnreadableRecords, every time, and `next_offset` stays in that batch.
         """
         taken: list[ConsumerRecord] = []
         if self.damage is None:
@@ -121,9 +134,9 @@ class FetchedRecords:
                         taken += some
                         self.next_offset = some[-1].offset + 1
                     else:
-                        self.next_offset, self._cursor = self._cursor_end, None
+                        self._pass()
             except KafkaError as error:
-                self.damage = error
+                self.damage = self._unreadable(error, self._current)
         if self.damage is not None and not taken:
             raise self.damage
         return taken
@@ -135,7 +148,7 @@ class FetchedRecords:
 
     def take_into(self, columns: Columns, count: int) -> int:
         """Up to `count` records of one batch, as rows of `columns`; how many, 0 meaning that there are no more. What
-        stands before damage comes first; asked again it raises KafkaError, every time, as `take` does.
+        stands before damage comes first; asked again it raises UnreadableRecords, every time, as `take` does.
         """
         if self.damage is not None:
             raise self.damage
@@ -144,35 +157,56 @@ class FetchedRecords:
                 if taken := cursor.take_into(columns, count):
                     self.next_offset = columns.last_offset + 1
                     return taken
-                self.next_offset, self._cursor = self._cursor_end, None
+                self._pass()
         except KafkaError as error:
-            self.damage = error
-            raise
+            self.damage = self._unreadable(error, self._current)
+            raise self.damage from error
         return 0
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The whole batches as they were fetched, markers and aborted ones among them, instead of `take`. Raises
-        KafkaError for a damaged one."""
-        for position, header in walk_batches(self._batches, partial_tail=True):
-            if header.next_offset > self.next_offset:
-                if self._check_crcs:
-                    check_integrity(self._batches, position, header)
-                yield header, self._batches[position : position + header.size]
+        UnreadableRecords for a damaged one; their records are not looked at."""
+        current: BatchHeader | None = None
+        try:
+            for position, header in walk_batches(self._batches, partial_tail=True):
+                if header.next_offset > self.next_offset:
+                    current = header
+                    if self._check_crcs:
+                        check_integrity(self._batches, position, header)
+                    yield header, self._batches[position : position + header.size]
+                    current = None
+        except KafkaError as error:
+            raise self._unreadable(error, current) from error
 
     def _next_visible(self) -> RecordCursor[ConsumerRecord] | None:
         for position, header in self._walk:
             if header.next_offset <= self.next_offset:
                 continue
+            self._current = header
             if self._check_crcs:
                 check_integrity(self._batches, position, header)
             batch = self._batches[position : position + header.size]
             if not self._hidden(header, batch):
-                self._cursor_end = header.next_offset
                 self._log_append_time = header.is_log_append_time
                 self._cursor = consumer_records(self._partition, header, batch, self.next_offset)
                 return self._cursor
-            self.next_offset = header.next_offset
+            self._pass()
+        if len(self._batches) and self.next_offset == self._fetch_offset:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, "what was fetched holds no whole batch that ends behind it"
+            )
         return None
+
+    def _pass(self) -> None:
+        """All of the batch that is being read was taken."""
+        assert self._current is not None
+        self.next_offset, self._current, self._cursor = self._current.next_offset, None, None
+
+    def _unreadable(self, error: KafkaError, header: BatchHeader | None) -> UnreadableRecords:
+        """Without a header it is what should be one: how far it reaches nobody knows."""
+        if header is None:
+            return UnreadableRecords(error, self._partition, self.next_offset, self.next_offset + 1)
+        return unreadable(self._partition, error, header)
 
     def _hidden(self, header: BatchHeader, batch: memoryview) -> bool:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:

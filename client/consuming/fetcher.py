@@ -64,7 +64,8 @@ class PartitionState:
     high_watermark: int = -1
     buffer: list[FetchedRecords] = field(default_factory=list)
     ended: bool = False
-    """What follows the buffer is out of range: where to go on is asked once the caller has taken what is there."""
+    """Nothing can be fetched behind the buffer: that is out of range, or how far the buffer reaches cannot be told. It
+    is asked for once the caller has taken what is there."""
     failed_leader: tuple[int, int] | None = None
     retry_at_s: float = 0.0
     replica: int | None = None
@@ -433,10 +434,11 @@ class Fetcher:
                 state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
             )
             end = fetched.end_offset
-            if end > state.fetch_offset:
-                state.fetch_offset = end
-                state.buffer.append(fetched)
-                self._arrived.set()
+            # Where nothing reaches further, whoever takes it is told what is wrong with it.
+            state.ended = end <= state.fetch_offset
+            state.fetch_offset = max(end, state.fetch_offset)
+            state.buffer.append(fetched)
+            self._arrived.set()
         elif broker_id == state.replica:
             self._source_failed(state, broker_id)  # It may lag behind, or hold no replica any more.
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and state.fetch_offset < state.give_from:

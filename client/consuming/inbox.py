@@ -186,7 +186,7 @@ class Inbox:
                 if damage is not None:
                     self._go_back(state, damage.offset)
                     if not records:
-                        raise damage.error
+                        raise damage.unreadable(state.partition)
                     break
             if len(some) < wanted and chunk.damage is None:
                 self.emptied(state)

@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..failures import UnreadableRecords
 from .segments import SEGMENT_HEADER, Segment, read_segment, segment_of
 
 REMEMBERED = 1_000
@@ -71,6 +72,10 @@ class Damage(NamedTuple):
 
     offset: int
     error: KafkaError
+
+    def unreadable(self, partition: TopicPartition) -> UnreadableRecords:
+        """What to raise for it."""
+        return UnreadableRecords(self.error, partition, self.offset, self.offset + 1, what="the record")
 
 
 class _Ended(NamedTuple):

@@ -16,7 +16,7 @@ from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.membership.listener import RebalanceListener
 from ..consuming.offset_and_metadata import Place
 from ..consuming.options import ReadingOptions
-from ..failures import ClientClosed, RequestTimedOut
+from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
 
@@ -153,12 +153,18 @@ class Consumer(Facade[consumer.Consumer]):
         return self._loop.run(work, unseen=self._read_columns_again)
 
     def transactions(
-        self, *, after: int | None = None, buffer_bytes_max: int = 64 * 1024 * 1024
+        self,
+        *,
+        after: int | None = None,
+        buffer_bytes_max: int = 64 * 1024 * 1024,
+        passing_over: Iterable[UnreadableRecords] = (),
     ) -> Generator[CommittedTransaction, None, None]:
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. See
         `ottla.Consumer.transactions`; `contextlib.closing` is for leaving early.
         """
-        found = self._client.transactions(after=after, buffer_bytes_max=buffer_bytes_max)
+        found = self._client.transactions(
+            after=after, buffer_bytes_max=buffer_bytes_max, passing_over=passing_over
+        )
 
         async def following() -> CommittedTransaction | None:
             return await anext(found, None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -33,6 +33,7 @@ class ReaderOptions:
 
     after: int | None
     buffer_bytes_max: int
+    passing_over: Collection[tuple[TopicPartition, int]] = ()
 
 
 class TransactionReader:
@@ -118,7 +119,8 @@ class TransactionReader:
         plain_from: Mapping[TopicPartition, int] = {}
         if self._begins_at_end:
             after, plain_from = await self._cut_beyond(starts)
-        assembler = Assembler(starts, after, self._options.buffer_bytes_max, self._assembly)
+        options = self._options
+        assembler = Assembler(starts, after, options.buffer_bytes_max, self._assembly, options.passing_over)
         assembler.plain_from(plain_from)
         self._fetcher.assign(self._partitions)
         for one, state in self._fetcher.assigned.items():

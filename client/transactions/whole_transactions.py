@@ -9,20 +9,22 @@ every marker up to X does. What open transactions have written waits, as bytes, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
 from ...protocol.record_batch import BatchHeader
-from ..consuming.fetched import ConsumerRecord, TopicPartition, consumer_records
+from ..consuming.fetched import ConsumerRecord, TopicPartition, consumer_records, unreadable
 from ..large_messages.assembly import Assembly
 
 NOTHING = -1
 """Below every commit index."""
 
 
+_LEFT_OUT = "transactions(passing_over=[error]) leaves it out"
+_NO_OUTCOME = "whether its transaction counts is not known; read single records to go on behind it"
 NewAssembly = Callable[[], Assembly | None]
 """Makes what puts large messages together; None where segments are to be told of as they are."""
 
@@ -64,14 +66,17 @@ class Assembler:
         after: int,
         bytes_max: int,
         assembly: NewAssembly = lambda: None,
+        passing_over: Collection[tuple[TopicPartition, int]] = (),
     ) -> None:
-        """Of transactions up to commit index `after` nothing is told. At most `bytes_max` bytes of batches wait."""
+        """Of transactions up to commit index `after` nothing is told. At most `bytes_max` bytes of batches wait. The
+        records of the batches at the offsets `passing_over` are left out."""
         self.cut = NOTHING
         self.waiting_bytes = 0
         self._after = after
         self._bytes_max = bytes_max
         self._new_assembly = assembly
         self._plain = assembly()
+        self._passing_over = frozenset(passing_over)
         self._partitions = {one: _Partition(offset, offset, offset) for one, offset in starts.items()}
         self._decided: defaultdict[int, dict[TopicPartition, list[_Stored]]] = defaultdict(dict)
 
@@ -112,7 +117,8 @@ class Assembler:
     def add(self, one: TopicPartition, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
         """Take one batch over. What is in no transaction comes back at once.
 
-        Raises KafkaError: CORRUPT_MESSAGE, or RECORD_LIST_TOO_LARGE where more would wait than may.
+        Raises UnreadableRecords, and KafkaError: CORRUPT_MESSAGE for a marker that has no commit index, or
+        RECORD_LIST_TOO_LARGE where more would wait than may.
         """
         partition = self._partitions[one]
         plain: list[ConsumerRecord] = []
@@ -122,13 +128,13 @@ class Assembler:
             self._store(one, partition, header, batch)
         else:
             start = max(partition.first_offset, partition.plain_from)
-            plain = _whole(self._plain, one, _records(one, header, batch, start))
+            plain = self._records(self._plain, one, header, batch, start)
         partition.position = header.next_offset
         self._look_whether_reached(partition)
         return plain
 
     def ready(self) -> Iterator[CommittedTransaction]:
-        """The transactions that are complete now, oldest decision first."""
+        """The transactions that are complete now, oldest decision first. Raises UnreadableRecords."""
         progress = min((state.progress for state in self._partitions.values()), default=NOTHING)
         for index in sorted(index for index in self._decided if index <= progress):
             parts = self._decided.pop(index)
@@ -157,7 +163,10 @@ class Assembler:
     def _end(
         self, one: TopicPartition, partition: _Partition, header: BatchHeader, batch: memoryview
     ) -> None:
-        marker = read_control_record(batch)
+        try:
+            marker = read_control_record(batch)
+        except KafkaError as error:
+            raise unreadable(one, error, header, _NO_OUTCOME) from error
         written = partition.open.pop(header.producer_id, [])
         committed = marker is not None and marker.type is ControlType.COMMIT
         index = NO_COMMIT_INDEX if marker is None else marker.commit_index
@@ -185,11 +194,26 @@ class Assembler:
         found = [
             record
             for stored in ordered
-            for record in _whole(assembly, one, _records(one, stored.header, stored.batch, first))
+            for record in self._records(assembly, one, stored.header, stored.batch, first)
         ]
         if assembly is not None:
             assembly.finish()
         return found
+
+    def _records(
+        self,
+        assembly: Assembly | None,
+        one: TopicPartition,
+        header: BatchHeader,
+        batch: memoryview | bytes,
+        first_offset: int,
+    ) -> list[ConsumerRecord]:
+        if (one, header.base_offset) in self._passing_over:
+            return []
+        try:
+            return _whole(assembly, one, _records(one, header, batch, first_offset))
+        except KafkaError as error:
+            raise unreadable(one, error, header, _LEFT_OUT) from error
 
 
 def _whole(

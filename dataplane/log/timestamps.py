@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...protocol.errors import KafkaError
 from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
 from .batch_walk import BrokenBatch
@@ -94,7 +95,8 @@ def _record_in_batch(
 ) -> TimestampOffset | None:
     """The first record of a batch at or after ``timestamp`` and the log start.
 
-    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice.
+    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice. If they cannot be
+    read, the header stands for them: it says that such a record is in the batch, which begins at its base offset.
     """
     epoch = header.partition_leader_epoch
     stamped_ms = header.max_timestamp if header.is_log_append_time else None
@@ -111,8 +113,11 @@ def _record_in_batch(
         raise disk_error("read", segment.path, error) from error
     finally:
         descriptor.release()
-    for record in decode_records(batch):
-        found_ms = record.timestamp_ms if stamped_ms is None else stamped_ms
-        if found_ms >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(found_ms, record.offset, epoch)
+    try:
+        for record in decode_records(batch):
+            found_ms = record.timestamp_ms if stamped_ms is None else stamped_ms
+            if found_ms >= timestamp and record.offset >= log_start_offset:
+                return TimestampOffset(found_ms, record.offset, epoch)
+    except KafkaError:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
     return None

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from ...client.connections.cluster import Cluster
-from ...client.consuming.fetched import FetchedRecords, consumer_records
+from ...client.consuming.fetched import FetchedRecords, consumer_records, unreadable
 from ...client.consuming.fetcher import FetchOptions
 from ...client.consuming.slice_reader import SliceReader
+from ...client.failures import UnreadableRecords
 from ...client.sync.loop_thread import LoopThread, shared_loop
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Columns
@@ -44,7 +45,7 @@ class Slice(InputPartition):
 
 
 def read_slice(one: Slice) -> Iterator[pa.RecordBatch]:
-    """Its rows, in the order of their offsets. Raises KafkaError, DataLost."""
+    """Its rows, in the order of their offsets. Raises KafkaError, and DataLost, also for a batch that is damaged."""
     reading = _Reading(one)
     try:
         yield from reading.batches()
@@ -88,12 +89,16 @@ class _Reading:
             chunk = self._chunk(position)
             if chunk is None:
                 return
-            while chunk.next_offset < self._range.end and (
-                taken := chunk.take_into(self._columns, BATCH_ROWS)
-            ):
-                self._note_type(taken, log_append_time=chunk.is_log_append_time)
-                yield
-            position = max(position, chunk.end_offset)
+            try:
+                while chunk.next_offset < self._range.end and (
+                    taken := chunk.take_into(self._columns, BATCH_ROWS)
+                ):
+                    self._note_type(taken, log_append_time=chunk.is_log_append_time)
+                    yield
+                position = max(position, chunk.end_offset)
+            except UnreadableRecords as error:
+                self._loss.tell(_unreadable(error))
+                position = error.next_offset
 
     def _counted(self) -> Iterator[None]:
         """What the filter lets through."""
@@ -108,7 +113,10 @@ class _Reading:
                 for header, batch in chunk.batches():
                     if cut.step is not step:
                         break
-                    (cut.read if step is Step.READ else cut.scan)(header, batch)
+                    try:
+                        (cut.read if step is Step.READ else cut.scan)(header, batch)
+                    except KafkaError as error:  # a marker: what counts cannot be told
+                        raise unreadable(self._range.partition, error, header) from error
                     yield from self._taken(cut)
             yield from self._taken(cut)
 
@@ -119,9 +127,12 @@ class _Reading:
 
     def _take(self, counted: Counted) -> None:
         header = counted.header
-        cursor = consumer_records(self._range.partition, header, counted.batch, counted.first_offset)
-        while taken := cursor.take_into(self._columns, ALL):
-            self._note_type(taken, log_append_time=header.is_log_append_time)
+        try:
+            cursor = consumer_records(self._range.partition, header, counted.batch, counted.first_offset)
+            while taken := cursor.take_into(self._columns, ALL):
+                self._note_type(taken, log_append_time=header.is_log_append_time)
+        except KafkaError as error:
+            self._loss.tell(_unreadable(unreadable(self._range.partition, error, header)))
 
     def _note_type(self, rows: int, *, log_append_time: bool) -> None:
         kind = LOG_APPEND_TIME if log_append_time else CREATE_TIME
@@ -158,6 +169,11 @@ class _Reading:
         elif self._reader.position != position:
             self._reader.seek(position)
         return await self._reader.next_chunk()
+
+
+def _unreadable(error: UnreadableRecords) -> str:
+    topic, index = error.partition
+    return f"{topic}-{index}: the batch at offset {error.offset} cannot be read: {error.reason.message}"
 
 
 def _fetch_options(one: Slice) -> FetchOptions:

@@ -23,7 +23,7 @@ from .grouping import SegmentSizes, group
 from .job import CleaningJob, GroupCleaned, LogCleaned
 from .keeping import Keeper, Rules
 from .offset_map import SLOT_BYTES, OffsetMap
-from .record_scan import Span, records_of, scan
+from .record_scan import Span, readable_records
 from .rewriting import empty_batch, reduced_batch
 from .transactions import AbortedTransaction, TransactionFilter, TransactionScan
 
@@ -41,6 +41,7 @@ class LogCleaning:
         self._job = job
         self._spent = spent
         self._read = self._kept = 0
+        self._unreadable: list[int] = []  # the first offsets of batches that were copied without being read
 
     def run(self, cleaned: Callable[[GroupCleaned], None]) -> LogCleaned:
         """Clean; ``cleaned`` hears of each group of segments as soon as its file is complete.
@@ -63,7 +64,13 @@ class LogCleaning:
         keeper = Keeper(rules, offsets, TransactionFilter(aborted))
         for members in groups:
             cleaned(self._clean_group(members, keeper))
-        return LogCleaned(max(end_offset, job.first_dirty_offset), self._read, self._kept)
+        return LogCleaned(
+            max(end_offset, job.first_dirty_offset),
+            self._read,
+            self._kept,
+            len(self._unreadable),
+            self._unreadable[0] if self._unreadable else -1,
+        )
 
     # Reading
 
@@ -156,8 +163,9 @@ class LogCleaning:
         for base, size in self._dirty():
             for fd, position, header in self._headers(base, size):
                 _note_transaction(found, fd, position, header)
-                largest = max(largest, header.record_count)
-                total += header.record_count
+                count = self._record_count(fd, position, header)
+                largest = max(largest, count)
+                total += count
             self._spent(0)
         above = [segment for segment in self._job.segments if segment[0] >= self._job.upper_bound]
         for base, size in above:
@@ -170,6 +178,16 @@ class LogCleaning:
                 if header.is_control:
                     _note_transaction(found, fd, position, header)
         return found.aborted, largest, total
+
+    def _record_count(self, fd: int, position: int, header: BatchHeader) -> int:
+        """How many records a batch has. Memory is taken for their keys: a claim that needs more than is meant for that
+        is believed only if they are there."""
+        if 0 <= header.record_count <= self._job.limits.dedupe_bytes // SLOT_BYTES:
+            return header.record_count
+        try:
+            return len(readable_records(os.pread(fd, header.size, position), header)[1])
+        except KafkaError:
+            return 0
 
     # Second pass: the last offset of each key
 
@@ -206,7 +224,7 @@ class LogCleaning:
             counts = False
         if counts and header.record_count:
             put, base_offset = offsets.put, header.base_offset
-            for span in scan(records_of(batch, header), header.record_count):
+            for span in _readable_spans(batch, header):
                 key, offset = span[5], base_offset + span[4]
                 if key is not None and offset >= first_dirty and not put(key, offset):
                     return False
@@ -266,16 +284,21 @@ class LogCleaning:
     def _clean_batch(
         self, keeper: Keeper, header: BatchHeader, batch: memoryview
     ) -> bytes | memoryview | None:
-        """What stays of a batch: itself, fewer records, its header, or nothing."""
+        """What stays of a batch: itself, fewer records, its header, or nothing. One whose records cannot be read stays
+        as it is."""
         control = _control_type(batch) if header.is_control else None
         judgement = keeper.judge(header, control)
-        self._read += header.record_count
         kept: list[Span] = []
         body = b""
         has_tombstones = False
         if header.record_count and not judgement.drops_records:
-            body = records_of(batch, header)
-            kept, has_tombstones = _kept_records(keeper, header, body)
+            try:
+                body, spans = readable_records(batch, header)
+            except KafkaError:
+                self._unreadable.append(header.base_offset)
+                return batch
+            kept, has_tombstones = _kept_records(keeper, header, spans)
+        self._read += header.record_count
         if not kept:
             if not judgement.stays_empty:
                 return None
@@ -289,11 +312,18 @@ class LogCleaning:
         return reduced_batch(header, body, kept, horizon)
 
 
-def _kept_records(keeper: Keeper, header: BatchHeader, body: bytes) -> tuple[list[Span], bool]:
+def _readable_spans(batch: memoryview, header: BatchHeader) -> list[Span]:
+    """None if one of its records cannot be read: then no reader gets those before it for certain, either."""
+    try:
+        return readable_records(batch, header)[1]
+    except KafkaError:
+        return []
+
+
+def _kept_records(keeper: Keeper, header: BatchHeader, spans: list[Span]) -> tuple[list[Span], bool]:
     """The spans that stay, and whether a tombstone is among them."""
-    spans = scan(body, header.record_count)
     if header.is_control:
-        return list(spans), False
+        return spans, False
     base_offset, is_newest = header.base_offset, keeper.is_newest
     keeps_tombstones = keeper.keeps_tombstones(header)
     kept, has_tombstones = [], False
@@ -314,6 +344,9 @@ def _note_transaction(found: TransactionScan, fd: int, position: int, header: Ba
 
 
 def _control_type(batch: bytes | memoryview) -> ControlType | None:
-    """What a control batch says; None if it holds no record, or one that is not about a transaction."""
-    control = read_control_record(batch)
+    """What a control batch says; None if its record is not about a transaction or cannot be read, or it has none."""
+    try:
+        control = read_control_record(batch)
+    except KafkaError:
+        return None
     return None if control is None else control.type

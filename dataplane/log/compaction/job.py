@@ -94,6 +94,10 @@ class LogCleaned:
     """Below, every key now occurs once."""
     records_read: int
     records_kept: int
+    unreadable_batches: int = 0
+    """Copied as they are, as their records cannot be read."""
+    first_unreadable_offset: int = -1
+    """Of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)

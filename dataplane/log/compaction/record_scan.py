@@ -13,6 +13,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.primitives import Buffer, MalformedMessage, read_varlong
 from ....protocol.record_batch import HEADER_SIZE, BatchHeader
 
+_INT64_END = 1 << 63
 Span = tuple[int, int, int, int, int, bytes | None, bool]
 """Start (at its length), start of its fields behind the length, end, timestamp delta in ms, offset delta, key,
 and whether it has a value."""
@@ -75,3 +76,23 @@ def scan(body: bytes, count: int) -> Iterator[Span]:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record is damaged: {error}") from error
     if position != end:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{end - position} bytes follow the last record")
+
+
+def readable_records(batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Span]]:
+    """The records of the batch that ``batch`` is, uncompressed, and the span of each: all of them, or none is used.
+
+    Raises:
+        KafkaError: as ``records_of`` and ``scan``; CORRUPT_MESSAGE where offsets or times cannot be those of the batch.
+    """
+    body = records_of(batch, header)
+    spans = list(scan(body, header.record_count))
+    below, last, base_ms = -1, header.last_offset_delta, header.base_timestamp
+    for _, _, _, later_ms, delta, _, _ in spans:
+        if not below < delta <= last or not -_INT64_END <= base_ms + later_ms < _INT64_END:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"a record is {delta} offsets and {later_ms} ms from its batch's"
+            )
+        below = delta
+    if len(spans) != header.record_count:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.record_count} records")
+    return body, spans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ottla import TopicPartition
 from ottla.testing import LocalCluster
+from tests.poisoned import poison
 
 from .reading import Topics, values
 
@@ -169,6 +171,19 @@ def test_errors_say_what_is_wrong(topics: Topics) -> None:
             topics.batch(**options).collect()
     lenient = {"startingOffsets": json.dumps({topic: {"0": 1}}), "failOnDataLoss": "false"}
     assert len(values(topics.batch(subscribe=topic, **lenient))) == 6
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "atomic"])
+def test_a_batch_that_cannot_be_read_ends_the_query_or_is_passed_over(topics: Topics, isolation: str) -> None:
+    topic = topics.create(f"poisoned-{isolation}")
+    for value in "abc":
+        topics.write(topic, [value])
+    (folders,) = topics.admin.describe_log_dirs().values()
+    assert not isinstance(folders, Exception)
+    poison(Path(folders[0].path), topic, 1)
+    with pytest.raises(Exception, match=f"{topic}-0: the batch at offset 1 cannot be read.*failOnDataLoss"):
+        topics.batch(subscribe=topic, isolation=isolation).collect()
+    assert values(topics.batch(subscribe=topic, isolation=isolation, failOnDataLoss="false")) == ["a", "c"]
 
 
 def test_a_cluster_that_is_away_is_told_of(spark: Any) -> None:

@@ -19,6 +19,8 @@ from ottla.dataplane.cleaning_process import CleaningProcessDied
 from ottla.dataplane.log import PartitionLog
 from ottla.dataplane.log.compaction.job import Limits
 from ottla.dataplane.log_cleaner import CleanerSettings, LogCleaner
+from ottla.protocol.record import encode_batch
+from tests.poisoned import poisoned
 
 from .histories import NOW_MS, History, look
 
@@ -311,3 +313,25 @@ def test_a_broker_killed_on_the_way_leaves_a_log_that_says_the_same(
 def _is_zombie(pid: int) -> bool:
     """Killed, and not yet collected by whoever is its parent now."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+async def test_batches_that_cannot_be_read_are_told_of_and_the_log_is_cleaned(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = bench.add("t")
+    fill(history, 10)
+    batch = encode_batch([(b"key-1", b"v" * 30, NOW_MS)])
+    at = history._append(poisoned(batch, "garbage"))
+    history._append(poisoned(batch, "garbage"))
+    fill(history, 60)
+    size = history.log.size
+    assert await bench.cleaner.clean_filthiest()
+    assert history.log.size < size / 2
+    assert not bench.cleaner.uncleanable
+    assert bench.cleaner.unreadable_in(bench.folder) == 2
+    assert bench.cleaner.unreadable_in(bench.folder / "another") == 0
+    assert f"t-0: the records of 2 batches cannot be read, the first at offset {at};" in caplog.text
+    bench.replicas.clear()
+    assert not await bench.cleaner.clean_filthiest()
+    assert bench.cleaner.unreadable_in(bench.folder) == 0
+    history.log.close(clean=False)
