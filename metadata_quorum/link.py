@@ -25,6 +25,7 @@ from ..protocol.handshake import (
     Role,
     ServerHandshake,
 )
+from .dialing import connected_socket
 
 logger = logging.getLogger(__name__)
 
@@ -291,7 +292,8 @@ async def dial(
         return handler
 
     handshake = ClientHandshake(secret, identity, role, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
-    _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), host, port)
+    sock = await connected_socket(host, port)
+    _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), sock=sock)
     try:
         await asyncio.wait((ready, link.closed), return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:

@@ -22,6 +22,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
+from .dialing import connected_socket
 from .frame_reader import FrameReader, ImpossibleSize
 from .metadata import BrokerAddress
 
@@ -258,8 +259,9 @@ async def connect(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):
+            sock = await connected_socket(address.host, address.port)
             _, connection = await loop.create_connection(
-                lambda: Connection(address, client_id, request_timeout_ms), address.host, address.port
+                lambda: Connection(address, client_id, request_timeout_ms), sock=sock
             )
     except TimeoutError:
         raise RequestTimedOut(f"{address} did not accept a connection in time") from None

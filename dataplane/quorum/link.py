@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from ..dialing import connected_socket
 from ..silence import bound_silence
 from .config import QuorumSessionConfig
 
@@ -105,7 +106,7 @@ class QuorumLink:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, host, port)
+                await loop.create_connection(lambda: connection, sock=await connected_socket(host, port))
                 await connection.opened
             if connection.peer_id != self.node_id:
                 raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")

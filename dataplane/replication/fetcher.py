@@ -19,6 +19,7 @@ from ...protocol.messages.headers import decode_response, encode_request
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest
 from ...protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ...protocol.primitives import MalformedMessage
+from ..dialing import connected_socket
 from ..silence import bound_silence
 from .fetch_codec import decode_answer
 from .fetch_layout import write_fetch
@@ -132,31 +133,18 @@ class LeaderLink:
 
     async def _connect(self) -> None:
         endpoint = self._endpoint()
-        sock: socket.socket | None = None
         try:
             if endpoint is None:
                 raise OSError(f"broker {self.peer_id} has no address on the listener between brokers")
-            addresses = await self._loop.getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = addresses[0]
-            sock = socket.socket(family, kind, protocol)
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            bound_silence(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
             async with asyncio.timeout(
                 min(self._settings.socket_timeout_s, self._settings.unacknowledged_s_max)
             ):
-                await self._loop.sock_connect(sock, address)
+                sock = await connected_socket(*endpoint, self._prepare)
         except (OSError, TimeoutError) as error:
             log.debug("cannot connect to broker %d: %s", self.peer_id, error)
-            if sock is not None:
-                sock.close()
             self._connecting = None
             self._reconnect_later()
             return
-        except asyncio.CancelledError:
-            if sock is not None:
-                sock.close()
-            raise
         self._connecting = None
         self._socket = sock
         self._connected = True
@@ -164,6 +152,10 @@ class LeaderLink:
         self._loop.add_reader(sock.fileno(), self._readable)
         self._proof = ClientProof(self._credentials, self.peer_id, os.urandom(NONCE_BYTES))
         self._say(self._proof.claim)
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound_silence(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
 
     def _reconnect_later(self) -> None:
         if self._closed or self._reconnect_timer is not None:

@@ -1,0 +1,81 @@
+"""Connections to hosts that have several addresses (RFC 8305)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, zip_longest
+from typing import Any
+
+NEXT_AFTER_S = 0.25
+"""So long one address is tried alone; then the next one is, too (RFC 8305's connection attempt delay)."""
+
+_Found = tuple[int, int, int, str, Any]
+
+
+async def connected_socket(
+    host: str, port: int, prepare: Callable[[socket.socket], None] = lambda _: None
+) -> socket.socket:
+    """A socket that is connected to the first address of `host` that answers. One may drop packets in silence: the next
+    is tried beside it soon, and at once after a refusal. Waits as long as it takes: the caller has a timeout.
+
+    `prepare` is given each socket before it connects. Raises OSError: what the last address failed with.
+    """
+    left = _in_turn(await _resolve(host, port))
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    failure = OSError(f"{host} has no address")
+    try:
+        while left or attempts:
+            if left:
+                attempts.add(asyncio.ensure_future(_connect(left.pop(0), prepare)))
+            patience_s = NEXT_AFTER_S if left else None
+            done, _ = await asyncio.wait(attempts, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in done:
+                attempts.discard(attempt)
+                try:
+                    return attempt.result()
+                except OSError as error:
+                    failure = error
+        raise failure
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(_close)  # it may have come about in this very turn
+
+
+async def _resolve(host: str, port: int) -> Sequence[_Found]:
+    look_up: Callable[..., Sequence[_Found]] = partial(
+        socket.getaddrinfo, host, port, type=socket.SOCK_STREAM
+    )
+    try:
+        return look_up(flags=socket.AI_NUMERICHOST)  # no name: nobody is asked
+    except socket.gaierror:
+        return await asyncio.get_running_loop().run_in_executor(None, look_up)
+
+
+def _in_turn(found: Sequence[_Found]) -> list[_Found]:
+    """IPv6 and IPv4 in alternation, otherwise as they were found."""
+    families = [
+        [one for one in found if one[0] == family] for family in dict.fromkeys(one[0] for one in found)
+    ]
+    return [one for one in chain.from_iterable(zip_longest(*families)) if one is not None]
+
+
+async def _connect(found: _Found, prepare: Callable[[socket.socket], None]) -> socket.socket:
+    family, kind, protocol, _, address = found
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        prepare(sock)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close(attempt: asyncio.Task[socket.socket]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
