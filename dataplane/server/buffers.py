@@ -1,13 +1,15 @@
-"""Receive buffers, pooled by powers of two, within one budget for the whole server."""
+"""Receive buffers, pooled by powers of two."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import mmap
+from typing import Final, TypeAlias
 
-SMALLEST_BYTES = 16 * 1024
-# How many of those that wait are told of one large buffer that came back.
-_WAKE = 8
+SMALLEST_BYTES: Final = 16 * 1024
+# Larger ones are mapped, so that the kernel commits no memory before bytes arrive in them.
+_MAPPED_FROM_BYTES: Final = 4 * 1024 * 1024
+
+Buffer: TypeAlias = bytearray | mmap.mmap
 
 
 def size_class(size_bytes: int) -> int:
@@ -18,57 +20,38 @@ def size_class(size_bytes: int) -> int:
 
 
 class BufferPool:
-    """Lends `bytearray`s of power-of-two sizes.
+    """Lends buffers of power-of-two sizes; who may have how much is decided by the `ReceiveBudget`.
 
     Fresh buffers of 128 KB and more are mapped and faulted in by every allocation, so they are kept for
-    reuse, up to `keep_bytes`. `budget_bytes` bounds what is lent in total: beyond it `acquire` lends only the
-    smallest size, so that small requests still pass while peers that announced large ones wait.
+    reuse, up to `keep_bytes`.
     """
 
-    def __init__(self, *, budget_bytes: int, keep_bytes: int = 32 * 1024 * 1024) -> None:
-        self._budget_bytes = budget_bytes
+    def __init__(self, *, keep_bytes: int = 32 * 1024 * 1024) -> None:
         self._keep_bytes = keep_bytes
-        self._free: dict[int, list[bytearray]] = {}
+        self._free: dict[int, list[Buffer]] = {}
         # Invariant: lent_bytes and kept_bytes are the sums over lent and free buffers, never negative.
         self.lent_bytes = 0
         self.kept_bytes = 0
-        self._waiting: deque[Callable[[], None]] = deque()
 
-    def acquire(self, size_bytes: int) -> bytearray | None:
-        """A buffer of at least `size_bytes`, its content undefined; None when the budget is used up."""
+    def acquire(self, size_bytes: int) -> Buffer:
+        """A buffer of at least `size_bytes`, its content undefined."""
         size = size_class(size_bytes)
-        if size > SMALLEST_BYTES and self.lent_bytes + size > self._budget_bytes:
-            return None
         self.lent_bytes += size
         free = self._free.get(size)
         if free:
             self.kept_bytes -= size
             return free.pop()
-        return bytearray(size)
+        if size < _MAPPED_FROM_BYTES:
+            return bytearray(size)
+        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
-    def release(self, buffer: bytearray) -> None:
+    def release(self, buffer: Buffer) -> None:
         """Take back a lent buffer; the caller holds no view of it any more."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.kept_bytes + size <= self._keep_bytes:
             self.kept_bytes += size
             self._free.setdefault(size, []).append(buffer)
-        if self._waiting and size > SMALLEST_BYTES:
-            self.wake(_WAKE)
-
-    def wait(self, callback: Callable[[], None]) -> None:
-        """Have `callback()` called once when buffers have come back; it may find that they do not suffice."""
-        self._waiting.append(callback)
-
-    def wake(self, count: int) -> None:
-        """Call the `count` longest waiting callbacks."""
-        for _ in range(min(count, len(self._waiting))):
-            self._waiting.popleft()()
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for buffers."""
-        return len(self._waiting)
 
     def trim(self) -> None:
         """Free half of the kept buffers of every size; it empties an idle server's pool over time."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...protocol.node_proof import ProvenNode, ServerProof
-from .buffers import SMALLEST_BYTES, BufferPool
+from .buffers import BufferPool
+from .receive_budget import ReceiveBudget
+from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
 
@@ -25,14 +27,9 @@ _SMALLEST_FRAME_BYTES = 8
 # What one connection may do per wake-up before the others have their turn.
 _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
-# The first bytes of a frame are read into a buffer of the last frame's size, up to this.
-_LARGEST_GUESS_BYTES = 2 * 1024 * 1024
 # Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
 # it.
 _CORKED_BYTES = 32 * 1024
-# A larger frame gets room for what came plus this factor, so that a claim alone commits little memory.
-_GROWTH = 4
-_FIRST_GROWTH_BYTES = 64 * 1024
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
@@ -67,10 +64,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_buffer",
         "_close_callbacks",
         "_corked",
-        "_end",
         "_false_claim_logged",
         "_fd",
         "_has_turn",
@@ -80,17 +75,14 @@ class Connection:
         "_on_closed",
         "_on_frame",
         "_out",
-        "_pool",
         "_reading",
+        "_received",
         "_requests",
         "_socket",
-        "_start",
         "_times",
-        "_view",
         "_writing",
         "birth",
         "closed",
-        "frame_bytes",
         "half_closed",
         "last_activity",
         "listener",
@@ -100,7 +92,6 @@ class Connection:
         "peer_host",
         "peer_port",
         "shortcut",
-        "starved",
     )
 
     def __init__(
@@ -111,6 +102,7 @@ class Connection:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
+        budget: ReceiveBudget[Connection],
         limits: ConnectionLimits,
         times: RequestTimes,
         on_frame: Callable[[Connection, memoryview], None],
@@ -126,18 +118,12 @@ class Connection:
         self.peer_host, self.peer_port = peer
         self.listener = listener
         self._loop = loop
-        self._pool = pool
         self._limits = limits
         self._times = times
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._close_callbacks: list[Callable[[], None]] | None = None
-        # Received and not yet handled is _view[_start:_end]. Invariant: no buffer means _start == _end == 0.
-        self._buffer: bytearray | None = None
-        self._view = memoryview(b"")
-        self._start = self._end = 0
-        # Size of the last frame that was handed on, without its own length.
-        self.frame_bytes = 0
+        self._received = ReceiveBuffer(self, pool, budget)
         # Unanswered requests, and answered ones behind them, in the order they came.
         self._requests: deque[OwedReply] = deque()
         # Answers that no unanswered request comes before.
@@ -148,8 +134,6 @@ class Connection:
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
-        # A frame has begun, but the buffer budget is used up.
-        self.starved = False
         # What the peer has said to prove that it is a node of the cluster, and which node it has proved to be.
         self.node_proof: ServerProof | None = None
         self.node: ProvenNode | None = None
@@ -188,14 +172,23 @@ class Connection:
         return self._writing
 
     @property
-    def holds_large_buffer(self) -> bool:
-        """Part of a frame occupies more than the smallest buffer."""
-        return self._buffer is not None and len(self._buffer) > SMALLEST_BYTES
+    def frame_bytes(self) -> int:
+        """Size of the last frame that was handed on, without its own length."""
+        return self._received.last_frame_bytes
+
+    @property
+    def is_reading(self) -> bool:
+        """Whatever the peer sends is noticed, also that it is gone."""
+        return self._reading
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._fd
 
     @property
     def held_bytes(self) -> int:
         """Memory that this connection occupies beyond itself: its receive buffer and its queued answers."""
-        return self._out.occupied_bytes + (len(self._buffer) if self._buffer is not None else 0)
+        return self._out.occupied_bytes + self._received.occupied_bytes
 
     # Receiving.
 
@@ -208,15 +201,16 @@ class Connection:
         if self._has_turn:
             return  # complete frames are waiting in the buffer for their turn in this round of the loop
         bytes_left, frames_left = _RECEIVE_BYTES, _FRAMES
+        buffer = self._received
         self._corked = True
         while bytes_left > 0:
-            if not self._make_room():
-                self._starve()
+            if not buffer.make_room():
+                self._stop_reading()
                 break
-            limit = min(self._read_limit(), self._end + bytes_left)
-            wanted = limit - self._end
+            limit = min(buffer.read_limit(), buffer.end + bytes_left)
+            wanted = limit - buffer.end
             try:
-                received = self._socket.recv_into(self._view[self._end : limit])
+                received = self._socket.recv_into(buffer.view[buffer.end : limit])
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
@@ -224,86 +218,36 @@ class Connection:
                 return
             if received == 0:
                 self.half_closed = True
-                self._give_back()
+                buffer.give_back()
                 break
-            self._end += received
+            self.last_activity = self._loop.time()
+            buffer.received(received)
             bytes_left -= received
             frames_left = self._handle_frames(frames_left)
             if frames_left == 0 or received < wanted:
                 break
-        if self.closed:
-            return
-        self.last_activity = self._loop.time()
-        self._uncork()
-
-    def _make_room(self) -> bool:
-        """Have room for more of the frame at `_start`; False if the budget does not allow it."""
-        if self._buffer is None:
-            buffer = self._pool.acquire(self._guess()) or self._pool.acquire(SMALLEST_BYTES)
-            assert buffer is not None, "the smallest buffers are always lent"
-            self._buffer, self._view = buffer, memoryview(buffer)
-            return True
-        held = self._end - self._start
-        if held == 0:
-            self._start = self._end = 0
-            return True
-        needed = 4 + _SIZE.unpack_from(self._buffer, self._start)[0] if held >= 4 else 4
-        if self._start + needed <= len(self._buffer):
-            return True
-        if needed <= len(self._buffer):
-            self._view[:held] = self._view[self._start : self._end]
-        else:
-            larger = self._pool.acquire(min(needed, max(_GROWTH * held, _FIRST_GROWTH_BYTES)))
-            if larger is None:
-                # Room may be left for a part of the frame: no reason to wait yet.
-                self._view[:held] = self._view[self._start : self._end]
-                self._start, self._end = 0, held
-                return held < len(self._buffer)
-            view = memoryview(larger)
-            view[:held] = self._view[self._start : self._end]
-            self._pool.release(self._buffer)
-            self._buffer, self._view = larger, view
-        self._start, self._end = 0, held
-        return True
-
-    def _guess(self) -> int:
-        """Room for the next frame: as for the last one."""
-        return min(max(4 + self.frame_bytes, SMALLEST_BYTES), _LARGEST_GUESS_BYTES)
-
-    def _read_limit(self) -> int:
-        """Where to stop reading: at the end of a large frame, so that the next one need not be moved."""
-        assert self._buffer is not None
-        held = self._end - self._start
-        if held == 0:
-            return min(self._guess(), len(self._buffer))
-        if held >= 4:
-            frame_end = self._start + 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
-            if frame_end - self._end >= SMALLEST_BYTES:
-                return min(frame_end, len(self._buffer))
-        return len(self._buffer)
+        if not self.closed:
+            self._uncork()
 
     def _handle_frames(self, most: int) -> int:
         """Hand on the whole frames in the buffer, at most `most`; how many more may be read in this turn."""
-        while (held := self._end - self._start) >= 4 and not self._is_over_limits():
-            assert self._buffer is not None
-            size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
+        buffer = self._received
+        while (held := buffer.end - buffer.start) >= 4 and not self._is_over_limits():
+            size: int = _SIZE.unpack_from(buffer.view, buffer.start)[0]
             if not _SMALLEST_FRAME_BYTES <= size <= self._limits.request_max_bytes:
                 self._refuse_size(size)
                 return 0
             if held < 4 + size or most == 0:
                 return most
             most -= 1
-            frame = self._view[self._start + 4 : self._start + 4 + size]
-            self._start += 4 + size
-            self.frame_bytes = size
-            self._on_frame(self, frame)
+            self._on_frame(self, buffer.take_frame(size))
             if self.closed:
                 return 0
         return 0 if self._is_over_limits() else most
 
     def _uncork(self) -> None:
         self._corked = False
-        self._give_back_if_empty()
+        self._received.give_back_if_empty()
         if self._out.parts:
             self._send()
         self._settle()
@@ -317,30 +261,24 @@ class Connection:
         if not self.closed:
             self._uncork()
 
-    def _give_back_if_empty(self) -> None:
-        if self._start == self._end and self._buffer is not None:
-            self._give_back()
+    def granted(self) -> None:
+        """The budget has room for the frame: read on, in a turn of its own."""
+        self._loop.call_soon(self._settle)
 
-    def _give_back(self) -> None:
-        if self._buffer is not None:
-            self._pool.release(self._buffer)
-            self._buffer, self._view = None, memoryview(b"")
-            self._start = self._end = 0
+    def hung_up(self, unread_bytes: int) -> None:
+        """While this connection is not read, the peer has sent its last byte, and so many are still in the socket.
 
-    def _starve(self) -> None:
-        self.starved = True
-        self._stop_reading()
-        self._pool.wait(self._feed)
-
-    def _feed(self) -> None:
-        """Buffers were given back: try again, in a turn of its own."""
-        if self.starved and not self.closed:
-            self.starved = False
-            self._loop.call_soon(self._settle)
+        A request that will never be whole is dropped.
+        """
+        buffer = self._received
+        if buffer.end - buffer.start + unread_bytes < buffer.needed():
+            self.half_closed = True
+            buffer.give_back()
+            self._settle()
 
     def _refuse_size(self, size: int) -> None:
-        assert self._buffer is not None
-        start = bytes(self._view[self._start : self._start + 4])
+        buffer = self._received
+        start = bytes(buffer.view[buffer.start : buffer.start + 4])
         guess = ""
         if start[:2] == b"\x16\x03":
             guess = " (this looks like TLS, which this listener does not speak)"
@@ -371,21 +309,22 @@ class Connection:
                 self.close()
         elif self._is_over_limits():
             self._stop_reading()
-        elif not self.starved:
+            if self._received.grant is not None:
+                self._received.grant.pause()
+        elif not self._received.waits:
             if not self._reading:
                 self._reading = True
                 self._loop.add_reader(self._fd, self._on_readable)
+                if self._received.grant is not None:
+                    self._received.grant.resume()
             if self._holds_frame():
                 self._has_turn = True
                 self._loop.call_soon(self._take_turn)
 
     def _holds_frame(self) -> bool:
         """A whole frame, or a refusable size, waits in the buffer."""
-        held = self._end - self._start
-        if held < 4 or self._buffer is None:
-            return False
-        size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
-        return held >= 4 + size
+        held = self._received.end - self._received.start
+        return held >= 4 and held >= self._received.needed()
 
     def _stop_reading(self) -> None:
         if self._reading:
@@ -505,7 +444,7 @@ class Connection:
         if self._writing:
             self._loop.remove_writer(self._fd)
         self._socket.close()
-        self._give_back()
+        self._received.give_back()
         for request in self._requests:
             release(request.parts or ())
         self._requests.clear()

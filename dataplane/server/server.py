@@ -13,17 +13,17 @@ from ..quotas import ClientQuotas, QuotaWindows
 from .buffers import BufferPool
 from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable
+from .hang_ups import tell_hang_ups
 from .listener import Listener
 from .preparation import prepare_codecs
 from .purgatory import Purgatory
+from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
-# A frame that does not move for so long gives its buffers up when others wait for them.
-_STALL_SECONDS = 5.0
 _HALF_CLOSED_SECONDS = 30.0
 _TRIM_EVERY_SWEEPS = 10
 _WAITING_TO_CLOSE_MAX = 1000
@@ -57,7 +57,8 @@ class Server:
         self._loop = loop or asyncio.get_running_loop()
         self._table = table
         self._preparing: asyncio.Task[None] | None = None
-        self.pool = BufferPool(budget_bytes=self.config.receive_budget_bytes)
+        self.pool = BufferPool()
+        self.budget: ReceiveBudget[Connection] = ReceiveBudget(self.config.receive_budget_bytes)
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
@@ -145,6 +146,7 @@ class Server:
             listener=listener.name,
             loop=self._loop,
             pool=self.pool,
+            budget=self.budget,
             limits=self.config.limits,
             times=self.times,
             on_frame=self.router.dispatch,
@@ -182,9 +184,8 @@ class Server:
         idle_since = now - self.config.connections_max_idle_ms / 1000
         for connection in [c for c in self.connections if self._is_overdue(c, now, idle_since)]:
             connection.close()
-        if self.pool.waiting:
-            self._free_buffers(now - _STALL_SECONDS)
-        self.pool.wake(self.pool.waiting)
+        tell_hang_ups({grant.owner for grant in self.budget.grants() if not grant.owner.is_reading})
+        self._close_late(now)
         self._sweeps += 1
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()
@@ -201,17 +202,11 @@ class Server:
             return True
         return last < idle_since and (connection.is_blocked_on_peer or not connection.owes_replies)
 
-    def _free_buffers(self, stalled_since: float) -> None:
-        """Others wait for buffers: close who holds large ones and sends nothing.
-
-        If those who wait hold all of them, one of these is closed so that the rest go on.
-        """
-        holding = [c for c in self.connections if c.holds_large_buffer and c.last_activity < stalled_since]
-        stalled = [c for c in holding if not c.starved]
-        if not stalled and holding:
-            stalled = [max(holding, key=lambda connection: connection.held_bytes)]
-        for connection in stalled:
+    def _close_late(self, now: float) -> None:
+        """Others wait for memory: close those whose requests take it for too long."""
+        for connection in self.budget.late(now):
             log.warning(
-                "closing the connection of %s: its request stalls while others wait for memory", connection
-            )
+                "closing the connection of %s: its request arrives too slowly while others wait for memory "
+                "(queued.max.request.bytes)", connection,
+            )  # fmt: skip
             connection.close()

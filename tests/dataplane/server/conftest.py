@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, Listener, Request
+from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
 
 
@@ -35,7 +36,8 @@ class FrameServer:
         budget_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.pool = BufferPool(budget_bytes=budget_bytes)
+        self.pool = BufferPool()
+        self.budget: ReceiveBudget[Connection] = ReceiveBudget(budget_bytes)
         self.connections: set[Connection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
@@ -52,6 +54,7 @@ class FrameServer:
                 listener=listener.name,
                 loop=self.loop,
                 pool=self.pool,
+                budget=self.budget,
                 limits=self._limits,
                 times=RequestTimes(),
                 on_frame=self._dispatch,

@@ -162,14 +162,24 @@ async def test_garbage_closes_the_connection_and_takes_no_memory(cleanup: ExitSt
 
 
 async def test_a_claim_alone_commits_little_memory(cleanup: ExitStack) -> None:
-    server = start(cleanup, FrameServer(echo))
+    server = start(cleanup, FrameServer(echo, budget_bytes=4 * 1024 * 1024 * 1024))
+    before = _resident_bytes()
     for _ in range(20):
         _, writer = await server.connect()
         cleanup.callback(writer.close)
         writer.write(struct.pack(">i", 100_000_000) + bytes(20_000))
-    await until(lambda: len(server.connections) == 20 and server.pool.lent_bytes > 20 * SMALLEST_BYTES)
-    await asyncio.sleep(0.05)
-    assert server.pool.lent_bytes <= 20 * 256 * 1024
+    await until(lambda: server.budget.held_bytes > 20 * 100_000_000)
+    assert _resident_bytes() - before <= 20 * 256 * 1024
+
+
+async def test_a_claim_without_data_claims_nothing(cleanup: ExitStack) -> None:
+    server = start(cleanup, FrameServer(echo))
+    for _ in range(20):
+        _, writer = await server.connect()
+        cleanup.callback(writer.close)
+        writer.write(struct.pack(">i", 100_000_000) + bytes(10_000))
+    await until(lambda: server.pool.lent_bytes == 20 * SMALLEST_BYTES)
+    assert server.budget.held_bytes == 0
 
 
 async def test_frames_beyond_the_budget_wait_for_it(cleanup: ExitStack) -> None:

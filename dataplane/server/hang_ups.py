@@ -1,0 +1,38 @@
+"""Notices peers that close while their connection is not read: the event loop tells that to readers only."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import select
+import termios
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+# Only Linux tells of a peer that has sent its last byte; elsewhere it is noticed once the connection is read.
+_LAST_BYTE_SENT = getattr(select, "POLLRDHUP", 0)
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+def tell_hang_ups(unread: Collection[Connection]) -> None:
+    """Look at all of them in one call of the system, close those whose peer is gone, and tell the others."""
+    if not unread:
+        return
+    poll = select.poll()
+    by_descriptor = {connection.fileno(): connection for connection in unread}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, _LAST_BYTE_SENT)
+    for descriptor, events in poll.poll(0):
+        if events & _GONE:
+            by_descriptor[descriptor].close()
+        else:
+            by_descriptor[descriptor].hung_up(_unread_bytes(descriptor))
+
+
+def _unread_bytes(descriptor: int) -> int:
+    size = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, size)
+    return size[0]
