@@ -3,9 +3,10 @@
 /healthz answers 200 as long as the event loop turns: a supervisor that gets no answer restarts the process.
 /readyz answers 200 once every node of the process takes part in the cluster, else 503 and why not.
 
-It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, five seconds for each step,
-and at most 16 connections at once: one more ends the one that has been silent longest. It listens where
-metrics.listener says, and nowhere without it.
+It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, and five seconds for each step.
+Of /metrics at most 8 are answered at once, for 30 seconds at most, and the others wait for their turn. At most 512
+connections are open: one more ends the one that has been silent longest. It listens where metrics.listener says, and
+nowhere without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import logging
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +28,9 @@ log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
 STEP_TIMEOUT_S = 5.0
-CONNECTIONS_MAX = 16
+CONNECTIONS_MAX = 512
+SCRAPES_MAX = 8
+_ANSWER_TIMEOUT_S = 30.0
 _PLAIN = "text/plain; charset=utf-8"
 _REASONS = {
     200: "OK",
@@ -70,6 +74,7 @@ class Endpoint:
         self._server: asyncio.Server | None = None
         #: every connection, and whether its request is there already, the oldest first
         self._open: dict[asyncio.StreamWriter, bool] = {}
+        self._scrapes = asyncio.Semaphore(SCRAPES_MAX)
         self._started_s = time.time()
         self._lag_s = 0.0
         self._watch: asyncio.Task[None] | None = None
@@ -78,7 +83,7 @@ class Endpoint:
         """Listen, or keep in `failure` why not."""
         try:
             self._server = await asyncio.start_server(
-                self._serve, self._host, self._port, limit=HEAD_BYTES_MAX
+                self._serve, self._host, self._port, limit=HEAD_BYTES_MAX, backlog=CONNECTIONS_MAX
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -139,7 +144,7 @@ class Endpoint:
         status, kind, body = self._response(head.split(b"\r\n", 1)[0].split())
         await _send(writer, status, kind, body)
 
-    def _response(self, words: list[bytes]) -> tuple[int, str, AsyncIterator[str]]:
+    def _response(self, words: list[bytes]) -> tuple[int, str, AsyncGenerator[str, None]]:
         """Status, content type and body for the words of a request line."""
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return 400, _PLAIN, _text("this is no HTTP request\n")
@@ -156,11 +161,12 @@ class Endpoint:
                 return (503 if reasons else 200), _PLAIN, _text(text)
         return 404, _PLAIN, _text("there are /metrics, /healthz and /readyz\n")
 
-    async def _metrics(self) -> AsyncIterator[str]:
+    async def _metrics(self) -> AsyncGenerator[str, None]:
         """Everything, with a turn for others after each piece."""
-        for piece in exposition(self._families()):
-            yield piece
-            await asyncio.sleep(0)
+        async with self._scrapes:
+            for piece in exposition(self._families()):
+                yield piece
+                await asyncio.sleep(0)
 
     def _families(self) -> Iterator[Family]:
         for node in self._nodes:
@@ -188,19 +194,25 @@ class Bound:
         """Nothing to stop."""
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncIterator[str]) -> None:
+async def _send(
+    writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncGenerator[str, None]
+) -> None:
     """A whole answer; the end of the connection is the end of the body."""
     writer.write(
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
     )
-    async with asyncio.timeout(None) as deadline:
-        async for piece in body:
+    loop = asyncio.get_running_loop()
+    last_s = 0.0
+    async with aclosing(body) as pieces, asyncio.timeout(None) as deadline:
+        async for piece in pieces:
             writer.write(piece.encode())
-            deadline.reschedule(asyncio.get_running_loop().time() + STEP_TIMEOUT_S)
+            # Counted from the first piece: what comes before it is the wait for its turn.
+            last_s = last_s or loop.time() + _ANSWER_TIMEOUT_S
+            deadline.reschedule(min(loop.time() + STEP_TIMEOUT_S, last_s))
             await writer.drain()
 
 
-async def _text(text: str) -> AsyncIterator[str]:
+async def _text(text: str) -> AsyncGenerator[str, None]:
     yield text
 
 

@@ -39,7 +39,7 @@ async def ask(port: int, request: bytes) -> bytes:
 
 
 async def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
-    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10 * CONNECTIONS_MAX)]
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 50)]
     for _, writer in silent:
         writer.write(b"GET /metrics HTTP/1.1\r\nX: ")
     for _ in range(3):
@@ -47,6 +47,18 @@ async def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
         assert b"200 OK" in await ask(port, b"GET /healthz HTTP/1.0\r\n\r\n")
     for _, writer in silent:
         writer.close()
+
+
+async def test_a_hundred_scrapes_at_once_are_all_answered(port: int) -> None:
+    asking = (ask(port, b"GET /metrics HTTP/1.1\r\n\r\n") for _ in range(100))
+    assert all(b"answer 42" in answer for answer in await asyncio.gather(*asking))
+
+
+async def test_scrapes_that_wait_for_their_turn_do_not_hold_up_health(port: int) -> None:
+    """Whoever does not read what it asked for keeps its turn for a while; a supervisor is answered all the same."""
+    asking = [asyncio.create_task(ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")) for _ in range(100)]
+    assert b"200 OK" in await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")
+    await asyncio.gather(*asking)
 
 
 async def test_one_request_of_a_connection_is_answered(port: int) -> None:
