@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from .codec_source import reader_source, writer_source
+from .codec_source import has_arrays, reader_source, writer_source
 from .primitives import Buffer, MalformedMessage
 from .schema import Message
 
@@ -18,6 +18,7 @@ __all__ = [
     "UnsupportedVersion",
     "decode",
     "decode_from",
+    "decode_stepwise",
     "encode",
     "encode_into",
     "encode_parts",
@@ -25,12 +26,14 @@ __all__ = [
 
 _M = TypeVar("_M", bound=Message)
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+StepwiseReader = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
 Writer = Callable[[Any, bytearray], None]
 
 # Generated once; a race between threads generates the same function twice.
 _top_readers: dict[tuple[type[Message], int], Reader] = {}
 _top_writers: dict[tuple[type[Message], int], Writer] = {}
 _readers: dict[tuple[type[Message], int, bool], Reader] = {}
+_stepwise_readers: dict[tuple[type[Message], int, bool], StepwiseReader] = {}
 _writers: dict[tuple[type[Message], int, bool], Writer] = {}
 
 
@@ -119,11 +122,33 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
     read = _top_readers.get((cls, version)) or _top_reader(cls, version)
     try:
         message, position = read(buffer, offset, len(buffer))
-    except (struct.error, IndexError):
-        raise MalformedMessage(f"{cls.__name__} version {version} is cut short") from None
-    except UnicodeDecodeError as error:
-        raise MalformedMessage(f"{cls.__name__} version {version}: a string is not UTF-8: {error}") from None
+    except _UNREADABLE as error:
+        raise _malformed(cls, version, error) from None
     return message, position
+
+
+def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> Generator[int, None, _M]:
+    """`decode` in steps of some hundred elements: before each it yields how many elements it reads next.
+
+    The buffer must not change until the generator has returned the message. Errors as `decode`.
+    """
+    if not has_arrays(cls, version):
+        return decode(cls, buffer, version, offset)
+    read = stepwise_reader(cls, version, _check(cls, version))
+    try:
+        message: _M = (yield from read(buffer, offset, len(buffer)))[0]
+    except _UNREADABLE as error:
+        raise _malformed(cls, version, error) from None
+    return message
+
+
+_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError)
+
+
+def _malformed(cls: type[Message], version: int, error: Exception) -> MalformedMessage:
+    if isinstance(error, UnicodeDecodeError):
+        return MalformedMessage(f"{cls.__name__} version {version}: a string is not UTF-8: {error}")
+    return MalformedMessage(f"{cls.__name__} version {version} is cut short")
 
 
 def prepare(cls: type[Message], version: int) -> None:
@@ -162,6 +187,21 @@ def reader(cls: type[Message], version: int, flexible: bool) -> Reader:
             cls, version, flexible, lambda nested: reader(nested, version, flexible)
         )
         found = _readers[key] = _compile(source, scope, cls, version, "read")
+    return found
+
+
+def stepwise_reader(cls: type[Message], version: int, flexible: bool) -> StepwiseReader:
+    """The generated stepwise reader, as `reader`."""
+
+    def nested(struct_class: type[Message]) -> Callable[..., Any]:
+        make = stepwise_reader if has_arrays(struct_class, version) else reader
+        return make(struct_class, version, flexible)
+
+    key = (cls, version, flexible)
+    found = _stepwise_readers.get(key)
+    if found is None:
+        source, scope = reader_source(cls, version, flexible, nested, stepwise=True)
+        found = _stepwise_readers[key] = _compile(source, scope, cls, version, "read")
     return found
 
 

@@ -3,6 +3,9 @@
 Fields of fixed size that stand side by side, with the length that follows them, become one `struct` call. A
 reader is `read(buf, pos, end) -> (message, pos)`, a writer `write(m, out)`. Lengths are checked against `end`
 and the limits of `primitives` before anything of that length is made.
+
+A stepwise reader is a generator that returns the same. It yields how many elements of an array it reads next, at most
+`STEP_ELEMENTS` at a time, unless these are numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +37,18 @@ FIXED = {
     "uuid": "16s",
 }
 
+STEP_ELEMENTS = 256
+
 Nested = Callable[[type[Message]], Callable[..., Any]]
+
+
+def has_arrays(cls: type[Message], version: int) -> bool:
+    """Whether such a message holds any array in this version, also in its structs."""
+    return any(
+        field.kind == "array" or (field.struct is not None and has_arrays(field.struct, version))
+        for field in cls.schema.fields
+        if version in field.versions
+    )
 
 
 class _Source:
@@ -102,6 +116,19 @@ class _Source:
 
 
 class _Reader(_Source):
+    def read(self, struct_class: type[Message]) -> str:
+        """The call that reads a nested struct."""
+        return f"{self.bind('read_', self.nested(struct_class))}(buf, pos, end)"
+
+    def begin_array(self) -> None:
+        """`n` elements come, of which nothing is read yet."""
+
+    def begin_loop(self, depth: int) -> None:
+        """A loop over `n` elements follows."""
+
+    def begin_element(self, depth: int) -> None:
+        """In the loop over these elements, whose number is `at{depth}`."""
+
     def flush(self) -> None:
         if not self.run:
             return
@@ -125,13 +152,13 @@ class _Reader(_Source):
 
     def struct(self, field: Field, target: str) -> None:
         assert field.struct is not None
-        read = self.bind("read_", self.nested(field.struct))
+        read = self.read(field.struct)
         if not self.nullable(field):
-            self.add(f"{target}, pos = {read}(buf, pos, end)")
+            self.add(f"{target}, pos = {read}")
             return
         self.fixed("present", "b")
         self.add(f"if present < 0: {target} = None")
-        self.add(f"else: {target}, pos = {read}(buf, pos, end)")
+        self.add(f"else: {target}, pos = {read}")
 
     def sized(self, field: Field, target: str, where: str) -> None:
         """A string, bytes, records or array: its length first."""
@@ -169,14 +196,17 @@ class _Reader(_Source):
             f" raise too_long({where}, n, end - pos)"
         )
         if code is not None and code != "16s":
+            self.begin_array()
             self.add(f"{target} = list(unpack_from(f'>{{n}}{code}', buf, pos))")
             self.add(f"pos += {bytes_needed}")
             return
         depth = self.depth
         items, item = f"items{depth}", f"item{depth}"
         self.add(f"{target} = {items} = []")
-        self.add("for _ in range(n):")
+        self.begin_loop(depth)
+        self.add(f"for at{depth} in range(n):")
         self.depth += 1
+        self.begin_element(depth)
         self.field(element, item, where)
         self.add(f"{items}.append({item})")
         self.depth -= 1
@@ -217,11 +247,28 @@ class _Reader(_Source):
         self.depth -= 1
 
 
+class _StepwiseReader(_Reader):
+    def read(self, struct_class: type[Message]) -> str:
+        call = super().read(struct_class)
+        return f"yield from {call}" if has_arrays(struct_class, self.version) else call
+
+    def begin_array(self) -> None:
+        self.add("yield n")
+
+    def begin_loop(self, depth: int) -> None:
+        self.add(f"length{depth} = n")
+
+    def begin_element(self, depth: int) -> None:
+        self.add(f"if not at{depth} % {STEP_ELEMENTS}: yield min({STEP_ELEMENTS}, length{depth} - at{depth})")
+
+
 def reader_source(
-    cls: type[Message], version: int, flexible: bool, nested: Nested
+    cls: type[Message], version: int, flexible: bool, nested: Nested, *, stepwise: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Source of `read` and the names it uses; `nested` gives the readers of nested structs."""
-    source = _Reader(cls, version, flexible, nested)
+    """Source of `read` and the names it uses; `nested` gives the readers of nested structs: stepwise ones if this
+    one is, and they have arrays.
+    """
+    source = (_StepwiseReader if stepwise else _Reader)(cls, version, flexible, nested)
     source.add("m = new(cls)")
     for field in cls.schema.fields:
         if version not in field.versions:

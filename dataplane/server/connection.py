@@ -69,6 +69,7 @@ class Connection:
         "_false_claim_logged",
         "_fd",
         "_has_turn",
+        "_held",
         "_limits",
         "_loop",
         "_muted",
@@ -129,6 +130,8 @@ class Connection:
         # Answers that no unanswered request comes before.
         self._out = SendQueue(sock)
         self._corked = self._writing = self._has_turn = False
+        # The last frame is still being read, in the buffer.
+        self._held = False
         # While muted: the timer that ends it, and the limits that hold otherwise.
         self._muted: tuple[asyncio.TimerHandle, ConnectionLimits] | None = None
         self.closed = False
@@ -247,7 +250,8 @@ class Connection:
 
     def _uncork(self) -> None:
         self._corked = False
-        self._received.give_back_if_empty()
+        if not self._held:
+            self._received.give_back_if_empty()
         if self._out.parts:
             self._send()
         self._settle()
@@ -260,6 +264,17 @@ class Connection:
         self._handle_frames(_FRAMES)
         if not self.closed:
             self._uncork()
+
+    def hold(self) -> None:
+        """Keep the frame that was handed on where it is, and hand on no other, until `go_on`, or the end."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """The frame is not needed any more."""
+        self._held = False
+        if not self.closed:
+            self._received.give_back_if_empty()
+            self._settle()
 
     def granted(self) -> None:
         """The budget has room for the frame: read on, in a turn of its own."""
@@ -295,7 +310,8 @@ class Connection:
 
     def _is_over_limits(self) -> bool:
         return (
-            self._out.occupied_bytes >= self._limits.queued_bytes_max
+            self._held
+            or self._out.occupied_bytes >= self._limits.queued_bytes_max
             or len(self._requests) >= self._limits.unanswered_requests_max
         )
 

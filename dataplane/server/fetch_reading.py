@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -25,6 +26,7 @@ from .fetch_sessions import FetchSession, SessionPartition
 from .handler import Request, as_kafka_error
 from .handlers.cluster_access import endpoint
 from .handlers.leaders import LEADERSHIP_ERRORS, leader_of
+from .turns import pieces
 
 READ_COMMITTED = 1
 """The isolation level of consumers that see nothing of open and of aborted transactions."""
@@ -33,6 +35,8 @@ FIRST_FROM_FOLLOWERS = 11
 """Fetch version whose clients know that they may read from followers."""
 _FIRST_WITH_LEADERS = 12
 _ZSTD = 4
+PARTITIONS_PER_TURN = 1000
+"""How many are read before others have their turn."""
 
 
 @dataclass(slots=True)
@@ -90,6 +94,22 @@ class FetchReader:
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
         """Look into each partition once. Slices in the result belong to the caller."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
+        self._read_into(found, fetch, partitions)
+        return found
+
+    async def read_in_turns(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
+        """The same, with turns for others."""
+        found = Round(min(fetch.message.max_bytes, self._max_bytes))
+        try:
+            for some in pieces(partitions, PARTITIONS_PER_TURN):
+                self._read_into(found, fetch, some)
+                await asyncio.sleep(0)
+        except BaseException:
+            found.release()
+            raise
+        return found
+
+    def _read_into(self, found: Round, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> None:
         session, committed = fetch.session, fetch.message.isolation_level == READ_COMMITTED
         for wanted in partitions:
             outcome = self._read(fetch, wanted, found)
@@ -103,7 +123,6 @@ class FetchReader:
                 session.rest(wanted)
             else:
                 found.outcomes.append(outcome)
-        return found
 
     def _read(self, fetch: ClientFetch, wanted: SessionPartition, found: Round) -> Outcome:
         try:

@@ -29,6 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
 
+ELEMENTS_PER_TURN = 10_000
+"""How many elements of arrays a request may have, unless its handler says that it takes more."""
+
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
 
@@ -53,6 +56,7 @@ class _Registration:
     max_version: int
     advertised_min_version: int
     on_error: ErrorResponse | None
+    elements_max: int
 
 
 def handles(
@@ -62,6 +66,7 @@ def handles(
     *,
     advertise_from: int | None = None,
     on_error: ErrorResponse | None = None,
+    elements_max: int = ELEMENTS_PER_TURN,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -69,10 +74,11 @@ def handles(
     through the request, or never (acks=0); a coroutine method runs as a task and returns the response.
     `advertise_from` is a lower first version for ApiVersions than the one really served. `on_error` builds
     the response for an error that escapes the method, where the response has no error code of its own at the
-    top.
+    top. A request with more than `elements_max` elements in its arrays is refused with POLICY_VIOLATION; a method that
+    takes more than the default has turns for others between them.
     """
     first = min_version if advertise_from is None else advertise_from
-    registration = _Registration(request_class, min_version, max_version, first, on_error)
+    registration = _Registration(request_class, min_version, max_version, first, on_error, elements_max)
 
     def register(function: _Function) -> _Function:
         setattr(function, _REGISTRATION, registration)
@@ -93,6 +99,7 @@ class Handler:
     function: Callable[..., Any]
     is_coroutine: bool
     on_error: ErrorResponse | None
+    elements_max: int
 
 
 @functools.cache
@@ -129,6 +136,7 @@ class HandlerTable:
                 function=method,
                 is_coroutine=inspect.iscoroutinefunction(method),
                 on_error=registration.on_error,
+                elements_max=registration.elements_max,
             )
 
     def get(self, api_key: int) -> Handler | None:
@@ -154,7 +162,9 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "encoding",
         "frame",
+        "is_long",
         "meter",
         "parts",
         "received_at",
@@ -186,6 +196,10 @@ class Request:
         self.began_s = perf_counter()
         # None until answered; then what the connection sends, nothing for acks=0.
         self.parts: Sequence[Part] | None = None
+        # It has so many elements that its answer may take long to encode.
+        self.is_long = False
+        # The encoding of its answer in a thread.
+        self.encoding: asyncio.Task[None] | None = None
         # What it costs is counted by this, where a quota limits that.
         self.meter: RequestMeter | None = None
         # How long its client has to wait for having gone over quotas.
@@ -214,6 +228,9 @@ class Request:
 
     def reply(self, message: Message) -> None:
         """Answer with a response, encoded at the version of the request."""
+        if self.is_long and is_large(message):
+            self.encoding = asyncio.get_running_loop().create_task(self.reply_when_encoded(message))
+            return
         self._tell_throttle(message)
         self.connection.answer(self, (self._encoded(message),))
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any
 
-from ...protocol.codec import MalformedMessage, decode_from
+from ...protocol.codec import MalformedMessage, decode, decode_stepwise
 from ...protocol.errors import KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.headers import decode_client_id
@@ -19,6 +20,7 @@ from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request, as_kafka_error
 from .handlers.api_versions import unsupported_version_response
+from .long_requests import AT_ONCE, LONG_FRAME_BYTES, check_elements, read_at_once, read_in_turns
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,9 @@ class Router:
         self._quotas = quotas
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._long_requests = asyncio.Semaphore(AT_ONCE)
+        # No two of them are handled in the same turn of the loop.
+        self._handling = asyncio.Lock()
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request; `frame` is valid during this call only."""
@@ -55,28 +60,20 @@ class Router:
             return
         try:
             client_id, offset = decode_client_id(frame, api_key, api_version)
-            # A task outlives the receive buffer.
-            body = bytes(frame) if handler.is_coroutine else frame
-            message, _ = decode_from(handler.request_class, body, api_version, offset)
+            message = _read(handler, frame, api_version, offset)
         except MalformedMessage as error:
-            log.warning(
-                "closing the connection of %s: %s version %d cannot be read: %s",
-                connection, handler.request_class.__name__, api_version, error,
-            )  # fmt: skip
-            connection.close()
+            _close_unreadable(connection, handler, api_version, error)
             return
         request = Request(connection, api_key, api_version, correlation_id, client_id, now)
         if quota is not None:
             request.meter = RequestMeter(quota, ANONYMOUS, client_id, started_s, perf_counter)
         connection.expect(request)
+        if message is None:
+            connection.hold()
+            self._start(request, self._run_long(handler, request, frame, offset))
+            return
         if handler.is_coroutine:
-            running = self._run(handler, request, message)
-            if request.meter is not None:
-                request.meter.pause()
-                running = Stepwise(running, request.meter)
-            task = self._loop.create_task(running)
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._start(request, self._run(handler, request, message))
             return
         request.frame = frame
         try:
@@ -95,11 +92,53 @@ class Router:
         for task in self._tasks:
             task.cancel()
 
+    def _start(self, request: Request, running: Coroutine[Any, Any, None]) -> None:
+        if request.meter is not None:
+            request.meter.pause()
+            running = Stepwise(running, request.meter)
+        task = self._loop.create_task(running)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
     async def _run(self, handler: Handler, request: Request, message: Message) -> None:
         try:
             await request.reply_when_encoded(await handler.function(request, message))
         except Exception as error:
             self._fail(handler, request, message, error)
+
+    async def _run_long(self, handler: Handler, request: Request, frame: memoryview, offset: int) -> None:
+        """What takes more than one turn to read; the connection holds the frame until it is read and handled."""
+        connection = request.connection
+        async with self._long_requests:
+            steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)
+            try:
+                read = await read_in_turns(connection, steps)
+            except MalformedMessage as error:
+                _close_unreadable(connection, handler, request.api_version, error)
+                return
+            if read is None:
+                return
+            message, elements = read
+            request.is_long = True
+            try:
+                check_elements(handler, elements)
+                if handler.is_coroutine:
+                    connection.go_on()
+                    response = await handler.function(request, message)
+                else:
+                    async with self._handling:
+                        if connection.closed:
+                            return  # and with it went the buffer that records are in
+                        response = handler.function(request, message)
+                        await asyncio.sleep(0)
+                if response is not None:
+                    await request.reply_when_encoded(response)
+                else:
+                    request.charge()
+            except Exception as error:
+                await self._fail_long(handler, request, message, error)
+            finally:
+                connection.go_on()
 
     def _refuse_version(self, connection: Connection, handler: Handler, request: Request) -> None:
         if handler.api_key == _API_VERSIONS:
@@ -116,38 +155,86 @@ class Router:
         connection.close()
 
     def _fail(self, handler: Handler, request: Request, message: Message, error: Exception) -> None:
-        error = as_kafka_error(
-            error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
-        )
+        known = _known(handler, request, error)
         if request.parts is not None:
             return
         try:
-            response = _error_response(handler, message, error)
+            response = _error_response(handler, message, known, request.api_version)
+        except Exception:
+            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+            response = None
+        if response is not None:
+            request.reply(response)
+        else:
+            _close_without_answer(handler, request, known)
+
+    async def _fail_long(
+        self, handler: Handler, request: Request, message: Message, error: Exception
+    ) -> None:
+        """The same, where the answer to each of many elements is the error."""
+        known = _known(handler, request, error)
+        if request.parts is not None:
+            return
+        try:
+            response = await asyncio.to_thread(_error_response, handler, message, known, request.api_version)
             if response is not None:
-                _leave_out_unknown(response, request.api_version)
-                request.reply(response)
+                await request.reply_when_encoded(response)
                 return
         except Exception:
             log.exception("the error response to %s could not be made", handler.request_class.__name__)
-        log.warning(
-            "closing the connection of %s: %s version %d has no place for the error %s",
-            request.connection, handler.request_class.__name__, request.api_version, error.code.name,
-        )  # fmt: skip
-        request.close_connection()
+        _close_without_answer(handler, request, known)
 
 
-def _error_response(handler: Handler, message: Message, error: KafkaError) -> Message | None:
+def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Message | None:
+    """The request, or None if it takes more than one turn to read. Raises MalformedMessage."""
+    if len(frame) > LONG_FRAME_BYTES:
+        return read_at_once(decode_stepwise(handler.request_class, frame, version, offset))
+    # A task outlives the receive buffer.
+    body = bytes(frame) if handler.is_coroutine else frame
+    message: Message = decode(handler.request_class, body, version, offset)
+    return message
+
+
+def _close_unreadable(
+    connection: Connection, handler: Handler, version: int, error: MalformedMessage
+) -> None:
+    log.warning(
+        "closing the connection of %s: %s version %d cannot be read: %s",
+        connection, handler.request_class.__name__, version, error,
+    )  # fmt: skip
+    connection.close()
+
+
+def _close_without_answer(handler: Handler, request: Request, error: KafkaError) -> None:
+    log.warning(
+        "closing the connection of %s: %s version %d has no place for the error %s",
+        request.connection, handler.request_class.__name__, request.api_version, error.code.name,
+    )  # fmt: skip
+    request.close_connection()
+
+
+def _known(handler: Handler, request: Request, error: Exception) -> KafkaError:
+    """The error as clients may be told it."""
+    return as_kafka_error(
+        error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
+    )
+
+
+def _error_response(handler: Handler, message: Message, error: KafkaError, version: int) -> Message | None:
     """The response that carries an error: the handler's own, or the top-level error code; None if there is no
     place.
     """
+    response: Any
     if handler.on_error is not None:
-        return handler.on_error(message, error)
-    response: Any = handler.request_class.response()
-    if not hasattr(response, "error_code"):
-        return None
-    response.error_code = int(error.code)
-    if hasattr(response, "error_message"):
-        response.error_message = error.message
+        response = handler.on_error(message, error)
+    else:
+        response = handler.request_class.response()
+        if not hasattr(response, "error_code"):
+            return None
+        response.error_code = int(error.code)
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+    _leave_out_unknown(response, version)
     return response  # type: ignore[no-any-return]
 
 

@@ -34,6 +34,7 @@ from ..fetch_reading import ClientFetch, FetchReader, Round
 from ..fetch_repeats import FetchRepeats
 from ..fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..handler import Request, handles
+from ..long_fetch import LongFetch, is_long
 from ..purgatory import Parked, Purgatory
 from ..request_times import FOLLOWER_FETCH
 from .leaders import endpoints
@@ -102,7 +103,7 @@ class FetchHandlers:
         self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
         self._selects = settings.selector is not None
-        self._parked: dict[Connection, dict[_ParkedFetch, None]] = {}
+        self._waiting: dict[Connection, dict[_ParkedFetch | LongFetch, None]] = {}
 
     @handles(FetchRequest, 4, 18, on_error=_failed)
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
@@ -118,6 +119,9 @@ class FetchHandlers:
         fetch = self._in_session(request, message)
         if self._quotas.consumer is not None:
             self._keep_to_window(request, message)
+        if is_long(fetch):
+            self._read_in_turns(fetch)
+            return None
         session = fetch.session
         found = self._reader.read(
             fetch, tuple(session.active) if fetch.incremental else session.partitions.values()
@@ -140,8 +144,12 @@ class FetchHandlers:
             self.answer(fetch, found)
             return None
         found.release()
-        self._parked_of(request.connection)[_ParkedFetch(self, fetch)] = None
+        self._waiting_of(request.connection)[_ParkedFetch(self, fetch)] = None
         return None
+
+    def _read_in_turns(self, fetch: ClientFetch) -> None:
+        waiting = self._waiting_of(fetch.request.connection)
+        waiting[LongFetch(fetch, self._reader, self.answer, lambda one: waiting.pop(one, None))] = None
 
     # Sessions
 
@@ -165,21 +173,21 @@ class FetchHandlers:
             return ClientFetch(request, message, FetchSession(by_id=by_id))
         return ClientFetch(request, message, session, incremental=True)
 
-    def _parked_of(self, connection: Connection) -> dict[_ParkedFetch, None]:
-        """The parked fetches of a connection, which go when it does."""
-        parked = self._parked.get(connection)
-        if parked is None:
-            parked = self._parked[connection] = {}
+    def _waiting_of(self, connection: Connection) -> dict[_ParkedFetch | LongFetch, None]:
+        """The fetches of a connection that are not answered yet, which go when it does."""
+        waiting = self._waiting.get(connection)
+        if waiting is None:
+            waiting = self._waiting[connection] = {}
             connection.call_on_close(lambda: self._closed(connection))
-        return parked
+        return waiting
 
     def _closed(self, connection: Connection) -> None:
-        for parked in self._parked.pop(connection, {}):
-            parked.abandon()
+        for fetch in list(self._waiting.pop(connection, {})):
+            fetch.abandon()
 
     def forget(self, parked: _ParkedFetch, connection: Connection) -> None:
         """It is answered."""
-        self._parked.get(connection, {}).pop(parked, None)
+        self._waiting.get(connection, {}).pop(parked, None)
 
     # Followers
 

@@ -1,0 +1,100 @@
+"""Fetches of so many partitions that others need turns of the event loop while they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.fetch import FetchResponse
+from .fetch_reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
+
+if TYPE_CHECKING:
+    from .fetch_sessions import SessionPartition
+
+log = logging.getLogger(__name__)
+
+
+def to_read(fetch: ClientFetch) -> list[SessionPartition]:
+    """The partitions that an answer has to tell of: those with news, or all where there is no session."""
+    session = fetch.session
+    return list(session.active if fetch.incremental else session.partitions.values())
+
+
+def is_long(fetch: ClientFetch) -> bool:
+    """Whether it is read in turns."""
+    session = fetch.session
+    return len(session.active if fetch.incremental else session.partitions) > PARTITIONS_PER_TURN
+
+
+class LongFetch:
+    """A consumer's fetch that is read in turns, and read again when a partition has news, until it is answered."""
+
+    def __init__(
+        self,
+        fetch: ClientFetch,
+        reader: FetchReader,
+        answer: Callable[[ClientFetch, Round], None],
+        forget: Callable[[LongFetch], None],
+    ) -> None:
+        self._fetch, self._reader = fetch, reader
+        self._answer, self._forget = answer, forget
+        self._news = asyncio.Event()
+        fetch.session.parked = self
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        """A partition may have news."""
+        self._news.set()
+
+    def superseded(self, error: ErrorCode) -> None:
+        """The session goes on, or ends, without this fetch."""
+        self._end()
+        self._fetch.request.reply(FetchResponse(error_code=error))
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self._end()
+        if not self._fetch.session.id:
+            self._fetch.session.close()
+
+    def _end(self) -> None:
+        self._task.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._fetch.session.parked is self:
+            self._fetch.session.parked = None
+        self._forget(self)
+
+    async def _run(self) -> None:
+        fetch = self._fetch
+        try:
+            found = await self._read()
+            self._leave()
+            self._answer(fetch, found)
+        except Exception:
+            log.exception(
+                "Fetch version %d of %s failed", fetch.request.api_version, fetch.request.connection
+            )
+            self._leave()
+            fetch.request.close_connection()
+
+    async def _read(self) -> Round:
+        """What is found once it is enough, or the time is over."""
+        fetch, loop = self._fetch, asyncio.get_running_loop()
+        deadline_s = fetch.request.received_at + fetch.message.max_wait_ms / 1000
+        while True:
+            last = loop.time() >= deadline_s
+            self._news.clear()
+            found = await self._reader.read_in_turns(fetch, to_read(fetch))
+            if last or found.urgent or found.size >= fetch.message.min_bytes:
+                return found
+            found.release()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._news.wait()
+            except TimeoutError:
+                pass

@@ -1,0 +1,70 @@
+"""Requests with so many elements that others need turns of the event loop while they are read.
+
+A request is read in place, in its connection's receive buffer, so its memory stays counted in the receive budget, and
+the connection hands on no other request meanwhile. A few are read and handled at once; the others wait in their
+buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+from ...protocol.codec import MalformedMessage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import Message
+from .connection import Connection
+from .handler import Handler
+
+LONG_FRAME_BYTES: Final = 16 * 1024
+"""A smaller request is read at once: so few bytes hold no more elements than one turn takes."""
+AT_ONCE: Final = 4
+ELEMENTS_MAX: Final = 100_000
+"""No request has more: what takes so much memory is not read to its end."""
+_ELEMENTS_PER_TURN: Final = 1000
+
+_M = TypeVar("_M", bound=Message)
+
+
+def read_at_once(steps: Generator[int, None, _M]) -> _M | None:
+    """The message, or None if it takes more than one turn. Raises MalformedMessage."""
+    elements = 0
+    try:
+        while elements <= _ELEMENTS_PER_TURN:
+            elements += next(steps)
+    except StopIteration as done:
+        message: _M = done.value
+        return message
+    return None
+
+
+async def read_in_turns(connection: Connection, steps: Generator[int, None, _M]) -> tuple[_M, int] | None:
+    """The message and how many elements it has; None if the connection was closed meanwhile, and its buffer is gone.
+
+    Raises MalformedMessage, also where there are more than `ELEMENTS_MAX`.
+    """
+    elements = turn = 0
+    try:
+        while not connection.closed:
+            count = next(steps)
+            elements += count
+            if elements > ELEMENTS_MAX:
+                raise MalformedMessage(f"it has more than {ELEMENTS_MAX} elements in its arrays")
+            turn += count
+            if turn > _ELEMENTS_PER_TURN:
+                turn = 0
+                await asyncio.sleep(0)
+    except StopIteration as done:
+        return done.value, elements
+    return None
+
+
+def check_elements(handler: Handler, elements: int) -> None:
+    """Raises POLICY_VIOLATION where the handler takes fewer, as Kafka does for large batches of its admin client."""
+    if elements > handler.elements_max:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Unable to perform excessively large batch operation: {elements} elements in the request's arrays, "
+            f"at most {handler.elements_max} are allowed",
+        )
