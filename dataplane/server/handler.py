@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 ELEMENTS_PER_TURN = 10_000
 """How many elements of arrays a request may have, unless its handler says that it takes more."""
 
+WHOLE_CLUSTER_ELEMENTS = 25_000
+"""For what may be asked about each of a cluster's ten thousand partitions at once, with its topic."""
+
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
 
@@ -74,8 +77,8 @@ def handles(
     through the request, or never (acks=0); a coroutine method runs as a task and returns the response.
     `advertise_from` is a lower first version for ApiVersions than the one really served. `on_error` builds
     the response for an error that escapes the method, where the response has no error code of its own at the
-    top. A request with more than `elements_max` elements in its arrays is refused with POLICY_VIOLATION; a method that
-    takes more than the default has turns for others between them.
+    top. A request with more than `elements_max` elements in its arrays is refused with POLICY_VIOLATION. So the method
+    need not have turns for others, unless an element takes it more than some microseconds.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(request_class, min_version, max_version, first, on_error, elements_max)

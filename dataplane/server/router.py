@@ -37,6 +37,8 @@ class Router:
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._long_requests = asyncio.Semaphore(AT_ONCE)
+        #: long requests that are waiting, being read or being handled
+        self.reading = 0
         # No two of them are handled in the same turn of the loop.
         self._handling = asyncio.Lock()
 
@@ -108,6 +110,13 @@ class Router:
 
     async def _run_long(self, handler: Handler, request: Request, frame: memoryview, offset: int) -> None:
         """What takes more than one turn to read; the connection holds the frame until it is read and handled."""
+        self.reading += 1
+        try:
+            await self._read_and_run(handler, request, frame, offset)
+        finally:
+            self.reading -= 1
+
+    async def _read_and_run(self, handler: Handler, request: Request, frame: memoryview, offset: int) -> None:
         connection = request.connection
         async with self._long_requests:
             steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)

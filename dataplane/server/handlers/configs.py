@@ -22,7 +22,7 @@ from ....protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..turns import in_turns
 from .broker_loggers import BrokerLoggers
 from .cluster_access import Quorum
@@ -95,7 +95,7 @@ class ConfigHandlers:
         self._view = view
         self._loggers = BrokerLoggers()
 
-    @handles(DescribeConfigsRequest, 1, 4, on_error=_describe_error)
+    @handles(DescribeConfigsRequest, 1, 4, on_error=_describe_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def describe_configs(
         self, request: Request, message: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:

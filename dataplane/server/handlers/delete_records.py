@@ -21,7 +21,7 @@ from ....protocol.messages.delete_records import (
 )
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
-from ..handler import Request, as_kafka_error, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
 from ..turns import in_turns, pieces
 from .cluster_access import INTERNAL_TOPICS
 
@@ -49,7 +49,7 @@ class DeleteRecordsHandlers:
         self._replicas = replicas
         self._keep_log_starts = keep_log_starts
 
-    @handles(DeleteRecordsRequest, 0, 2)
+    @handles(DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def delete_records(self, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """Trim each partition, then answer when all have followed, or when the time is over."""
         deadline = request.received_at + max(0, message.timeout_ms) / 1000

@@ -31,7 +31,7 @@ from ....protocol.schema import ZERO_UUID
 from ...groups.coordinator import GroupCoordinator
 from ...groups.offsets import CommittedOffset, TopicPartition
 from ...groups.shard import Shard
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..turns import in_turns
 from .commit_sorting import sort_commit
 
@@ -76,7 +76,7 @@ class GroupOffsetHandlers:
         self._coordinator, self._image, self._now_ms = coordinator, image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
 
-    @handles(OffsetCommitRequest, 1, 10)
+    @handles(OffsetCommitRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
@@ -122,7 +122,7 @@ class GroupOffsetHandlers:
             knows_epochs=request.api_version >= EPOCHS_VERSION,
         )
 
-    @handles(OffsetFetchRequest, 1, 10)
+    @handles(OffsetFetchRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
             return self._fetch_one(message)

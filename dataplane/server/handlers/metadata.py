@@ -21,7 +21,7 @@ from ....protocol.messages.metadata import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...listed_brokers import ListedBrokers
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..turns import ITEMS_PER_TURN, in_turns
 from .cluster_access import (
     CLUSTER_OPERATIONS,
@@ -61,7 +61,7 @@ class MetadataHandlers:
         self._listed = listed
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @handles(MetadataRequest, 0, 13, on_error=_metadata_error)
+    @handles(MetadataRequest, 0, 13, on_error=_metadata_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def metadata(self, request: Request, message: MetadataRequest) -> MetadataResponse | None:
         """Topics by name, by id, or all; replies later if topics are created first."""
         _check_identifiers(request.api_version, message)

@@ -26,7 +26,7 @@ from ...replication.leader import LeaderState
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ..fetch_reading import READ_COMMITTED
-from ..handler import Request, as_kafka_error, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
 from ..turns import in_turns
 
 LATEST = -1
@@ -77,7 +77,7 @@ class OffsetHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(ListOffsetsRequest, 1, 11)
+    @handles(ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.

@@ -26,7 +26,11 @@ from ....protocol.messages.client_quotas import (
     ValueData,
 )
 from ..handler import Request, handles
+from ..turns import pieces
 from .cluster_access import Quorum
+
+# So that one entry of the quorum's log does not hold it up for long.
+_ENTRIES_PER_COMMAND = 250
 
 
 class MatchType(IntEnum):
@@ -103,17 +107,24 @@ class QuotaHandlers:
         """Each entity on its own; one that comes twice is refused."""
         times = Counter(_parts(entry) for entry in message.entries)
         wanted = [entry for entry in message.entries if times[_parts(entry)] == 1]
-        command = commands.AlterClientQuotas(
-            entries=[_changes(entry) for entry in wanted], validate_only=message.validate_only
-        )
-        outcome = await self._quorum.submit(command)
-        assert isinstance(outcome, commands.AlterClientQuotasResult)
-        results = iter(outcome.entries)
+        failures: list[KafkaError | None] = []
+        for some in pieces(wanted, _ENTRIES_PER_COMMAND):
+            command = commands.AlterClientQuotas(
+                entries=[_changes(entry) for entry in some], validate_only=message.validate_only
+            )
+            try:
+                outcome = await self._quorum.submit(command)
+            except KafkaError as error:
+                failures += [error] * (len(wanted) - len(failures))
+                break
+            assert isinstance(outcome, commands.AlterClientQuotasResult)
+            failures += map(_failure, outcome.entries)
+        results = iter(failures)
         return AlterClientQuotasResponse(
             entries=[
                 _altered(
                     entry,
-                    _failure(next(results))
+                    next(results)
                     if times[_parts(entry)] == 1
                     else KafkaError(ErrorCode.INVALID_REQUEST, "Each entity must appear at most once."),
                 )

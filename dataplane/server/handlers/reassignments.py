@@ -4,7 +4,7 @@ where replicas are, and who of them leads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ....protocol.cluster_image import TopicState
 from ....protocol.errors import ErrorCode, KafkaError
@@ -25,11 +25,17 @@ from ....protocol.messages.reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    ReassignablePartition,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..turns import pieces
 from .cluster_access import Quorum
+
+# So that one entry of the quorum's log does not hold it up for long.
+_PARTITIONS_PER_COMMAND = 1000
 
 
 def _alter_error(
@@ -69,28 +75,27 @@ class ReassignmentHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error)
+    @handles(
+        AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error, elements_max=WHOLE_CLUSTER_ELEMENTS
+    )
     async def alter(
         self, request: Request, message: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begin, change or cancel moves, each partition on its own."""
-        command = moves.AlterPartitionReassignments(
-            topics=[
-                moves.TopicReassignment(
-                    name=topic.name,
-                    partitions=[
-                        moves.WantedReplicas(partition=wanted.partition_index, replicas=wanted.replicas)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in message.topics
-            ],
-            allow_replication_factor_change=message.allow_replication_factor_change,
-        )
-        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-        assert isinstance(outcome, moves.AlterPartitionReassignmentsResult)
-        _check(outcome.error_code, outcome.error_message)
-        results = iter(outcome.partitions)
+        allow_change = message.allow_replication_factor_change
+        asked = [(topic, wanted) for topic in message.topics for wanted in topic.partitions]
+        found: list[moves.ReassignedPartition] = []
+        # An empty request is a command, too.
+        for some in pieces(asked, _PARTITIONS_PER_COMMAND) or [()]:
+            try:
+                found += await self._move(some, message.timeout_ms, allow_change=allow_change)
+            except KafkaError as error:
+                if not found:
+                    raise
+                refused = moves.ReassignedPartition(error_code=error.code, error_message=error.message or "")
+                found += [refused] * (len(asked) - len(found))
+                break
+        results = iter(found)
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=message.allow_replication_factor_change,
             responses=[
@@ -109,7 +114,32 @@ class ReassignmentHandlers:
             ],
         )
 
-    @handles(ListPartitionReassignmentsRequest, 0, 0)
+    async def _move(
+        self,
+        asked: Sequence[tuple[ReassignableTopic, ReassignablePartition]],
+        timeout_ms: int,
+        *,
+        allow_change: bool,
+    ) -> list[moves.ReassignedPartition]:
+        """One command: what became of each partition. Raises KafkaError for a refusal of them all."""
+        topics: list[moves.TopicReassignment] = []
+        last = None
+        for topic, wanted in asked:
+            if topic is not last:
+                topics.append(moves.TopicReassignment(name=topic.name))
+                last = topic
+            topics[-1].partitions.append(
+                moves.WantedReplicas(partition=wanted.partition_index, replicas=wanted.replicas)
+            )
+        command = moves.AlterPartitionReassignments(
+            topics=topics, allow_replication_factor_change=allow_change
+        )
+        outcome = await self._quorum.submit(command, timeout_ms=timeout_ms)
+        assert isinstance(outcome, moves.AlterPartitionReassignmentsResult)
+        _check(outcome.error_code, outcome.error_message)
+        return outcome.partitions
+
+    @handles(ListPartitionReassignmentsRequest, 0, 0, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def list_ongoing(
         self, request: Request, message: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
@@ -132,7 +162,7 @@ class ReassignmentHandlers:
             ]
         )
 
-    @handles(ElectLeadersRequest, 0, 2, on_error=_elect_error)
+    @handles(ElectLeadersRequest, 0, 2, on_error=_elect_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elect preferred leaders, or any leader where there is none."""
         image = self._quorum.image

@@ -32,8 +32,8 @@ from ....protocol.messages.topics import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...quotas import ANONYMOUS, ClientQuotas
-from ..handler import Request, handles
-from ..turns import pieces
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..turns import in_turns, pieces
 from .cluster_access import Quorum
 from .config_view import ConfigEntry, ConfigView
 from .topic_creation import TopicDefaults
@@ -121,14 +121,14 @@ class TopicHandlers:
         request.throttle(throttle_ms)
         return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
 
-    @handles(CreateTopicsRequest, 2, 7, on_error=_create_error)
+    @handles(CreateTopicsRequest, 2, 7, on_error=_create_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def create_topics(self, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
         """Create topics; each has its own result, and a name that comes twice is refused."""
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
         wanted = []
-        for topic in message.topics:
+        async for topic in in_turns(message.topics):
             if topic.name in repeated:
                 continue
             strict = request.api_version >= _STRICT_CREATION
@@ -211,7 +211,7 @@ class TopicHandlers:
             ],
         )
 
-    @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error)
+    @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def delete_topics(self, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """Delete topics by name or, from version 6 on, by id."""
         if not self._delete_topic_enable:
@@ -222,7 +222,7 @@ class TopicHandlers:
         results: list[DeletableTopicResult] = []
         wanted: list[DeleteTopicState] = []
         seen: set[str | bytes] = set()
-        for topic in _deletions(message):
+        async for topic in in_turns(_deletions(message)):
             try:
                 name, topic_id = _resolve(self._quorum.image, topic)
                 if topic_id in seen:
@@ -244,7 +244,7 @@ class TopicHandlers:
             results += [_deleted(topic, result) async for topic, result in outcomes]
         return DeleteTopicsResponse(responses=results)
 
-    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
+    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def create_partitions(
         self, request: Request, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
@@ -253,7 +253,7 @@ class TopicHandlers:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_partitions(name, error) for name in sorted(repeated)]
         wanted = []
-        for topic in message.topics:
+        async for topic in in_turns(message.topics):
             if topic.name in repeated:
                 continue
             present = self._quorum.image.topics.get(topic.name)

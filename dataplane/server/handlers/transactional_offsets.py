@@ -28,7 +28,7 @@ from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ...transactions.acceptance import TransactionGone
 from ...transactions.gate import Adding, TransactionGate
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from .commit_sorting import SortedCommit, sort_commit
 
 _FIRST_WITH_LOADING = 1
@@ -67,7 +67,7 @@ class TransactionalOffsetHandlers:
         self._image, self._now_ms = image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
 
-    @handles(TxnOffsetCommitRequest, 0, 6, on_error=_refused)
+    @handles(TxnOffsetCommitRequest, 0, 6, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def commit(self, request: Request, message: TxnOffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard, or with why they are not."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
