@@ -36,14 +36,23 @@ class FolderCheckpoints:
         self._path = path
         self._logs = logs
         self._writing = threading.Lock()
-        # Who has rows in the files, which know no topic ids.
-        self._rows: set[TopicPartition] = set()
+        # Who has rows in each of the files, which know no topic ids. Replaced whenever the file is: logs come and go.
+        self._rows: dict[str, frozenset[TopicPartition]] = {}
+
+    @property
+    def named(self) -> frozenset[TopicPartition]:
+        """The logs that have a row in any of the files."""
+        return frozenset().union(*self._rows.values())
 
     def read(self) -> Checkpointed:
         """What an earlier process left."""
         recovery_points = read_offsets(self._path / RECOVERY_POINTS)
         log_starts = read_offsets(self._path / LOG_START_OFFSETS)
-        self._rows = {*recovery_points, *log_starts, *self.read_high_watermarks()}
+        self._rows = {
+            RECOVERY_POINTS: frozenset(recovery_points),
+            LOG_START_OFFSETS: frozenset(log_starts),
+            HIGH_WATERMARKS: frozenset(self.read_high_watermarks()),
+        }
         return Checkpointed(recovery_points, log_starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
@@ -54,33 +63,35 @@ class FolderCheckpoints:
         """Those of logs that are here."""
         with self._writing:
             present = {key: high_watermarks[key] for key in high_watermarks.keys() & self._logs.keys()}
-            self._rows |= present.keys()
-            write_offsets(self._path / HIGH_WATERMARKS, present)
+            self._write(HIGH_WATERMARKS, present)
 
     def write_log_starts(self) -> None:
         """Where the logs start now."""
         with self._writing:
             starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
-            write_offsets(
-                self._path / LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0}
-            )
+            self._write(LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0})
 
     def write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
         """How far the logs are flushed now, those in ``lowered`` only so far."""
         with self._writing:
             points = {key: log.recovery_point for key, log in list(self._logs.items())}
-            self._rows |= points.keys()
-            write_offsets(self._path / RECOVERY_POINTS, {**points, **lowered})
+            self._write(RECOVERY_POINTS, {**points, **lowered})
 
     def make_room_for(self, key: TopicPartition) -> None:
         """A log is about to be made: drop the rows of logs that are gone, if it has the name of one. A recovery
         point or a log start of the old one would condemn or hide what the new one holds.
         """
-        if key not in self._rows:
+        if not any(key in rows for rows in self._rows.values()):
             return
         self.write_recovery_points({})
         with self._writing:
             for name in (LOG_START_OFFSETS, HIGH_WATERMARKS):
                 rows = read_offsets(self._path / name)
-                write_offsets(self._path / name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
-            self._rows = set(self._logs)
+                self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace one of the files."""
+        # Should the file not be written, it has old rows or new ones.
+        self._rows[name] = self._rows.get(name, frozenset()).union(offsets)
+        write_offsets(self._path / name, offsets)
+        self._rows[name] = frozenset(offsets)

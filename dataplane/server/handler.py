@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 ELEMENTS_PER_TURN = 10_000
 """How many elements of arrays a request may have, unless its handler says that it takes more."""
 
-WHOLE_CLUSTER_ELEMENTS = 25_000
+WHOLE_CLUSTER_ELEMENTS = 21_000
 """For what may be asked about each of a cluster's ten thousand partitions at once, with its topic."""
 
 _REGISTRATION = "__ottla_handles__"

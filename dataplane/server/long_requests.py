@@ -1,8 +1,8 @@
 """Requests with so many elements that others need turns of the event loop while they are read.
 
 A request is read in place, in its connection's receive buffer, so its memory stays counted in the receive budget, and
-the connection hands on no other request meanwhile. A few are read and handled at once; the others wait in their
-buffers.
+the connection hands on no other request meanwhile. A few are read at once, and some more handled; the others wait in
+their buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .handler import Handler
 
 LONG_FRAME_BYTES: Final = 16 * 1024
 """A smaller request is read at once: so few bytes hold no more elements than one turn takes."""
-AT_ONCE: Final = 4
+READ_AT_ONCE: Final = 4
+RUN_AT_ONCE: Final = 32
+"""How many are read or handled, which may include a wait for the quorum."""
 ELEMENTS_MAX: Final = 100_000
 """No request has more: what takes so much memory is not read to its end."""
 _ELEMENTS_PER_TURN: Final = 1000

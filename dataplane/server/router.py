@@ -20,7 +20,14 @@ from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request, as_kafka_error
 from .handlers.api_versions import unsupported_version_response
-from .long_requests import AT_ONCE, LONG_FRAME_BYTES, check_elements, read_at_once, read_in_turns
+from .long_requests import (
+    LONG_FRAME_BYTES,
+    READ_AT_ONCE,
+    RUN_AT_ONCE,
+    check_elements,
+    read_at_once,
+    read_in_turns,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +43,8 @@ class Router:
         self._quotas = quotas
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._long_requests = asyncio.Semaphore(AT_ONCE)
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
+        self._running = asyncio.Semaphore(RUN_AT_ONCE)
         #: long requests that are waiting, being read or being handled
         self.reading = 0
         # No two of them are handled in the same turn of the loop.
@@ -112,42 +120,39 @@ class Router:
         """What takes more than one turn to read; the connection holds the frame until it is read and handled."""
         self.reading += 1
         try:
-            await self._read_and_run(handler, request, frame, offset)
+            async with self._running:
+                async with self._reading:
+                    steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)
+                    read = await read_in_turns(request.connection, steps)
+                if read is not None:
+                    await self._handle_long(handler, request, *read)
+        except MalformedMessage as error:
+            _close_unreadable(request.connection, handler, request.api_version, error)
         finally:
             self.reading -= 1
+            request.connection.go_on()
 
-    async def _read_and_run(self, handler: Handler, request: Request, frame: memoryview, offset: int) -> None:
+    async def _handle_long(self, handler: Handler, request: Request, message: Message, elements: int) -> None:
         connection = request.connection
-        async with self._long_requests:
-            steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)
-            try:
-                read = await read_in_turns(connection, steps)
-            except MalformedMessage as error:
-                _close_unreadable(connection, handler, request.api_version, error)
-                return
-            if read is None:
-                return
-            message, elements = read
-            request.is_long = True
-            try:
-                check_elements(handler, elements)
-                if handler.is_coroutine:
-                    connection.go_on()
-                    response = await handler.function(request, message)
-                else:
-                    async with self._handling:
-                        if connection.closed:
-                            return  # and with it went the buffer that records are in
-                        response = handler.function(request, message)
-                        await asyncio.sleep(0)
-                if response is not None:
-                    await request.reply_when_encoded(response)
-                else:
-                    request.charge()
-            except Exception as error:
-                await self._fail_long(handler, request, message, error)
-            finally:
+        request.is_long = True
+        try:
+            check_elements(handler, elements)
+            if handler.is_coroutine:
                 connection.go_on()
+                response = await handler.function(request, message)
+            else:
+                async with self._handling:
+                    if connection.closed:
+                        return  # and with it went the buffer that records are in
+                    response = handler.function(request, message)
+                    connection.go_on()
+                    await asyncio.sleep(0)
+            if response is not None:
+                await request.reply_when_encoded(response)
+            else:
+                request.charge()
+        except Exception as error:
+            await self._fail_long(handler, request, message, error)
 
     def _refuse_version(self, connection: Connection, handler: Handler, request: Request) -> None:
         if handler.api_key == _API_VERSIONS:

@@ -40,7 +40,7 @@ from ....protocol.messages.transactions import (
 )
 from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
-from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..handler import Request, handles
 from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
 from .offsets_due import OffsetsDue
 from .transaction_arguments import check_timeout, check_transactional_id
@@ -114,7 +114,7 @@ class TransactionHandlers:
             app_version=found.app_version,
         )
 
-    @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
     async def add_partitions(
         self, request: Request, message: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
