@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-#: Records are short (tens of bytes), so this is some ten megabytes at most.
+#: With its entry a record takes some three hundred bytes, so this is some thirty megabytes at most.
 DEFAULT_CAPACITY_RECORDS = 100_000
 DEFAULT_CAPACITY_BYTES = 32 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 64 * 1024
