@@ -90,7 +90,7 @@ class LogDirHandlers:
             described.offset_lag = max(0, end_offset - log.log_end_offset)
         return described
 
-    @handles(AlterReplicaLogDirsRequest, 1, 2)
+    @handles(AlterReplicaLogDirsRequest, 1, 2, elements_max=6_000)
     def alter(self, request: Request, message: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Each partition on its own; one that is named twice goes to the last folder named, as in Kafka."""
         targets = {

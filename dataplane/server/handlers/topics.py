@@ -244,7 +244,7 @@ class TopicHandlers:
             results += [_deleted(topic, result) async for topic, result in outcomes]
         return DeleteTopicsResponse(responses=results)
 
-    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
     async def create_partitions(
         self, request: Request, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:

@@ -41,6 +41,7 @@ from ....protocol.messages.transactions import (
 from ....protocol.transaction_table import Phase, Place, by_topic
 from ...groups.coordinator import partition_for
 from ..handler import Request, handles
+from ..turns import in_turns
 from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
 from .offsets_due import OffsetsDue
 from .transaction_arguments import check_timeout, check_transactional_id
@@ -129,7 +130,9 @@ class TransactionHandlers:
             results = await self._added(request, who, message.v3_and_below_topics)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         return AddPartitionsToTxnResponse(
-            results_by_transaction=[await self._one_of_many(request, one) for one in message.transactions]
+            results_by_transaction=[
+                await self._one_of_many(request, one) async for one in in_turns(message.transactions)
+            ]
         )
 
     async def _one_of_many(

@@ -1,0 +1,107 @@
+"""However much a request changes, no single command holds the quorum up for long."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.dataplane.server import Request
+from ottla.dataplane.server.handlers.quotas import QuotaHandlers
+from ottla.dataplane.server.handlers.reassignments import ReassignmentHandlers
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quota_commands, reassignment_commands
+from ottla.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from ottla.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+REQUEST = cast(Request, SimpleNamespace(api_version=1))
+
+
+class Quorum:
+    """Notes how large commands are, and refuses all from the `fails_from`th on."""
+
+    def __init__(self, fails_from: int = 1000) -> None:
+        self.image = ClusterImage()
+        self.sizes: list[int] = []
+        self._fails_from = fails_from
+
+    async def submit(self, command: Any, timeout_ms: int | None = None) -> Any:
+        if len(self.sizes) >= self._fails_from:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        if isinstance(command, quota_commands.AlterClientQuotas):
+            self.sizes.append(len(command.entries))
+            return quota_commands.AlterClientQuotasResult(
+                entries=[quota_commands.AlteredQuota() for _ in command.entries]
+            )
+        self.sizes.append(sum(len(topic.partitions) for topic in command.topics))
+        return reassignment_commands.AlterPartitionReassignmentsResult(
+            partitions=[
+                reassignment_commands.ReassignedPartition(error_message=f"{topic.name}-{wanted.partition}")
+                for topic in command.topics
+                for wanted in topic.partitions
+            ]
+        )
+
+
+def quotas_of(count: int) -> AlterClientQuotasRequest:
+    return AlterClientQuotasRequest(
+        entries=[
+            AlterClientQuotasRequestEntryData(
+                entity=[EntityData(entity_type="client-id", entity_name=f"client-{number}")],
+                ops=[OpData(key="producer_byte_rate", value=1e6)],
+            )
+            for number in range(count)
+        ]
+    )
+
+
+def moves_of(topics: int, partitions: int) -> AlterPartitionReassignmentsRequest:
+    return AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=f"topic-{number}",
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=[1]) for index in range(partitions)
+                ],
+            )
+            for number in range(topics)
+        ]
+    )
+
+
+async def test_quotas_of_many_entities_are_altered_in_pieces() -> None:
+    quorum = Quorum()
+    answer = await QuotaHandlers(quorum).alter_client_quotas(REQUEST, quotas_of(600))
+    assert sum(quorum.sizes) == 600
+    assert max(quorum.sizes) <= 250
+    assert [entry.error_code for entry in answer.entries] == [0] * 600
+
+
+async def test_quotas_that_come_after_a_failure_have_its_error() -> None:
+    answer = await QuotaHandlers(Quorum(fails_from=1)).alter_client_quotas(REQUEST, quotas_of(600))
+    codes = [entry.error_code for entry in answer.entries]
+    assert codes == [ErrorCode.NONE] * 250 + [ErrorCode.REQUEST_TIMED_OUT] * 350
+
+
+async def test_many_partitions_are_moved_in_pieces_and_answered_in_order() -> None:
+    quorum = Quorum()
+    answer = await ReassignmentHandlers(quorum).alter(REQUEST, moves_of(4, 700))
+    assert sum(quorum.sizes) == 2800
+    assert max(quorum.sizes) <= 1000
+    told = [partition.error_message for topic in answer.responses for partition in topic.partitions]
+    assert told == [f"topic-{number}-{index}" for number in range(4) for index in range(700)]
+
+
+async def test_moves_that_come_after_a_failure_have_its_error() -> None:
+    answer = await ReassignmentHandlers(Quorum(fails_from=2)).alter(REQUEST, moves_of(4, 700))
+    codes = [partition.error_code for topic in answer.responses for partition in topic.partitions]
+    assert codes == [ErrorCode.NONE] * 2000 + [ErrorCode.REQUEST_TIMED_OUT] * 800
