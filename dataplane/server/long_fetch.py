@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ class LongFetch:
         self,
         fetch: ClientFetch,
         reader: FetchReader,
-        answer: Callable[[ClientFetch, Round], None],
+        answer: Callable[[ClientFetch, Round], Awaitable[None]],
         forget: Callable[[LongFetch], None],
     ) -> None:
         self._fetch, self._reader = fetch, reader
@@ -74,7 +74,7 @@ class LongFetch:
         try:
             found = await self._read()
             self._leave()
-            self._answer(fetch, found)
+            await self._answer(fetch, found)
         except Exception:
             log.exception(
                 "Fetch version %d of %s failed", fetch.request.api_version, fetch.request.connection

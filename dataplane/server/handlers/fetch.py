@@ -12,7 +12,6 @@ import asyncio
 import os
 import random
 from dataclasses import dataclass
-from typing import Any
 
 from ....protocol.codec import encode_parts
 from ....protocol.errors import ErrorCode, KafkaError
@@ -33,7 +32,7 @@ from ..connection import Connection
 from ..fetch_reading import ClientFetch, FetchReader, Round
 from ..fetch_repeats import FetchRepeats
 from ..fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
-from ..handler import Request, handles
+from ..handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..long_fetch import LongFetch, is_long
 from ..purgatory import Parked, Purgatory
 from ..request_times import FOLLOWER_FETCH
@@ -105,7 +104,7 @@ class FetchHandlers:
         self._selects = settings.selector is not None
         self._waiting: dict[Connection, dict[_ParkedFetch | LongFetch, None]] = {}
 
-    @handles(FetchRequest, 4, 18, on_error=_failed)
+    @handles(FetchRequest, 4, 18, on_error=_failed, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
         version = request.api_version
@@ -149,7 +148,7 @@ class FetchHandlers:
 
     def _read_in_turns(self, fetch: ClientFetch) -> None:
         waiting = self._waiting_of(fetch.request.connection)
-        waiting[LongFetch(fetch, self._reader, self.answer, lambda one: waiting.pop(one, None))] = None
+        waiting[LongFetch(fetch, self._reader, self._answer_long, lambda one: waiting.pop(one, None))] = None
 
     # Sessions
 
@@ -218,6 +217,16 @@ class FetchHandlers:
 
     def answer(self, fetch: ClientFetch, found: Round) -> None:
         """Send what was read."""
+        message = self._response(fetch, found)
+        self.cold_reads.reply(fetch.request, encode_parts(message, fetch.request.api_version))
+
+    async def _answer_long(self, fetch: ClientFetch, found: Round) -> None:
+        """The same, for what takes long to encode."""
+        message = self._response(fetch, found)
+        parts = await asyncio.to_thread(encode_parts, message, fetch.request.api_version)
+        self.cold_reads.reply(fetch.request, parts)
+
+    def _response(self, fetch: ClientFetch, found: Round) -> FetchResponse:
         request, session = fetch.request, fetch.session
         request.charge()
         if self._is_throttled(request, found.size):
@@ -225,9 +234,7 @@ class FetchHandlers:
             found.release()
             if not fetch.incremental:
                 session.close()
-            message = FetchResponse(throttle_time_ms=request.throttle_ms, session_id=session.id)
-            request.reply_parts(encode_parts(message, request.api_version))
-            return
+            return FetchResponse(throttle_time_ms=request.throttle_ms, session_id=session.id)
         if fetch.wants_session:
             self.sessions.admit(session, _now_ms(request))
         message = FetchResponse(session_id=session.id, responses=_by_topic(fetch, found))
@@ -238,8 +245,7 @@ class FetchHandlers:
                 NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)
                 for place in endpoints(self._replicas.image, found.leaders, request.listener)
             ]
-        parts: list[Any] = encode_parts(message, request.api_version)
-        self.cold_reads.reply(request, parts)
+        return message
 
     def _keep_to_window(self, request: Request, message: FetchRequest) -> None:
         """Ask for no more than the quota lets through in one window."""

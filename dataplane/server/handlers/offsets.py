@@ -148,23 +148,21 @@ class OffsetHandlers:
                 self._replicas.found_damaged(partition, error)
             raise
 
-    @handles(OffsetForLeaderEpochRequest, 2, 4)
-    def offset_for_leader_epoch(
+    @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def offset_for_leader_epoch(
         self, request: Request, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
         may_ask = _may_ask(request, message.replica_id)
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[
-                        self._end_of_epoch(topic.topic, part, may_ask=may_ask) for part in topic.partitions
-                    ],
-                )
-                for topic in message.topics
-            ]
+        answers = [OffsetForLeaderTopicResult(topic=topic.topic) for topic in message.topics]
+        parts = (
+            (answer, part)
+            for topic, answer in zip(message.topics, answers, strict=True)
+            for part in topic.partitions
         )
+        async for answer, part in in_turns(parts):
+            answer.partitions.append(self._end_of_epoch(answer.topic, part, may_ask=may_ask))
+        return OffsetForLeaderEpochResponse(topics=answers)
 
     def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, may_ask: bool) -> EpochEndOffset:
         try:
