@@ -74,6 +74,12 @@ class Wire:
     def mute(self, for_ms: int) -> None:
         pass
 
+    def hold(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
     def call_on_close(self, callback: Callable[[], None]) -> None:
         self.on_close.append(callback)
 
