@@ -13,18 +13,22 @@ import lz4.frame
 import zstandard
 
 from .errors import ErrorCode, KafkaError
+from .frame_ends import check_zstd_ends
 from .primitives import Buffer
 
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Default bound of what one batch may expand to."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
+_SLICE_BYTES: Final = 64 * 1024
 _GZIP_WINDOW: Final = 31  # zlib's code for a gzip header around the largest window
 _ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_SNAPPY_RATIO_MAX: Final = 22
+"""A copy of 64 bytes takes three, and there is nothing shorter."""
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -65,24 +69,34 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
     """
     if codec == Compression.NONE:
         return bytes(data)
-    expand = _EXPANDERS.get(codec)
-    if expand is None:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec}; 0 to 4 are known"
-        )
     pieces, size = [], 0
+    for piece in expand(codec, data, _CHUNK_BYTES):
+        size += len(piece)
+        if size > bytes_max:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"a batch expands to more than the {bytes_max} bytes allowed"
+            )
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
+    """Expand piece by piece. A piece has at most `piece_bytes`; with snappy it is a whole block, and has up to 22 times
+    the bytes that the block takes in `data`.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE where the data is damaged; UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
+    """
+    expander = _EXPANDERS.get(codec)
+    if expander is None:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec}; 1 to 4 are known"
+        )
     try:
-        for piece in expand(data, bytes_max):
-            size += len(piece)
-            if size > bytes_max:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"a batch expands to more than the {bytes_max} bytes allowed"
-                )
-            pieces.append(piece)
+        yield from expander(data, piece_bytes)
     except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError) as error:
         name = Compression(codec).name.lower()
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch's {name} data is damaged: {error}") from error
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _snappy_xerial(data: Buffer) -> bytes:
@@ -95,10 +109,10 @@ def _snappy_xerial(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def _expand_snappy(data: Buffer, bytes_max: int) -> Iterator[bytes]:
+def _expand_snappy(data: Buffer, _piece_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        yield _raw_snappy(view, bytes_max)
+        yield _raw_snappy(view)
         return
     position = len(_XERIAL_HEADER)
     while position < len(view):
@@ -108,53 +122,60 @@ def _expand_snappy(data: Buffer, bytes_max: int) -> Iterator[bytes]:
         position += _LENGTH.size
         if not 0 <= length <= len(view) - position:
             raise EOFError(f"a block claims {length} bytes, {len(view) - position} are left")
-        yield _raw_snappy(view[position : position + length], bytes_max)
+        yield _raw_snappy(view[position : position + length])
         position += length
 
 
-def _raw_snappy(block: memoryview, bytes_max: int) -> bytes:
+def _raw_snappy(block: memoryview) -> bytes:
     """One block; its length stands in front, so that it is checked before anything is allocated."""
     length = cramjam.snappy.decompress_raw_len(block)
-    if length > bytes_max:
-        raise EOFError(f"a block claims {length} bytes, {bytes_max} are allowed")
+    if length > len(block) * _SNAPPY_RATIO_MAX:
+        raise EOFError(f"a block of {len(block)} bytes claims to expand to {length}")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _expand_gzip(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
-    rest: Buffer = data
-    while rest:
-        stream = zlib.decompressobj(_GZIP_WINDOW)
-        piece = stream.decompress(rest, _CHUNK_BYTES)
+def _expand_gzip(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    stream, at = zlib.decompressobj(_GZIP_WINDOW), 0
+    while at < len(view):
+        # In slices, as what a call leaves over is copied.
+        rest: Buffer = view[at : at + _SLICE_BYTES]
+        at += len(rest)
+        while rest and not stream.eof:
+            yield stream.decompress(rest, piece_bytes)
+            rest = stream.unconsumed_tail
+        if stream.eof and (at := at - len(stream.unused_data)) < len(view):
+            stream = zlib.decompressobj(_GZIP_WINDOW)
+    while piece := stream.decompress(stream.unconsumed_tail, piece_bytes):
+        yield piece
+    if not stream.eof:
+        raise EOFError("it is cut short")
+
+
+def _expand_lz4(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    stream, at = lz4.frame.LZ4FrameDecompressor(), 0
+    while at < len(view):
+        rest: Buffer = view[at : at + _SLICE_BYTES]
+        at += len(rest)
         while True:
+            piece = stream.decompress(rest, max_length=piece_bytes)
             yield piece
-            if stream.eof:
+            if stream.eof or (stream.needs_input and len(piece) < piece_bytes):
                 break
-            if not piece and not stream.unconsumed_tail:
-                raise EOFError("it is cut short")
-            piece = stream.decompress(stream.unconsumed_tail, _CHUNK_BYTES)
-        rest = stream.unused_data
+            rest = b""
+        if stream.eof and (at := at - len(stream.unused_data or b"")) < len(view):
+            stream = lz4.frame.LZ4FrameDecompressor()
+    if not stream.eof:
+        raise EOFError("it is cut short")
 
 
-def _expand_lz4(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
-    rest: Buffer | None = data
-    while rest:
-        stream = lz4.frame.LZ4FrameDecompressor()
-        piece = stream.decompress(rest, max_length=_CHUNK_BYTES)
-        while True:
-            yield piece
-            if stream.eof:
-                break
-            if not piece and stream.needs_input:
-                raise EOFError("it is cut short")
-            piece = stream.decompress(b"", max_length=_CHUNK_BYTES)
-        rest = stream.unused_data
-
-
-def _expand_zstd(data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+def _expand_zstd(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
+    check_zstd_ends(data)
     stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).stream_reader(
         data, read_across_frames=True
     )
-    while piece := stream.read(_CHUNK_BYTES):
+    while piece := stream.read(piece_bytes):
         yield piece
 
 

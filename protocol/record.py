@@ -1,5 +1,5 @@
 """Records inside a batch of format v2: what producers write and consumers read. Brokers come here only where a
-topic has a compression of its own.
+topic has a compression of its own, and for markers.
 
 The body's codec is `record_codec.py`, or the same in C where it was built; the environment variable
 OTTLA_PURE_PYTHON=1 turns that down.
@@ -156,16 +156,9 @@ def encode_batch_of(
 
 
 def recompressed(
-    batch: Buffer, codec: Compression, level: int | None = None, bytes_max: int = DECOMPRESSED_BYTES_MAX
+    header: BatchHeader, records: Buffer, codec: Compression, level: int | None = None
 ) -> bytearray:
-    """The batch that `batch` is, its records compressed by `codec` and otherwise the same, with a new CRC.
-
-    Raises:
-        KafkaError: CORRUPT_MESSAGE where it is damaged or expands to more than `bytes_max` bytes;
-            UNSUPPORTED_COMPRESSION_TYPE.
-    """
-    header = parse_header(batch)
-    records = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], bytes_max)
+    """The batch of `header`, whose expanded records are `records`, with these compressed by `codec` and a new CRC."""
     body = compress(codec, records, level)
     fields = _BODY.pack(header.attributes & ~COMPRESSION_MASK | codec, *header[6:])
     crc = crc32c(body, crc32c(fields))

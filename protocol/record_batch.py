@@ -189,6 +189,10 @@ def check_produced(header: BatchHeader) -> None:
     Raises:
         KafkaError: INVALID_RECORD; UNSUPPORTED_COMPRESSION_TYPE for an unknown compression.
     """
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}"
+        )
     if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,

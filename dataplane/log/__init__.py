@@ -6,7 +6,7 @@ changed and never served if they cannot be trusted; truncation, deletion and com
 go.
 """
 
-from .append_checks import RefusedRecords
+from .append_checks import RefusedRecords, TakesLong
 from .config import LogConfig
 from .directory import LogDirectory
 from .leader_epochs import LeaderEpochs
@@ -27,6 +27,7 @@ __all__ = [
     "PartitionLog",
     "ProducerStates",
     "RefusedRecords",
+    "TakesLong",
     "TimestampOffset",
     "is_damage",
 ]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import NO_TIMESTAMP, BatchHeader
-from .compaction.record_scan import Span, records_of, scan
+from ...protocol.produced_batch import (
+    EXPANDED_BYTES_MAX,
+    ExpandsTooFar,
+    RecordRules,
+    WalkedRecords,
+    walk_records,
+)
+from ...protocol.record_batch import BatchHeader
 from .config import LogConfig
 
-_UNCOMPRESSED_BYTES_MAX = 64 << 20
-_NAMED_MAX = 1000
-"""Records that are named in one refusal; a batch may hold millions."""
+EXPANDED_ON_LOOP_MAX = 256 << 10
+"""So many bytes of compressed records are gone over on the event loop: less than 1 ms with every codec."""
 _EVER_MS = 2**63 - 1
 
 
@@ -20,71 +25,85 @@ class RefusedRecords(KafkaError):
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
-        self.records = records[:_NAMED_MAX]
+        self.records = records
 
 
-def check_keys(batches: memoryview, parsed: Sequence[tuple[int, BatchHeader]]) -> None:
-    """Check that every record has a key: in a compacted topic one without would be lost.
+class TakesLong(KafkaError):
+    """A batch expands further than is gone over on the event loop; where nobody moves it to a thread, its producer is to
+    send it again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, "the batch takes long to validate")
+
+
+def check_records(
+    batch: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+    expanded: list[bytes] | None = None,
+) -> int:
+    """Check every record of a batch whose header and CRC are right, as Kafka's ``LogValidator`` does: its form, its key
+    where the topic is compacted (one without would be lost), its timestamp where producers stamp. Returns the largest
+    timestamp, -1 if no record has one. ``expanded`` takes the records where they were compressed.
 
     Raises:
-        KafkaError: INVALID_RECORD; CORRUPT_MESSAGE for records that are damaged or expand to over 64 MiB.
+        KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
+        ExpandsTooFar: they expand to more than ``expanded_bytes_max`` bytes.
     """
-    for position, header in parsed:
-        without = [
-            (number, "it has no key")
-            for number, span in _records(batches, position, header)
-            if span[5] is None
-        ]
-        if without:
-            raise RefusedRecords(
-                ErrorCode.INVALID_RECORD,
-                f"{len(without)} records have no key, which a compacted topic (cleanup.policy) needs",
-                without,
+    stamps = config.stamps_at_append
+    if stamps and header.is_log_append_time:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "a producer may not say that the broker stamped its records"
+        )
+    rules = RecordRules(
+        -_EVER_MS if stamps else now_ms - config.message_timestamp_before_max_ms,
+        _EVER_MS if stamps else min(_EVER_MS, now_ms + config.message_timestamp_after_max_ms),
+        config.compacted,
+    )
+    walked = walk_records(batch, header, rules, expanded_bytes_max, expanded)
+    if walked.refused_count:
+        raise _refusal(walked, rules, config)
+    return walked.max_timestamp
+
+
+def check_records_on_loop(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
+    """`check_records` within what the event loop has time for. Raises KafkaError: TakesLong beyond that."""
+    try:
+        return check_records(batch, header, config, now_ms, EXPANDED_ON_LOOP_MAX)
+    except ExpandsTooFar:
+        raise TakesLong from None
+
+
+def _refusal(walked: WalkedRecords, rules: RecordRules, config: LogConfig) -> RefusedRecords:
+    records = []
+    for number, timestamp in walked.refused:
+        if timestamp is None:
+            reason = "it has no key"
+        elif timestamp > rules.latest_ms:
+            reason = (
+                f"{timestamp} is over message.timestamp.after.max.ms="
+                f"{config.message_timestamp_after_max_ms} ahead"
             )
-
-
-def _records(batches: memoryview, position: int, header: BatchHeader) -> Iterator[tuple[int, Span]]:
-    body = records_of(batches[position : position + header.size], header, _UNCOMPRESSED_BYTES_MAX)
-    return enumerate(scan(body, header.record_count))
-
-
-def check_timestamps(
-    batches: memoryview, parsed: Sequence[tuple[int, BatchHeader]], config: LogConfig, now_ms: int
-) -> None:
-    """Check that producers' timestamps are within the topic's bounds.
-
-    Headers tell the largest timestamp and not the smallest: records are looked at only if a topic bounds that, or
-    to name those that are refused.
-
-    Raises:
-        KafkaError: INVALID_TIMESTAMP; CORRUPT_MESSAGE for records that are damaged or expand to over 64 MiB.
-    """
-    if config.stamps_at_append:
-        return
-    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    latest_ms = now_ms + after_ms
-    for position, header in parsed:
-        if header.max_timestamp == NO_TIMESTAMP or (
-            header.max_timestamp <= latest_ms and before_ms == _EVER_MS
-        ):
-            continue
-        refused = []
-        for number, span in _records(batches, position, header):
-            timestamp = header.base_timestamp + span[3]
-            if timestamp > latest_ms:
-                refused.append(
-                    (number, f"{timestamp} is over message.timestamp.after.max.ms={after_ms} ahead")
-                )
-            elif timestamp < now_ms - before_ms and timestamp != NO_TIMESTAMP:
-                refused.append(
-                    (number, f"{timestamp} is over message.timestamp.before.max.ms={before_ms} old")
-                )
-        if refused or header.max_timestamp > latest_ms:
-            raise RefusedRecords(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamps of {len(refused) or 'all'} records are out of bounds",
-                refused,
+        else:
+            reason = (
+                f"{timestamp} is over message.timestamp.before.max.ms="
+                f"{config.message_timestamp_before_max_ms} old"
             )
+        records.append((number, reason))
+    if all(timestamp is None for _, timestamp in walked.refused):
+        return RefusedRecords(
+            ErrorCode.INVALID_RECORD,
+            f"{walked.refused_count} records have no key, which a compacted topic (cleanup.policy) needs",
+            records,
+        )
+    return RefusedRecords(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"{walked.refused_count} records are refused, with timestamps that are out of bounds",
+        records,
+    )
 
 
 def check_limits(batches: Sequence[tuple[int, BatchHeader]], size: int, config: LogConfig) -> None:

@@ -17,7 +17,7 @@ from zlib import crc32
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import ControlRecord, ControlType, encode_control_batch
 from ...protocol.record_batch import NO_PRODUCER_ID, parse_header, validate_produced, walk_batches
-from .append_checks import check_keys, check_limits, check_timestamps
+from .append_checks import check_limits, check_records_on_loop
 from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
 from .storage_errors import DISK_FULL, disk_error, is_unreadable
@@ -47,17 +47,21 @@ class PartitionLog(TransactionalLog):
 
     # Appending
 
-    def append_as_leader(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_as_leader(
+        self, batches: memoryview, leader_epoch: int, now_ms: int, max_timestamp: int | None = None
+    ) -> AppendResult:
         """Validate what a client produced, assign offsets in place, and append.
 
-        ``batches`` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied.
+        ``batches`` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With ``max_timestamp`` it
+        is one batch that was validated before, and that is the largest timestamp of its records.
 
         Raises:
-            KafkaError: the code that answers the client; nothing was appended.
+            TakesLong: its records expand further than is gone over here.
+            KafkaError: the code that answers the client. Nothing was appended.
         """
         self._check_usable()
         config = self.config
-        parsed = validate_produced(batches)
+        parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
         # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
@@ -69,10 +73,14 @@ class PartitionLog(TransactionalLog):
                     original.first_offset, original.last_offset, stamp, original.timestamp, 0, True
                 )
         check_limits(parsed, len(batches), config)
-        check_timestamps(batches, parsed, config, now_ms)
-        if config.compacted:
-            check_keys(batches, parsed)
-        placement = place_produced(batches, parsed, config, self.log_end_offset, leader_epoch, now_ms)
+        largest = (
+            [check_records_on_loop(batches[position:], header, config, now_ms) for position, header in parsed]
+            if max_timestamp is None
+            else [max_timestamp]
+        )
+        placement = place_produced(
+            batches, parsed, config, self.log_end_offset, leader_epoch, now_ms, largest
+        )
         return self._append_placed(batches, placement, leader_epoch, now_ms)
 
     def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -57,14 +58,19 @@ def place_produced(
     offset: int,
     leader_epoch: int,
     now_ms: int,
+    max_timestamps: Sequence[int] | None = None,
 ) -> Placement:
-    """Give validated batches of a producer their offsets from ``offset`` on, patching them in place."""
+    """Give validated batches of a producer their offsets from ``offset`` on, patching them in place.
+
+    ``max_timestamps`` are the largest of each batch's records; with None those in the headers are true.
+    """
     stamps = config.stamps_at_append
     placed = []
-    for position, header in parsed:
+    for number, (position, header) in enumerate(parsed):
         patch_offset_and_epoch(batches, position, offset, leader_epoch)
-        if stamps or header.is_log_append_time:
-            stamp = now_ms if stamps else header.max_timestamp
+        largest = header.max_timestamp if max_timestamps is None else max_timestamps[number]
+        if stamps or largest != header.max_timestamp or header.is_log_append_time:
+            stamp = now_ms if stamps else largest
             patch_timestamp(batches, position, header, log_append_time=stamps, max_timestamp_ms=stamp)
             header = parse_header(batches, position)
         placed.append(PlacedBatch(position, offset, header))

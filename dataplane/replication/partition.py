@@ -309,8 +309,15 @@ class Partition:
 
     # Leading
 
-    def append(self, batches: memoryview, *, required_acks: int) -> AppendResult:
-        """Append what a producer sent (writable: offsets and the epoch are patched in place).
+    def wall_ms(self) -> int:
+        """The time, in ms since 1970, by which producers' timestamps are judged."""
+        return self._around.wall_ms()
+
+    def append(
+        self, batches: memoryview, *, required_acks: int, max_timestamp: int | None = None
+    ) -> AppendResult:
+        """Append what a producer sent (writable: offsets and the epoch are patched in place). With `max_timestamp` its
+        records were validated before, and that is their largest timestamp.
 
         With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
         then waits with `on_high_watermark(result.last_offset + 1, ...)`. KafkaError says why nothing was
@@ -322,7 +329,9 @@ class Partition:
         if required_acks == -1 and leader.under_min_in_sync:
             self.log.refused_for_now(batches)
             raise self._too_few_in_sync(leader)
-        result = self.log.append_as_leader(batches, leader.leader_epoch, self._around.wall_ms())
+        result = self.log.append_as_leader(
+            batches, leader.leader_epoch, self._around.wall_ms(), max_timestamp
+        )
         if not result.duplicate:
             self._appended(leader)
         return result

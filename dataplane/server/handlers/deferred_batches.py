@@ -1,5 +1,5 @@
-"""Produce requests some of whose batches cannot be appended at once: their topic has them compressed anew, or this
-broker does not know of their transaction yet."""
+"""Produce requests some of whose batches cannot be appended at once: it takes long to validate them, their topic has
+them compressed anew, or this broker does not know of their transaction yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...replication.partition import Partition
 from ...transactions.acceptance import TransactionGone
 from ...transactions.gate import Adding, TransactionGate
 from ..handler import Request
-from ..recompression import Outcome, Recompression
+from ..validation_queue import Outcome, ValidatedBatch, ValidationQueue
 
 HELD_BYTES_MAX = 128 << 20
 """Of batches that wait for their transactions; more are refused, and the producer tries again."""
@@ -79,11 +79,25 @@ class Place(NamedTuple):
         return self.answers[self.position].index
 
 
+class DeferredBatch(NamedTuple):
+    """A batch that is not appended at once."""
+
+    place: Place
+    records: memoryview
+    takes_long: bool = False
+    """Whether the event loop has found that out already."""
+
+
 class Appender(Protocol):
     """The handlers of Produce."""
 
     def append(
-        self, partition: Partition, index: int, records: memoryview, acks: int
+        self,
+        partition: Partition,
+        index: int,
+        records: memoryview,
+        acks: int,
+        max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
         """The answer if the append is enough, and the offset behind the batch."""
 
@@ -166,31 +180,28 @@ class Deferred:
         adds = request.api_version >= _FIRST_THAT_ADDS and message.transactional_id is not None
         self._adding = Adding(message.transactional_id or "") if adds else None
 
-    def run(self, batches: Sequence[tuple[Place, memoryview]], recompression: Recompression) -> None:
+    def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:
         """Send them on their way; the request is answered when all have arrived."""
         self._left = len(batches)
-        for place, records in batches:
+        for place, records, takes_long in batches:
             arrived = partial(self._arrived, place)
             try:
-                if recompression.takes(place.partition, records):
-                    recompression.submit(place.partition, records, self._request.connection, arrived)
-                else:
-                    arrived(bytearray(records))
+                queue.submit(place.partition, records, self._request.connection, arrived, takes_long)
             except KafkaError as error:
                 arrived(error)
 
     def _arrived(self, place: Place, outcome: Outcome) -> None:
-        """In the form that the topic wants: if its transaction is not known yet, it goes on waiting for that."""
+        """Validated, in the form that the topic wants: if its transaction is not known yet, it goes on waiting for that."""
         if isinstance(outcome, KafkaError):
             self._settle(place, outcome)
             return
-        records = memoryview(outcome)
+        records = outcome.records
         try:
             header = parse_header(records)
             name = self._message.transactional_id or ""
             if header.is_transactional and not self._transactional.admits(place.partition, records, name):
                 self._transactional.hold(self._request, len(records))
-                released = partial(self._released, place, records)
+                released = partial(self._released, place, outcome)
                 self._transactional.gate.wait(
                     place.partition, header.producer_id, header.producer_epoch, self._adding, released
                 )
@@ -198,15 +209,15 @@ class Deferred:
         except KafkaError as error:
             self._settle(place, error)
             return
-        self._settle(place, records)
+        self._settle(place, outcome)
 
-    def _released(self, place: Place, records: memoryview, error: KafkaError | None) -> None:
-        self._transactional.let_go(len(records))
+    def _released(self, place: Place, batch: ValidatedBatch, error: KafkaError | None) -> None:
+        self._transactional.let_go(len(batch.records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            place.partition.log.refused_for_now(records)
-        self._settle(place, records if error is None else error)
+            place.partition.log.refused_for_now(batch.records)
+        self._settle(place, batch if error is None else error)
 
-    def _settle(self, place: Place, outcome: memoryview | KafkaError) -> None:
+    def _settle(self, place: Place, outcome: Outcome) -> None:
         """Append it or take the refusal; with the last one the request is answered."""
         partition, answers, position = place
         try:
@@ -224,13 +235,11 @@ class Deferred:
         if self._left == 0:
             self._finish()
 
-    def _append(
-        self, partition: Partition, index: int, outcome: memoryview | KafkaError
-    ) -> PartitionProduceResponse:
+    def _append(self, partition: Partition, index: int, outcome: Outcome) -> PartitionProduceResponse:
         if isinstance(outcome, KafkaError):
             raise outcome
         acks = self._message.acks
-        answer, end = self._appender.append(partition, index, outcome, acks)
+        answer, end = self._appender.append(partition, index, outcome.records, acks, outcome.max_timestamp)
         if acks == ALL and partition.high_watermark < end:
             self._waiting.append((partition, end, answer))
         return answer

@@ -23,17 +23,19 @@ from ....protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ....protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+from ...log import TakesLong
 from ...quotas import ANONYMOUS, ClientQuotas
 from ...replication.partition import Partition
 from ...replication.replicas import Replicas
 from ...transactions.gate import TransactionGate
 from ..handler import Request, as_kafka_error, handles
 from ..purgatory import Parked, Purgatory
-from ..recompression import Recompression
+from ..validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 from .cluster_access import INTERNAL_TOPICS
 from .deferred_batches import (
     ALL,
     Deferred,
+    DeferredBatch,
     Place,
     TransactionalBatches,
     Uncommitted,
@@ -77,17 +79,17 @@ class ProduceHandlers:
         purgatory: Purgatory,
         gate: TransactionGate,
         quotas: ClientQuotas | None = None,
-        recompression: Recompression | None = None,
+        validation: ValidationQueue | None = None,
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
         self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
-        self._recompression = recompression or Recompression()
+        self._validation = validation or ValidationQueue()
 
     def close(self) -> None:
-        """Compress nothing more."""
-        self._recompression.close()
+        """Validate nothing more in threads."""
+        self._validation.close()
 
     @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
     def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
@@ -98,8 +100,9 @@ class ProduceHandlers:
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         response = ProduceResponse()
         waiting: list[Uncommitted] = []
-        deferred: list[tuple[Place, memoryview]] = []
-        compressing = self._recompression.waiting
+        deferred: list[DeferredBatch] = []
+        validation = self._validation
+        validating = validation.waiting
         failed = False
         for topic in message.topic_data:
             answers: list[PartitionProduceResponse] = []
@@ -117,18 +120,27 @@ class ProduceHandlers:
                     if attributes & TRANSACTIONAL_FLAG:
                         _check_transactional(message)
                     if (
-                        (partition.settings.stored is not None or compressing)
-                        and self._recompression.takes(partition, records)
+                        (
+                            attributes & COMPRESSION_MASK
+                            or len(records) > UNCOMPRESSED_ON_LOOP_MAX
+                            or partition.settings.stored is not None
+                            or validating
+                        )
+                        and validation.takes(partition, records)
                     ) or (
                         attributes & TRANSACTIONAL_FLAG
                         and not self._transactional.admits(partition, records, message.transactional_id or "")
                     ):
-                        deferred.append((Place(partition, answers, len(answers)), records))
+                        deferred.append(DeferredBatch(Place(partition, answers, len(answers)), records))
                         answers.append(PartitionProduceResponse(index=data.index))
                         continue
                     answer, end = self.append(partition, data.index, records, acks)
                     if acks == ALL and partition.high_watermark < end:
                         waiting.append((partition, end, answer))
+                except TakesLong:
+                    place = Place(partition, answers, len(answers))
+                    deferred.append(DeferredBatch(place, records, takes_long=True))
+                    answer = PartitionProduceResponse(index=data.index)
                 except Exception as error:
                     failed = True
                     told = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
@@ -143,7 +155,7 @@ class ProduceHandlers:
             request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
         if deferred:
             rest = Deferred(self, self._transactional, request, message, response, waiting, failed)
-            rest.run(deferred, self._recompression)
+            rest.run(deferred, validation)
             return None
         return self.finish(request, message, response, waiting, failed)
 
@@ -171,10 +183,16 @@ class ProduceHandlers:
         return response
 
     def append(
-        self, partition: Partition, index: int, records: memoryview, acks: int
+        self,
+        partition: Partition,
+        index: int,
+        records: memoryview,
+        acks: int,
+        max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch."""
-        result = partition.append(records, required_acks=acks)
+        """The answer if the append is enough, and the offset behind the batch. With `max_timestamp` its records were
+        validated before."""
+        result = partition.append(records, required_acks=acks, max_timestamp=max_timestamp)
         if not result.duplicate:
             traffic = partition.traffic
             traffic.bytes_in += result.size

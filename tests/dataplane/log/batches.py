@@ -1,10 +1,12 @@
-"""Record batches for tests of the log: a valid header around any bytes, since the log reads no record."""
+"""Record batches for tests of the log."""
 
 from __future__ import annotations
 
 import struct
 
 from crc32c import crc32c
+
+from ottla.protocol.record_codec import encode_record
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
@@ -20,12 +22,16 @@ def make_batch(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A batch of ``count`` offsets; ``producer`` is (id, epoch, first sequence)."""
+    """A batch of ``count`` records, the last of which has the value ``payload`` and the largest timestamp; ``producer``
+    is (id, epoch, first sequence)."""
     producer_id, epoch, sequence = producer
+    last_ms = 0 if max_timestamp is None else max_timestamp - timestamp
+    body = b"".join(encode_record(None, b"", b"\0", 0, delta) for delta in range(count - 1))
+    body += encode_record(None, payload, b"\0", last_ms, count - 1)
     out = bytearray(
         _HEADER.pack(
             base_offset,
-            49 + len(payload),
+            49 + len(body),
             leader_epoch,
             2,
             0,
@@ -38,7 +44,7 @@ def make_batch(
             sequence,
             count,
         )
-        + payload
+        + body
     )
     struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
     return out

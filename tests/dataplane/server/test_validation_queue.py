@@ -14,7 +14,7 @@ import pytest
 
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
-from ottla.dataplane.server import HandlerTable, Server, recompression
+from ottla.dataplane.server import HandlerTable, Server, validation_queue
 from ottla.dataplane.server.handlers.produce import ProduceHandlers
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
@@ -42,7 +42,7 @@ class Bench:
     def __init__(
         self,
         shelf: Shelf,
-        compressing: recompression.Recompression,
+        compressing: validation_queue.ValidationQueue,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -88,8 +88,8 @@ async def running(directory: Path) -> AsyncIterator[Bench]:
     shelf.create("t", TOPIC_ID, 2)
     table = HandlerTable()
     server = Server(table)
-    compressing = recompression.Recompression()
-    handlers = ProduceHandlers(shelf.replicas, server.purgatory, closed_gate(), recompression=compressing)
+    compressing = validation_queue.ValidationQueue()
+    handlers = ProduceHandlers(shelf.replicas, server.purgatory, closed_gate(), validation=compressing)
     table.add(handlers)
     port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
     server.start()
@@ -176,7 +176,7 @@ async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: 
 
 
 async def test_what_waits_is_bounded(tmp_path: Path) -> None:
-    with mock.patch.object(recompression, "_HELD_BYTES_MAX", 1_000_000):
+    with mock.patch.object(validation_queue, "_HELD_BYTES_MAX", 1_000_000):
         async with running(tmp_path) as bench:
             bench.store_as("zstd")
             for number in range(4):

@@ -1,0 +1,203 @@
+"""Produced batches that take long to validate, and those of topics with a compression.type of their own: gone over, and
+brought into the topic's form, in a few threads, and appended as they came.
+
+The partition decides the order, not the thread that is done first: what comes behind a batch that is still in a thread
+waits for it, even if it is validated already. So producers with several requests under way keep their sequences, and a
+connection its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.produced_batch import VALIDATION, ExpandsTooFar
+from ...protocol.record import recompressed
+from ...protocol.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    BatchHeader,
+    parse_header,
+    validate_produced,
+)
+from ..log import LogConfig, TakesLong
+from ..log.append_checks import check_limits, check_records, check_records_on_loop
+from ..log.config import StoredCompression
+from ..replication.partition import Partition
+from .connection import Connection
+
+UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
+"""So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""
+_COMPRESSED_ON_LOOP_MAX: Final = 32 << 10
+"""Of compressed ones; how far they may expand there is limited besides."""
+_THREADS: Final = 2
+_RECOMPRESSED_BYTES_MAX: Final = 64 << 20
+"""What a batch may expand to that is compressed anew, as it is then held in memory."""
+_HELD_BYTES_MAX: Final = 128 << 20
+"""Of batches that wait, over all partitions; more are refused, and the producer tries again."""
+_MUTED_BYTES: Final = _HELD_BYTES_MAX // 4
+_MUTED_MS: Final = 100
+"""From so many waiting bytes on, connections that bring more are not read for so long."""
+
+log = logging.getLogger(__name__)
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch in the form in which it is to be appended."""
+
+    records: memoryview
+    max_timestamp: int | None
+    """Of its records; None for one that is in the log already, and is only to be acknowledged again."""
+
+
+Outcome = ValidatedBatch | KafkaError
+Append = Callable[[Outcome], None]
+
+
+class _Batch:
+    """One batch on its way; `outcome` is what to append, or why not."""
+
+    __slots__ = ("append", "outcome", "size")
+
+    def __init__(self, size: int, append: Append) -> None:
+        self.size = size
+        self.append = append
+        self.outcome: Outcome | None = None
+
+
+class ValidationQueue:
+    """The batches under way, by partition. Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="validate")
+        self.waiting: dict[Partition, deque[_Batch]] = {}
+        """Empty while nothing is under way."""
+        self._held_bytes = 0
+
+    def takes(self, partition: Partition, records: memoryview) -> bool:
+        """Whether this batch has to come here: it is large, has another compression than the topic's, or others of its
+        partition are on their way."""
+        if partition in self.waiting:
+            return True
+        return (
+            partition.leader is not None
+            and len(records) >= HEADER_SIZE
+            and _needs_thread(parse_header(records), len(records), partition)
+        )
+
+    def submit(
+        self,
+        partition: Partition,
+        records: memoryview,
+        connection: Connection,
+        append: Append,
+        takes_long: bool = False,
+    ) -> None:
+        """Call `append` once with the batch as it is to be appended, or what is wrong with it: after those that came
+        before, perhaps within this call. `records` are copied. With `takes_long` even a small batch goes to a thread.
+
+        KafkaError: REQUEST_TIMED_OUT if too much waits already; nothing is appended then.
+        """
+        size = len(records)
+        if self._held_bytes + size > _HELD_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait to be validated already"
+            )
+        data = memoryview(bytearray(records))
+        batch = _Batch(size, append)
+        self._held_bytes += size
+        if self._held_bytes > _MUTED_BYTES:
+            connection.mute(_MUTED_MS)
+        self.waiting.setdefault(partition, deque()).append(batch)
+        now_ms, config = partition.wall_ms(), partition.log.config
+        if not takes_long:
+            outcome = _outcome_on_loop(data, partition, now_ms)
+            if outcome is not None:
+                self._done(partition, batch, outcome)
+                return
+        work = asyncio.get_running_loop().run_in_executor(
+            self._threads, _outcome_in_thread, data, partition.settings.stored, config, now_ms
+        )
+        work.add_done_callback(lambda done: self._worked(partition, batch, done))
+
+    def _worked(self, partition: Partition, batch: _Batch, work: asyncio.Future[Outcome]) -> None:
+        if work.cancelled():
+            self._done(partition, batch, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
+        elif error := work.exception():
+            log.error("a batch of %r cannot be validated", partition, exc_info=error)
+            self._done(partition, batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            self._done(partition, batch, work.result())
+
+    def _done(self, partition: Partition, batch: _Batch, outcome: Outcome) -> None:
+        batch.outcome = outcome
+        waiting = self.waiting[partition]
+        while waiting and (ready := waiting[0].outcome) is not None:
+            first = waiting.popleft()
+            self._held_bytes -= first.size
+            first.append(ready)
+        # An append may answer requests, and so bring the next ones, within the loop above.
+        if not waiting and self.waiting.get(partition) is waiting:
+            del self.waiting[partition]
+
+    def close(self) -> None:
+        """Begin nothing more; what has not begun is refused."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _needs_thread(header: BatchHeader, size: int, partition: Partition) -> bool:
+    codec, stored = header.attributes & COMPRESSION_MASK, partition.settings.stored
+    changes = stored is not None and codec != stored.codec
+    large = size > (_COMPRESSED_ON_LOOP_MAX if codec else UNCOMPRESSED_ON_LOOP_MAX)
+    return (changes or large) and not partition.log.producers.is_duplicate(header)
+
+
+def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int) -> Outcome | None:
+    """None if it takes a thread. What is in the log already is left to the append to recognise, however clock and
+    configuration have changed."""
+    try:
+        if _needs_thread(parse_header(data), len(data), partition):
+            return None
+        ((_, header),) = validate_produced(data)
+        if partition.log.producers.is_duplicate(header):
+            return ValidatedBatch(data, None)
+        config = partition.log.config
+        check_limits([(0, header)], len(data), config)
+        return ValidatedBatch(data, check_records_on_loop(data, header, config, now_ms))
+    except TakesLong:
+        return None
+    except KafkaError as error:
+        return error
+
+
+def _outcome_in_thread(
+    data: memoryview, stored: StoredCompression | None, config: LogConfig, now_ms: int
+) -> Outcome:
+    try:
+        parsed = validate_produced(data)
+        check_limits(parsed, len(data), config)
+        ((_, header),) = parsed
+        if stored is None or header.compression == stored.codec:
+            return ValidatedBatch(data, check_records(data, header, config, now_ms))
+        return _recompressed(data, header, stored, config, now_ms)
+    except ExpandsTooFar as error:
+        return KafkaError(ErrorCode.INVALID_RECORD, str(error))
+    except KafkaError as error:
+        return error
+    except MemoryError:
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there is no memory to validate the batch")
+
+
+def _recompressed(
+    data: memoryview, header: BatchHeader, stored: StoredCompression, config: LogConfig, now_ms: int
+) -> ValidatedBatch:
+    """Expanded only once. What the batch has become is of another size, which the append looks at."""
+    expanded: list[bytes] = []
+    largest = check_records(data, header, config, now_ms, _RECOMPRESSED_BYTES_MAX, expanded)
+    records = b"".join(expanded) if header.compression else data[HEADER_SIZE:]
+    return ValidatedBatch(memoryview(recompressed(header, records, stored.codec, stored.level)), largest)

@@ -1,0 +1,519 @@
+/* The validation of a produced batch's records in C: what record_validation.py has, under the same names, with the same
+ * results and the same errors.
+ *
+ * The records come from strangers, in pieces that may end anywhere, since what is compressed is expanded piece by piece.
+ * So the walk over them can stop after any byte and go on with the next piece. It keeps no byte of a piece, and it
+ * allocates only for the places of records that a topic refuses, up to a fixed number.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+#define NO_TIMESTAMP (-1)
+#define REFUSED_MAX 1000      /* record_validation.REFUSED_MAX */
+#define LENGTH_BYTES_MAX 5    /* of a varint of 32 bits */
+#define TIME_BYTES_MAX 10     /* of one of 64 bits */
+#define UNLOCKED_BYTES 65536  /* a piece of this size or more is walked without the interpreter's lock */
+
+/* What can be wrong, in the order of record_validation.Fault. */
+typedef enum {
+    SOUND,
+    LONG_VARINT,
+    RECORD_SIZE,
+    RECORD_ENDS,
+    TIME_OVERFLOW,
+    OFFSET_DELTA,
+    KEY_SIZE,
+    VALUE_SIZE,
+    HEADER_COUNT,
+    HEADER_NAME_SIZE,
+    HEADER_VALUE_SIZE,
+    RECORD_GOES_ON,
+    BATCH_GOES_ON,
+    BATCH_ENDS,
+} Fault;
+
+/* What comes next in the data, in the order of a record. */
+typedef enum {
+    AT_SIZE,
+    AT_ATTRIBUTES,
+    AT_TIME,
+    AT_OFFSET_DELTA,
+    AT_KEY_SIZE,
+    IN_KEY,
+    AT_VALUE_SIZE,
+    IN_VALUE,
+    AT_HEADER_COUNT,
+    AT_HEADER_NAME_SIZE,
+    IN_HEADER_NAME,
+    AT_HEADER_VALUE_SIZE,
+    IN_HEADER_VALUE,
+} Place;
+
+typedef struct {
+    int64_t number;
+    int64_t timestamp;
+    int keyless; /* whether it is refused for having no key, else for its timestamp */
+} Refused;
+
+/* What the header and the topic say, and how far the walk has come. */
+typedef struct {
+    int64_t count, base_ms, earliest_ms, latest_ms;
+    int keyed; /* whether every record needs a key */
+
+    Place place;
+    uint64_t bits; /* of a varint of which the rest is still to come */
+    int shift;
+    int64_t number;  /* of the record that is next, or under way */
+    int64_t left;    /* bytes of that record that are still to come */
+    int64_t skip;    /* bytes of its field that are still to come */
+    int64_t headers; /* its headers that are still to come */
+    int64_t timestamp;
+
+    int64_t max_ms;
+    Refused *refused; /* NULL while there is none; REFUSED_MAX at most */
+    int64_t refused_count;
+
+    Fault fault;
+    int64_t claimed, there; /* what the fault's message names */
+} Walk;
+
+/* The part of a piece that belongs to the record under way, or where none is, all of it. */
+typedef struct {
+    const unsigned char *at, *begin, *stop, *end;
+} Piece;
+
+static void enter(Piece *piece, int64_t left)
+{
+    int64_t there = piece->end - piece->at;
+    piece->begin = piece->at;
+    piece->stop = left < there ? piece->at + left : piece->end;
+}
+
+static int64_t left_in_record(const Walk *walk, const Piece *piece)
+{
+    return walk->left - (piece->at - piece->begin);
+}
+
+static int found(Walk *walk, Fault fault, int64_t claimed, int64_t there)
+{
+    walk->fault = fault;
+    walk->claimed = claimed;
+    walk->there = there;
+    return 0;
+}
+
+/* Ends the walk for now, or for good where it is the record that ends and not the piece. */
+static int pause_walk(Walk *walk, Piece *piece)
+{
+    if (walk->place != AT_SIZE) {
+        walk->left = left_in_record(walk, piece);
+        if (walk->left == 0)
+            return found(walk, RECORD_ENDS, 0, 0);
+    }
+    return 0;
+}
+
+/* Reads the rest of a varint; 0 where the piece or the record ends within it, or it is too long. */
+static int read_long_varint(Walk *walk, Piece *piece, int bytes_max, int64_t *value)
+{
+    while (piece->at < piece->stop) {
+        unsigned char byte = *piece->at++;
+        int last = walk->shift == 7 * (bytes_max - 1);
+        if (last && byte > (bytes_max == LENGTH_BYTES_MAX ? 0x0F : 0x01))
+            return found(walk, LONG_VARINT, bytes_max == LENGTH_BYTES_MAX ? 32 : 64, 0);
+        walk->bits |= (uint64_t)(byte & 0x7F) << walk->shift;
+        walk->shift += 7;
+        if (byte < 0x80) {
+            *value = (int64_t)(walk->bits >> 1) ^ -(int64_t)(walk->bits & 1);
+            walk->bits = 0;
+            walk->shift = 0;
+            return 1;
+        }
+    }
+    return pause_walk(walk, piece);
+}
+
+static inline int read_varint(Walk *walk, Piece *piece, int bytes_max, int64_t *value)
+{
+    const unsigned char *at = piece->at;
+    if (piece->stop - at >= 2 && walk->shift == 0) {
+        if (at[0] < 0x80) {
+            *value = (at[0] >> 1) ^ -(at[0] & 1);
+            piece->at = at + 1;
+            return 1;
+        }
+        if (at[1] < 0x80) {
+            int bits = (at[0] & 0x7F) | at[1] << 7;
+            *value = (bits >> 1) ^ -(bits & 1);
+            piece->at = at + 2;
+            return 1;
+        }
+    }
+    return read_long_varint(walk, piece, bytes_max, value);
+}
+
+/* Passes over the rest of a field; 0 where the piece ends before. The field's size was compared with the record's. */
+static inline int skip_field(Walk *walk, Piece *piece)
+{
+    int64_t there = piece->stop - piece->at;
+    if (walk->skip <= there) {
+        piece->at += walk->skip;
+        walk->skip = 0;
+        return 1;
+    }
+    walk->skip -= there;
+    piece->at = piece->stop;
+    return pause_walk(walk, piece);
+}
+
+/* Reads the size of a field, -1 or `lowest` at least, and gets ready to pass over the field. */
+static inline int read_size(Walk *walk, Piece *piece, int lowest, Fault fault, int64_t *size)
+{
+    if (!read_varint(walk, piece, LENGTH_BYTES_MAX, size))
+        return 0;
+    int64_t left = left_in_record(walk, piece);
+    if (*size < lowest || *size > left)
+        return found(walk, fault, *size, left);
+    walk->skip = *size < 0 ? 0 : *size;
+    return 1;
+}
+
+static void refuse(Walk *walk, int keyless)
+{
+    if (walk->refused == NULL)
+        walk->refused = PyMem_RawMalloc(REFUSED_MAX * sizeof *walk->refused);
+    if (walk->refused != NULL && walk->refused_count < REFUSED_MAX)
+        walk->refused[walk->refused_count] = (Refused){walk->number, walk->timestamp, keyless};
+    walk->refused_count++;
+}
+
+/* What the topic asks of a record whose timestamp and key are known. */
+static inline void judge(Walk *walk, int has_key)
+{
+    int64_t timestamp = walk->timestamp;
+    if (walk->keyed && !has_key)
+        refuse(walk, 1);
+    else if (timestamp > walk->latest_ms || (timestamp < walk->earliest_ms && timestamp != NO_TIMESTAMP))
+        refuse(walk, 0);
+    if (timestamp > walk->max_ms)
+        walk->max_ms = timestamp;
+}
+
+/* Sets the record's timestamp; 0 where it does not fit into 64 bits. */
+static inline int stamp(Walk *walk, int64_t later_ms)
+{
+    int64_t base_ms = walk->base_ms, total = (int64_t)((uint64_t)base_ms + (uint64_t)later_ms);
+    if (((base_ms ^ total) & (later_ms ^ total)) < 0)
+        return found(walk, TIME_OVERFLOW, base_ms, later_ms);
+    walk->timestamp = total;
+    return 1;
+}
+
+/* Walks over one piece of the data, up to its end or to what is wrong: walk->fault says which. Each case falls through
+ * to the one of the next field; a piece that ends is resumed at the field in which it ended. */
+static void walk_piece(Walk *walk, const unsigned char *data, int64_t size)
+{
+    Piece piece = {data, data, data + size, data + size};
+    int64_t value;
+    if (walk->place != AT_SIZE)
+        enter(&piece, walk->left);
+    for (;;) {
+        switch (walk->place) {
+        case AT_SIZE:
+            if (piece.at < piece.end && walk->number == walk->count) {
+                found(walk, BATCH_GOES_ON, 0, 0);
+                return;
+            }
+            if (!read_varint(walk, &piece, LENGTH_BYTES_MAX, &value))
+                return;
+            if (value < 0) {
+                found(walk, RECORD_SIZE, value, 0);
+                return;
+            }
+            walk->left = value;
+            enter(&piece, value);
+            walk->place = AT_ATTRIBUTES; /* fall through */
+        case AT_ATTRIBUTES: /* unused, so all are allowed */
+            if (piece.at == piece.stop) {
+                pause_walk(walk, &piece);
+                return;
+            }
+            piece.at++;
+            walk->place = AT_TIME; /* fall through */
+        case AT_TIME:
+            if (!read_varint(walk, &piece, TIME_BYTES_MAX, &value) || !stamp(walk, value))
+                return;
+            walk->place = AT_OFFSET_DELTA; /* fall through */
+        case AT_OFFSET_DELTA:
+            if (!read_varint(walk, &piece, LENGTH_BYTES_MAX, &value))
+                return;
+            if (value != walk->number) {
+                found(walk, OFFSET_DELTA, value, 0);
+                return;
+            }
+            walk->place = AT_KEY_SIZE; /* fall through */
+        case AT_KEY_SIZE:
+            if (!read_size(walk, &piece, -1, KEY_SIZE, &value))
+                return;
+            judge(walk, value >= 0);
+            walk->place = IN_KEY; /* fall through */
+        case IN_KEY:
+            if (!skip_field(walk, &piece))
+                return;
+            walk->place = AT_VALUE_SIZE; /* fall through */
+        case AT_VALUE_SIZE:
+            if (!read_size(walk, &piece, -1, VALUE_SIZE, &value))
+                return;
+            walk->place = IN_VALUE; /* fall through */
+        case IN_VALUE:
+            if (!skip_field(walk, &piece))
+                return;
+            walk->place = AT_HEADER_COUNT; /* fall through */
+        case AT_HEADER_COUNT:
+            if (!read_varint(walk, &piece, LENGTH_BYTES_MAX, &walk->headers))
+                return;
+            value = left_in_record(walk, &piece);
+            if (walk->headers < 0 || walk->headers > value / 2) { /* each takes two bytes at least */
+                found(walk, HEADER_COUNT, walk->headers, value);
+                return;
+            }
+            if (walk->headers == 0)
+                break;
+            walk->place = AT_HEADER_NAME_SIZE; /* fall through */
+        case AT_HEADER_NAME_SIZE:
+            if (!read_size(walk, &piece, 0, HEADER_NAME_SIZE, &value))
+                return;
+            walk->place = IN_HEADER_NAME; /* fall through */
+        case IN_HEADER_NAME:
+            if (!skip_field(walk, &piece))
+                return;
+            walk->place = AT_HEADER_VALUE_SIZE; /* fall through */
+        case AT_HEADER_VALUE_SIZE:
+            if (!read_size(walk, &piece, -1, HEADER_VALUE_SIZE, &value))
+                return;
+            walk->place = IN_HEADER_VALUE; /* fall through */
+        case IN_HEADER_VALUE:
+            if (!skip_field(walk, &piece))
+                return;
+            if (--walk->headers == 0)
+                break;
+            walk->place = AT_HEADER_NAME_SIZE;
+            continue;
+        }
+        /* The last field of a record was read. */
+        value = left_in_record(walk, &piece);
+        if (value != 0) {
+            found(walk, RECORD_GOES_ON, value, 0);
+            return;
+        }
+        walk->number++;
+        walk->place = AT_SIZE;
+        piece.stop = piece.end;
+    }
+}
+
+/* The Python type */
+
+typedef struct {
+    PyObject *fault_error; /* record_validation.fault_error */
+} State;
+
+typedef struct {
+    PyObject_HEAD
+    Walk walk;
+    int busy; /* whether a thread walks without the interpreter's lock */
+} Validator;
+
+static PyObject *raise_fault(Validator *self)
+{
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    const Walk *walk = &self->walk;
+    PyObject *error = PyObject_CallFunction(state->fault_error, "iLLLL", (int)walk->fault, (long long)walk->number,
+                                            (long long)walk->count, (long long)walk->claimed, (long long)walk->there);
+    if (error != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
+static PyObject *validator_feed(Validator *self, PyObject *data)
+{
+    Py_buffer piece;
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread feeds this validator");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(data, &piece, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (self->walk.fault == SOUND) {
+        if (piece.len < UNLOCKED_BYTES) {
+            walk_piece(&self->walk, piece.buf, piece.len);
+        } else {
+            self->busy = 1;
+            Py_BEGIN_ALLOW_THREADS
+            walk_piece(&self->walk, piece.buf, piece.len);
+            Py_END_ALLOW_THREADS
+            self->busy = 0;
+        }
+    }
+    PyBuffer_Release(&piece);
+    if (self->walk.fault != SOUND)
+        return raise_fault(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *validator_finish(Validator *self, PyObject *Py_UNUSED(none))
+{
+    Walk *walk = &self->walk;
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread feeds this validator");
+        return NULL;
+    }
+    if (walk->fault == SOUND && (walk->number < walk->count || walk->place != AT_SIZE))
+        found(walk, BATCH_ENDS, 0, 0);
+    if (walk->fault != SOUND)
+        return raise_fault(self);
+    return PyLong_FromLongLong(walk->max_ms);
+}
+
+static PyObject *validator_refused(Validator *self, void *Py_UNUSED(closure))
+{
+    const Walk *walk = &self->walk;
+    int64_t kept = walk->refused_count < REFUSED_MAX ? walk->refused_count : REFUSED_MAX;
+    if (kept > 0 && walk->refused == NULL)
+        return PyErr_NoMemory();
+    PyObject *list = PyList_New((Py_ssize_t)kept);
+    for (int64_t index = 0; list != NULL && index < kept; index++) {
+        const Refused *one = &walk->refused[index];
+        PyObject *pair = one->keyless ? Py_BuildValue("LO", (long long)one->number, Py_None)
+                                      : Py_BuildValue("LL", (long long)one->number, (long long)one->timestamp);
+        if (pair == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)index, pair);
+    }
+    return list;
+}
+
+static PyObject *validator_refused_count(Validator *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(self->walk.refused_count);
+}
+
+static PyObject *validator_new(PyTypeObject *type, PyObject *given, PyObject *named)
+{
+    static char *names[] = {"count", "base_timestamp_ms", "earliest_ms", "latest_ms", "keyed", NULL};
+    long long count, base_ms, earliest_ms, latest_ms;
+    int keyed;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "LLLLp:RecordValidator", names, &count, &base_ms, &earliest_ms,
+                                     &latest_ms, &keyed))
+        return NULL;
+    Validator *self = (Validator *)type->tp_alloc(type, 0);
+    if (self != NULL)
+        self->walk = (Walk){.count = count,
+                            .base_ms = base_ms,
+                            .earliest_ms = earliest_ms,
+                            .latest_ms = latest_ms,
+                            .keyed = keyed,
+                            .max_ms = NO_TIMESTAMP};
+    return (PyObject *)self;
+}
+
+static void validator_dealloc(Validator *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyMem_RawFree(self->walk.refused);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef validator_methods[] = {
+    {"feed", (PyCFunction)validator_feed, METH_O, "See record_validation.RecordValidator.feed."},
+    {"finish", (PyCFunction)validator_finish, METH_NOARGS, "See record_validation.RecordValidator.finish."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef validator_fields[] = {
+    {"refused", (getter)validator_refused, NULL, "See record_validation.RecordValidator.refused.", NULL},
+    {"refused_count", (getter)validator_refused_count, NULL, "See record_validation.RecordValidator.refused_count.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot validator_slots[] = {
+    {Py_tp_doc, "See record_validation.RecordValidator."},
+    {Py_tp_new, validator_new},
+    {Py_tp_dealloc, validator_dealloc},
+    {Py_tp_methods, validator_methods},
+    {Py_tp_getset, validator_fields},
+    {0, NULL},
+};
+
+static PyType_Spec validator_spec = {
+    .name = "ottla.protocol._record_validation.RecordValidator",
+    .basicsize = sizeof(Validator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = validator_slots,
+};
+
+/* The module */
+
+static int exec_module(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *in_python = PyImport_ImportModule("ottla.protocol.record_validation");
+    if (in_python == NULL)
+        return -1;
+    state->fault_error = PyObject_GetAttrString(in_python, "fault_error");
+    Py_DECREF(in_python);
+    if (state->fault_error == NULL)
+        return -1;
+    PyObject *type = PyType_FromModuleAndSpec(module, &validator_spec, NULL);
+    if (type == NULL)
+        return -1;
+    int failed = PyModule_AddObjectRef(module, "RecordValidator", type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static int traverse_module(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->fault_error);
+    return 0;
+}
+
+static int clear_module(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->fault_error);
+    return 0;
+}
+
+static void free_module(void *module)
+{
+    clear_module(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, exec_module},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "ottla.protocol._record_validation",
+    .m_doc = "The validation of records in C; record_validation has the same in Python.",
+    .m_size = sizeof(State),
+    .m_slots = slots,
+    .m_traverse = traverse_module,
+    .m_clear = clear_module,
+    .m_free = free_module,
+};
+
+PyMODINIT_FUNC PyInit__record_validation(void)
+{
+    return PyModuleDef_Init(&definition);
+}

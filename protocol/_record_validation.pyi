@@ -1,0 +1,2 @@
+# What the extension has, built or not: the same as the validation in Python.
+from .record_validation import RecordValidator as RecordValidator

@@ -1,0 +1,104 @@
+"""The records of a batch that a client produced: gone over once, expanded piece by piece where they are compressed.
+
+Nothing is built of them. What comes out is their largest timestamp, which the batch's header only claims. The walk is
+`record_validation.py`, or the same in C where it was built; OTTLA_PURE_PYTHON=1 turns that down.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .compression import Compression, expand
+from .errors import ErrorCode, KafkaError
+from .frame_ends import check_lz4_is_for_all
+from .pure_python import PURE_PYTHON
+from .record_batch import HEADER_SIZE, BatchHeader
+
+if TYPE_CHECKING:
+    from . import record_validation as _validation
+else:
+    try:
+        if PURE_PYTHON:
+            raise ImportError("the validation in C is turned down")
+        from . import _record_validation as _validation
+    except ImportError:  # or not built, or built for another Python
+        from . import record_validation as _validation
+
+VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
+"""Which validation of records is in use."""
+EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
+"""Bound of what one produced batch may expand to. Memory does not depend on it: it bounds the time."""
+
+_PIECE_BYTES: Final = 256 * 1024
+
+
+class RecordRules(NamedTuple):
+    """What a topic asks of the records that are produced to it."""
+
+    earliest_ms: int
+    latest_ms: int
+    keyed: bool
+    """Whether every record needs a key."""
+
+
+class WalkedRecords(NamedTuple):
+    """What the records of a batch have turned out to be."""
+
+    max_timestamp: int
+    """In ms; -1 if no record has a timestamp."""
+    refused: list[tuple[int, int | None]]
+    """Those that break the topic's rules, the first thousand: each by its place in the batch, from 0, with its
+    timestamp, or None where its key is missing."""
+    refused_count: int
+
+
+class ExpandsTooFar(Exception):
+    """The records expand to more bytes than the caller wants to go over."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"the batch expands to more than the {bytes_max} bytes allowed")
+
+
+def walk_records(
+    batch: memoryview,
+    header: BatchHeader,
+    rules: RecordRules,
+    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+    expanded: list[bytes] | None = None,
+) -> WalkedRecords:
+    """Go over the records of `batch`, whose header and CRC are right. Where they are compressed, their pieces are added
+    to `expanded`.
+
+    Raises:
+        KafkaError: INVALID_RECORD where a client could not read them; UNSUPPORTED_COMPRESSION_TYPE.
+        ExpandsTooFar: they expand to more than `expanded_bytes_max` bytes.
+    """
+    validator = _validation.RecordValidator(header.record_count, header.base_timestamp, *rules)
+    body = batch[HEADER_SIZE : header.size]
+    codec = header.compression
+    if codec == Compression.NONE:
+        validator.feed(body)
+    else:
+        size = 0
+        try:
+            if codec == Compression.LZ4:
+                check_lz4_is_for_all(body)
+            for piece in expand(codec, body, _PIECE_BYTES):
+                size += len(piece)
+                if size > expanded_bytes_max:
+                    raise ExpandsTooFar(expanded_bytes_max)
+                validator.feed(piece)
+                if expanded is not None:
+                    expanded.append(piece)
+        except EOFError as error:
+            raise _undecodable(f"the batch's lz4 data is not for all clients: {error}") from error
+        except KafkaError as error:
+            if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            raise _undecodable(error.message) from error
+    return WalkedRecords(validator.finish(), validator.refused, validator.refused_count)
+
+
+def _undecodable(message: str) -> KafkaError:
+    """The CRC is right, so the client meant it: CORRUPT_MESSAGE would have it sent again, in vain."""
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
