@@ -18,7 +18,7 @@ from ottla.protocol.record_batch import (
     validate_produced,
     walk_batches,
 )
-from tests.dataplane.log.batches import make_batch
+from tests.dataplane.log.batches import raw_batch
 
 
 def refusal(data: bytes | bytearray) -> ErrorCode:
@@ -28,7 +28,7 @@ def refusal(data: bytes | bytearray) -> ErrorCode:
 
 
 def test_fields_and_derived_values() -> None:
-    batch = make_batch(3, b"abc", base_offset=40, timestamp=7, max_timestamp=9, producer=(5, 2, 2**31 - 2))
+    batch = raw_batch(3, b"abc", base_offset=40, timestamp=7, max_timestamp=9, producer=(5, 2, 2**31 - 2))
     header = parse_header(batch)
     assert (header.base_offset, header.last_offset, header.next_offset) == (40, 42, 43)
     assert (header.size, header.record_count, header.base_timestamp, header.max_timestamp) == (64, 3, 7, 9)
@@ -38,7 +38,7 @@ def test_fields_and_derived_values() -> None:
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=8))
 def test_walk_finds_every_batch(payloads: list[bytes]) -> None:
-    batches = [make_batch(1 + i, payload, base_offset=i * 10) for i, payload in enumerate(payloads)]
+    batches = [raw_batch(1 + i, payload, base_offset=i * 10) for i, payload in enumerate(payloads)]
     data = b"".join(batches)
     walked = list(walk_batches(memoryview(data)))
     assert [data[at : at + header.size] for at, header in walked] == [bytes(batch) for batch in batches]
@@ -48,7 +48,7 @@ def test_walk_finds_every_batch(payloads: list[bytes]) -> None:
 @given(st.integers(0, 2 * (HEADER_SIZE + 10)))
 def test_partial_tail_ends_the_walk_only_where_allowed(kept: int) -> None:
     size = HEADER_SIZE + 10
-    data = (make_batch(1, b"0123456789") * 2)[:kept]
+    data = (raw_batch(1, b"0123456789") * 2)[:kept]
     assert len(list(walk_batches(data, partial_tail=True))) == kept // size
     if kept % size:
         with pytest.raises(KafkaError) as caught:
@@ -58,7 +58,7 @@ def test_partial_tail_ends_the_walk_only_where_allowed(kept: int) -> None:
 
 @given(st.integers(min_value=0), st.integers(0, 7))
 def test_any_flipped_bit_that_matters_is_found(position: int, bit: int) -> None:
-    batch = make_batch(2, b"some records")
+    batch = raw_batch(2, b"some records")
     position = 16 + position % (
         len(batch) - 16
     )  # Offset, length and epoch precede; the CRC does not cover them.
@@ -70,7 +70,7 @@ def test_any_flipped_bit_that_matters_is_found(position: int, bit: int) -> None:
 
 @pytest.mark.parametrize("length", [-1, 0, 48, 2**31 - 1])
 def test_absurd_lengths_are_refused(length: int) -> None:
-    batch = make_batch()
+    batch = raw_batch()
     struct.pack_into(">i", batch, 8, length)
     assert refusal(batch) is ErrorCode.CORRUPT_MESSAGE
 
@@ -78,15 +78,16 @@ def test_absurd_lengths_are_refused(length: int) -> None:
 def test_refusals_of_what_a_client_may_not_send() -> None:
     assert refusal(b"") is ErrorCode.INVALID_RECORD
     assert refusal(b"x" * 30) is ErrorCode.CORRUPT_MESSAGE
-    assert refusal(make_batch(attributes=0x20)) is ErrorCode.INVALID_RECORD
-    assert refusal(make_batch(attributes=0x10)) is ErrorCode.INVALID_RECORD
-    assert refusal(make_batch(attributes=5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert refusal(make_batch(producer=(1, 0, -1))) is ErrorCode.INVALID_RECORD
-    assert refusal(make_batch(producer=(1, -1, 0))) is ErrorCode.INVALID_RECORD
-    old = make_batch()
+    assert refusal(raw_batch(attributes=0x20)) is ErrorCode.INVALID_RECORD
+    assert refusal(raw_batch(attributes=0x10)) is ErrorCode.INVALID_RECORD
+    assert refusal(raw_batch(base_offset=7)) is ErrorCode.INVALID_RECORD
+    assert refusal(raw_batch(attributes=5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refusal(raw_batch(producer=(1, 0, -1))) is ErrorCode.INVALID_RECORD
+    assert refusal(raw_batch(producer=(1, -1, 0))) is ErrorCode.INVALID_RECORD
+    old = raw_batch()
     old[16] = 1
     assert refusal(old) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    miscounted = make_batch(2)
+    miscounted = raw_batch(2)
     struct.pack_into(">i", miscounted, 57, 3)
     header = parse_header(miscounted)
     patch_timestamp(miscounted, 0, header, log_append_time=False, max_timestamp_ms=header.max_timestamp)
@@ -97,7 +98,7 @@ def test_refusals_of_what_a_client_may_not_send() -> None:
 def test_patching_changes_only_its_fields_and_keeps_the_crc_right(
     offset: int, epoch: int, log_append_time: bool, timestamp: int
 ) -> None:
-    first, batch = make_batch(), make_batch(4, b"payload", attributes=3)
+    first, batch = raw_batch(), raw_batch(4, b"payload", attributes=3)
     data = bytearray(first + batch)
     before = parse_header(batch)
     patch_offset_and_epoch(memoryview(data), len(first), offset, epoch)

@@ -9,6 +9,7 @@ from crc32c import crc32c
 from ottla.protocol.record_codec import encode_record
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_NO_HEADERS = b"\0"
 
 
 def make_batch(
@@ -22,12 +23,35 @@ def make_batch(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A batch of ``count`` records, the last of which has the value ``payload`` and the largest timestamp; ``producer``
-    is (id, epoch, first sequence)."""
-    producer_id, epoch, sequence = producer
+    """A batch of ``count`` records, of which the last has the value ``payload`` and the largest timestamp;
+    ``producer`` is (id, epoch, first sequence)."""
     last_ms = 0 if max_timestamp is None else max_timestamp - timestamp
-    body = b"".join(encode_record(None, b"", b"\0", 0, delta) for delta in range(count - 1))
-    body += encode_record(None, payload, b"\0", last_ms, count - 1)
+    body = b"".join(encode_record(None, b"", _NO_HEADERS, 0, delta) for delta in range(count - 1))
+    return raw_batch(
+        count,
+        body + encode_record(None, payload, _NO_HEADERS, last_ms, count - 1),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        timestamp=timestamp,
+        max_timestamp=max_timestamp,
+        attributes=attributes,
+        producer=producer,
+    )
+
+
+def raw_batch(
+    count: int = 1,
+    body: bytes = b"body",
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    timestamp: int = 1_000,
+    max_timestamp: int | None = None,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    """A valid header, CRC included, around any bytes."""
+    producer_id, epoch, sequence = producer
     out = bytearray(
         _HEADER.pack(
             base_offset,

@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
 NOW = 10_000
-SIZE = 61 + 20
+SIZE = 61 + 20  # of a batch of one record, whose value has 13 bytes
 EPOCHS = (1, 1, 1, 3, 3, 3, 4, 4)
 FIELDS = {
     "base offset up": (5, 1),
@@ -38,7 +38,7 @@ def opened(folder: Path, *, recovery_point: int = 0, config: LogConfig | None = 
 def written(folder: Path, config: LogConfig | None = None) -> PartitionLog:
     log = opened(folder, config=config)
     for epoch in EPOCHS:
-        log.append_as_leader(memoryview(make_batch(1, b"p" * 20)), epoch, NOW)
+        log.append_as_leader(memoryview(make_batch(1, b"p" * 13)), epoch, NOW)
     log.flush()
     return log
 

@@ -116,9 +116,9 @@ def test_a_damaged_header_is_never_served(tmp_path: Path) -> None:
         _append(log)
     path = log.segments[0].path
     data = bytearray(path.read_bytes())
-    data[81 + 16] = 9
+    data[88 + 16] = 9
     path.write_bytes(data)
-    with pytest.raises(KafkaError, match="is damaged at byte 81") as caught:
+    with pytest.raises(KafkaError, match="is damaged at byte 88") as caught:
         log.read(2, 100, 9, at_least_one=True)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log.close(clean=False)
@@ -271,9 +271,9 @@ def test_a_follower_refuses_what_does_not_continue_or_is_damaged(tmp_path: Path)
 
 def test_limits_of_the_topic(tmp_path: Path) -> None:
     log = _open(tmp_path / "t-0", LogConfig(max_message_bytes=200, segment_bytes=1000))
-    assert _refused(log, make_batch(payload=b"x" * 140, timestamp=NOW)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert _refused(log, make_batch(payload=b"x" * 131, timestamp=NOW)) is ErrorCode.MESSAGE_TOO_LARGE
     assert _refused(log, make_batch(timestamp=NOW) * 20) is ErrorCode.RECORD_LIST_TOO_LARGE
-    assert _append(log, payload=b"x" * 139, timestamp=NOW + 100) == 0
+    assert _append(log, payload=b"x" * 130, timestamp=NOW + 100) == 0
     log.close(clean=False)
 
 

@@ -28,7 +28,7 @@ def _open(folder: Path, *, recovery_point: int = 0, clean: bool = False) -> Part
 def _filled(folder: Path) -> PartitionLog:
     log = _open(folder)
     for number in range(18):
-        log.append_as_leader(memoryview(make_batch(1, b"%d" % number * 40, timestamp=number)), 1, NOW)
+        log.append_as_leader(memoryview(make_batch(1, b"%d" % number * 33, timestamp=number)), 1, NOW)
     log.flush()
     return log
 

@@ -171,16 +171,17 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             producer = (producer_id, epoch, sequence if sequenced else -1)
             if not transactional and producer_id in self.log.open_transactions:
                 return
-        batch = self._placed(
-            make_batch(count, b"p" * size, attributes=TRANSACTIONAL * transactional, producer=producer)
+        produced = make_batch(
+            count, b"p" * size, attributes=TRANSACTIONAL * transactional, producer=producer
         )
+        batch = self._placed(produced)
         self._note(batch)
         if not leads:
             self.log.append_as_follower(memoryview(batch), NOW)
         elif sequenced:
-            self.log.append_as_leader(memoryview(batch), LEADER_EPOCH, NOW)
+            self.log.append_as_leader(memoryview(produced), LEADER_EPOCH, NOW)
         else:
-            self.log.append_unsequenced(memoryview(batch), LEADER_EPOCH, NOW)
+            self.log.append_unsequenced(memoryview(produced), LEADER_EPOCH, NOW)
 
     @rule(
         producer_id=st.integers(0, 3),
