@@ -101,6 +101,15 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_FLAG)
 
     @property
+    def latest_known_ms(self) -> int:
+        """The largest timestamp, as far as the header tells. Some producers did not fill that in, and brokers stored it
+        so: then that of the first record is known all the same. -1 if there is none.
+        """
+        if self.max_timestamp >= 0 or self.attributes & DELETE_HORIZON_FLAG:
+            return self.max_timestamp
+        return max(self.base_timestamp, NO_TIMESTAMP)
+
+    @property
     def has_producer_id(self) -> bool:
         return self.producer_id != NO_PRODUCER_ID
 

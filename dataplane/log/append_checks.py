@@ -29,8 +29,8 @@ class RefusedRecords(KafkaError):
 
 
 class TakesLong(KafkaError):
-    """A batch expands further than is gone over on the event loop; where nobody moves it to a thread, its producer is to
-    send it again.
+    """A batch expands further than is gone over on the event loop. Where nobody moves it to a thread, its producer is
+    to send it again.
     """
 
     def __init__(self) -> None:

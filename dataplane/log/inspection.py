@@ -48,6 +48,8 @@ class SegmentContents:
     last_offsets: list[int] = field(default_factory=list)
     highest_timestamps: list[int] = field(default_factory=list)
     """The largest timestamp up to and with each batch, in ms."""
+    latest_known_ms: int = -1
+    """The largest of all, with what is known of batches that do not tell it."""
     markers: dict[int, int] = field(default_factory=dict)
     """Producer id by offset."""
 
@@ -59,6 +61,7 @@ class SegmentContents:
             self.markers[header.last_offset] = header.producer_id
         before = self.highest_timestamps[-1] if self.highest_timestamps else -1
         self.highest_timestamps.append(max(before, header.max_timestamp))
+        self.latest_known_ms = max(self.latest_known_ms, header.latest_known_ms)
         self.next_offset = header.next_offset
         self.records += header.record_count
 
@@ -192,7 +195,7 @@ def _time_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> I
     for (timestamp, offset), (later, further) in pairwise(entries):
         if later <= timestamp or further < offset:
             yield f"entry ({later}, {further}) does not rise above ({timestamp}, {offset})"
-    highest = contents.highest_timestamps[-1] if contents.highest_timestamps else -1
+    highest = contents.latest_known_ms
     for timestamp, offset in entries:
         below = contents.highest_timestamp_below(offset)
         if below > timestamp:

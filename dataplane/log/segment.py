@@ -139,6 +139,8 @@ class Segment:
             self.since_index_entry = 0
         self.since_index_entry += header.batch_length + 12
         timestamp = header.max_timestamp
+        if timestamp < 0:
+            timestamp = header.latest_known_ms
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
@@ -161,8 +163,8 @@ class Segment:
         for position, header in self.walk(start, next_offset):
             if position == start and last is not None and header.last_offset != last[0]:
                 raise BrokenBatch(position, f"{self.offset_index.path.name} does not fit")
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if header.latest_known_ms > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.latest_known_ms, header.last_offset
             next_offset = header.next_offset
         self.load_first_timestamp()
         return next_offset
@@ -172,7 +174,7 @@ class Segment:
         self.first_timestamp = None
         first = next(self.walk(0, self.base_offset), None)
         if first is not None:
-            self.first_timestamp = first[1].max_timestamp
+            self.first_timestamp = first[1].latest_known_ms
 
     def load_max_timestamp(self) -> None:
         """Learn the largest timestamp of an inactive segment from its time index, once."""

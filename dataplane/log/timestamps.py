@@ -63,9 +63,10 @@ def largest_timestamp(
         for position, header in _batches_from(segment, start):
             if header.base_offset >= upto_offset:
                 break
-            later = best is None or header.max_timestamp > best.timestamp
-            if later and header.max_timestamp >= 0 and header.last_offset >= log_start_offset:
-                best = _record_in_batch(segment, position, header, header.max_timestamp, log_start_offset)
+            latest = header.latest_known_ms
+            later = best is None or latest > best.timestamp
+            if later and latest >= 0 and header.last_offset >= log_start_offset:
+                best = _record_in_batch(segment, position, header, latest, log_start_offset)
             if known:
                 break
     return best
@@ -73,7 +74,9 @@ def largest_timestamp(
 
 def _scan(segment: Segment, offset: int, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
     for position, header in _batches_from(segment, offset):
-        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+        # A batch that does not tell its largest timestamp may have any.
+        may_have = header.max_timestamp >= timestamp or header.max_timestamp < 0 <= header.base_timestamp
+        if may_have and header.last_offset >= log_start_offset:
             found = _record_in_batch(segment, position, header, timestamp, log_start_offset)
             if found is not None:
                 return found

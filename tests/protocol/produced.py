@@ -57,7 +57,7 @@ MALFORMED: dict[str, tuple[int, bytes, str]] = {
     "header count negative": (1, record(headers=zigzag(-1)), "it has -1 headers"),
     "header count beyond the record": (1, record(headers=zigzag(2**31 - 1)), "it has 2147483647 headers"),
     "header without a name": (1, record(headers=zigzag(1) + zigzag(-1) + b"\2x"), "a header's name has a size of -1"),
-    "header name beyond the record": (1, record(headers=zigzag(1) + zigzag(9) + b"ab"), "a header's name has a size of 9"),
+    "header name beyond the record": (1, record(headers=zigzag(1) + zigzag(9) + b"ab"), "name has a size of 9"),
     "header value size -2": (1, record(headers=zigzag(1) + b"\2a" + zigzag(-2)), "a header's value has a size of -2"),
     "timestamp of more than 64 bits": (1, record(later_ms=2**63 - 1), "has more than 64 bits"),
 }  # fmt: skip

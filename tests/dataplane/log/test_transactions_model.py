@@ -171,9 +171,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             producer = (producer_id, epoch, sequence if sequenced else -1)
             if not transactional and producer_id in self.log.open_transactions:
                 return
-        produced = make_batch(
-            count, b"p" * size, attributes=TRANSACTIONAL * transactional, producer=producer
-        )
+        produced = make_batch(count, b"p" * size, attributes=TRANSACTIONAL * transactional, producer=producer)
         batch = self._placed(produced)
         self._note(batch)
         if not leads:
