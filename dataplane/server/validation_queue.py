@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import VALIDATION, ExpandsTooFar
+from ...protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
 from ...protocol.record import recompressed
 from ...protocol.record_batch import (
     COMPRESSION_MASK,
@@ -183,7 +183,7 @@ def _outcome_in_thread(
         check_limits(parsed, len(data), config)
         ((_, header),) = parsed
         if stored is None or header.compression == stored.codec:
-            return ValidatedBatch(data, check_records(data, header, config, now_ms))
+            return ValidatedBatch(data, check_records(data, header, config, now_ms, EXPANDED_BYTES_MAX))
         return _recompressed(data, header, stored, config, now_ms)
     except ExpandsTooFar as error:
         return KafkaError(ErrorCode.INVALID_RECORD, str(error))

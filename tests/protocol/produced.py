@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
+from crc32c import crc32c
+
 from ottla.protocol.compression import Compression, compress
 from ottla.protocol.primitives import zigzag
 from ottla.protocol.record_batch import COMPRESSION_MASK
@@ -80,3 +84,25 @@ def produced(
     compressed = compress(codec, body) if codec else body
     assert not attributes & COMPRESSION_MASK
     return raw_batch(count, compressed, timestamp=NOW, attributes=codec | attributes)
+
+
+def with_header(
+    batch: bytes | bytearray,
+    *,
+    base_offset: int | None = None,
+    leader_epoch: int | None = None,
+    attributes: int | None = None,
+    max_timestamp: int | None = None,
+) -> bytearray:
+    """The batch with other fields in its header, and the CRC that goes with them."""
+    changed = bytearray(batch)
+    for position, kind, value in (
+        (0, ">q", base_offset),
+        (12, ">i", leader_epoch),
+        (21, ">h", attributes),
+        (35, ">q", max_timestamp),
+    ):
+        if value is not None:
+            struct.pack_into(kind, changed, position, value)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return changed

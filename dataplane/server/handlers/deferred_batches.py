@@ -191,7 +191,7 @@ class Deferred:
                 arrived(error)
 
     def _arrived(self, place: Place, outcome: Outcome) -> None:
-        """It is validated, and in the topic's form. If its transaction is not known yet, it goes on waiting for that."""
+        """Validated, and in the topic's form. If its transaction is not known yet, it goes on waiting for that."""
         if isinstance(outcome, KafkaError):
             self._settle(place, outcome)
             return

@@ -1,10 +1,11 @@
-"""Topics with a compression.type of their own: what producers send is stored in it, in their order."""
+"""Batches that are validated, or compressed anew, in threads: they are stored in their producers' order."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +27,9 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.record import Record, decode_records, encode_batch
-from ottla.protocol.record_batch import BatchHeader, check_integrity, walk_batches
+from ottla.protocol.record_batch import BatchHeader, check_integrity, parse_header, walk_batches
 from tests.dataplane.transactions.closed_gate import closed_gate
+from tests.protocol.produced import produced, record
 
 from .consumers import Shelf
 
@@ -42,12 +44,12 @@ class Bench:
     def __init__(
         self,
         shelf: Shelf,
-        compressing: validation_queue.ValidationQueue,
+        queue: validation_queue.ValidationQueue,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self.shelf = shelf
-        self.compressing = compressing
+        self.queue = queue
         self._reader, self._writer = reader, writer
         self._sent = 0
 
@@ -88,14 +90,14 @@ async def running(directory: Path) -> AsyncIterator[Bench]:
     shelf.create("t", TOPIC_ID, 2)
     table = HandlerTable()
     server = Server(table)
-    compressing = validation_queue.ValidationQueue()
-    handlers = ProduceHandlers(shelf.replicas, server.purgatory, closed_gate(), validation=compressing)
+    queue = validation_queue.ValidationQueue()
+    handlers = ProduceHandlers(shelf.replicas, server.purgatory, closed_gate(), validation=queue)
     table.add(handlers)
     port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
     server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        yield Bench(shelf, compressing, reader, writer)
+        yield Bench(shelf, queue, reader, writer)
     finally:
         writer.close()
         server.close()
@@ -161,11 +163,99 @@ async def test_one_that_is_refused_holds_nobody_up(tmp_path: Path) -> None:
         assert too_large == ErrorCode.MESSAGE_TOO_LARGE, "what it has become counts as well"
 
 
+async def test_large_batches_keep_their_places_among_small_ones(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    async with running(tmp_path) as bench:
+        sent = []
+        for number in range(40):
+            value = chance.randbytes(chance.choice([1, 100, 60_000])) * chance.choice([1, 2, 3])
+            records = [(b"key", value, 1_000 + number), (b"key", bytes(chance.choice([0, 400_000])), 2_000)]
+            codec = chance.choice(list(Compression))
+            sent.append(
+                encode_batch(
+                    records, compression=codec, producer_id=7, producer_epoch=1, base_sequence=2 * number
+                )
+            )
+            bench.send(sent[-1], acks=-1)
+        for number in range(40):
+            (answer,) = await bench.answer()
+            assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+        assert not bench.queue.waiting
+        stored = bench.stored()
+        assert [header.compression for header, _ in stored] == [parse_header(one).compression for one in sent]
+        assert [[record[2:] for record in records] for _, records in stored] == [
+            [record[2:] for record in decode_records(one)] for one in sent
+        ]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+async def test_a_small_batch_that_expands_far_holds_its_place(tmp_path: Path, codec: Compression) -> None:
+    async with running(tmp_path) as bench:
+        far = encode_batch(
+            [(None, bytes(600_000), 0)] * 2,
+            compression=codec,
+            producer_id=7,
+            producer_epoch=1,
+            base_sequence=0,
+        )
+        bench.send(far)
+        for number in range(1, 5):
+            bench.send(batch(number, 10, codec))
+        assert [(await bench.answer())[0].base_offset for _ in range(5)] == [0, 2, 4, 6, 8]
+
+
+async def test_a_batch_that_nobody_could_read_is_refused_in_a_thread_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        noise = random.Random(1).randbytes(200_000)
+        count, body = 2, record(0, value=noise) + record(0, value=noise)
+        for codec in Compression:
+            bench.send(bytes(produced(count, body, codec)))
+            bench.send(batch(0, 10, codec, count=1))
+            (refused,) = await bench.answer()
+            assert refused.error_code == ErrorCode.INVALID_RECORD
+            assert refused.error_message is not None
+            assert "record 1 of 2 is malformed" in refused.error_message
+            assert (await bench.answer())[0].error_code == 0
+
+
+async def test_a_batch_expands_no_further_than_is_allowed(tmp_path: Path) -> None:
+    with mock.patch.object(validation_queue, "EXPANDED_BYTES_MAX", 1_000_000):
+        async with running(tmp_path) as bench:
+            bench.send(encode_batch([(None, bytes(900_000), 0)], compression=Compression.ZSTD))
+            bench.send(encode_batch([(None, bytes(1_100_000), 0)], compression=Compression.ZSTD))
+            assert (await bench.answer())[0].error_code == 0
+            (refused,) = await bench.answer()
+            assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+            assert refused.error_message == "the batch expands to more than the 1000000 bytes allowed"
+
+
+async def test_a_large_duplicate_is_acknowledged_whatever_has_changed(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        noise = random.Random(1).randbytes(200_000)
+        now_ms = int(time.time() * 1000)
+        once = encode_batch(
+            [(b"k", noise, now_ms)],
+            compression=Compression.ZSTD,
+            producer_id=7,
+            producer_epoch=1,
+            base_sequence=0,
+        )
+        bench.send(once)
+        assert (await bench.answer())[0].base_offset == 0
+        log = bench.shelf.replica("t", 0).log
+        log.config = replace(log.config, message_timestamp_before_max_ms=1, max_message_bytes=1000)
+        bench.send(once)
+        bench.send(batch(1, 10, Compression.NONE, count=1))
+        (again,) = await bench.answer()
+        assert (again.error_code, again.base_offset) == (0, 0)
+        assert (await bench.answer())[0].error_code == ErrorCode.INVALID_TIMESTAMP
+
+
 async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.store_as("gzip", compression_gzip_level=9)
         bench.send(batch(0, 200_000, Compression.NONE))
-        while not bench.compressing.waiting:
+        while not bench.queue.waiting:
             await asyncio.sleep(0)
         bench.store_as("producer")
         bench.send(batch(1, 1, Compression.NONE))
