@@ -6,6 +6,8 @@ import struct
 
 from crc32c import crc32c
 
+from ottla.protocol.compression import Compression, compress
+from ottla.protocol.record_batch import COMPRESSION_MASK
 from ottla.protocol.record_codec import encode_record
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -23,13 +25,14 @@ def make_batch(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A batch of ``count`` records, of which the last has the value ``payload`` and the largest timestamp;
-    ``producer`` is (id, epoch, first sequence)."""
+    """A batch of ``count`` records, of which the last has the value ``payload`` and the largest timestamp, compressed
+    as ``attributes`` say; ``producer`` is (id, epoch, first sequence)."""
     last_ms = 0 if max_timestamp is None else max_timestamp - timestamp
     body = b"".join(encode_record(None, b"", _NO_HEADERS, 0, delta) for delta in range(count - 1))
+    body += encode_record(None, payload, _NO_HEADERS, last_ms, count - 1)
     return raw_batch(
         count,
-        body + encode_record(None, payload, _NO_HEADERS, last_ms, count - 1),
+        compress(Compression(attributes & COMPRESSION_MASK), body),
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         timestamp=timestamp,

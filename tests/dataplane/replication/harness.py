@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crc32c import crc32c
-
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
 from ottla.dataplane.replication.fetching import FetchLimits, LeaderSession
@@ -23,6 +21,7 @@ from ottla.dataplane.replication.leader import Refusal
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.surroundings import ReplicationSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.dataplane.log.batches import make_batch
 
 TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)
@@ -32,14 +31,8 @@ LAG_MS = 1000
 def batch(
     value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), count: int = 1, attributes: int = 0
 ) -> bytearray:
-    """A record batch whose records are opaque to a broker."""
-    producer_id, producer_epoch, sequence = producer
-    covered = (
-        struct.pack(">hiqqqhii", attributes, count - 1, 1, 1, producer_id, producer_epoch, sequence, count)
-        + value
-    )
-    head = struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered))
-    return bytearray(head + covered)
+    """A record batch, the last of whose records has that value."""
+    return make_batch(count, value, timestamp=1, attributes=attributes, producer=producer)
 
 
 @dataclass
