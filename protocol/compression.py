@@ -23,6 +23,10 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _SLICE_BYTES: Final = 64 * 1024
 _GZIP_WINDOW: Final = 31  # zlib's code for a gzip header around the largest window
 _ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
+_ZSTD_KEPT_WINDOW_BYTES: Final = 8 * 1024 * 1024
+_idle_zstd: Final[list[zstandard.ZstdDecompressor]] = []
+"""Making one takes longer than a small batch. As many are kept as were in use at once, one for each thread, and none
+that has taken memory for a larger window."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -171,12 +175,18 @@ def _expand_lz4(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
 
 
 def _expand_zstd(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    check_zstd_ends(data)
-    stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).stream_reader(
-        data, read_across_frames=True
-    )
-    while piece := stream.read(piece_bytes):
-        yield piece
+    window_bytes = check_zstd_ends(data)
+    try:
+        decompressor = _idle_zstd.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    try:
+        stream = decompressor.stream_reader(data, read_across_frames=True)
+        while piece := stream.read(piece_bytes):
+            yield piece
+    finally:
+        if window_bytes <= _ZSTD_KEPT_WINDOW_BYTES:
+            _idle_zstd.append(decompressor)
 
 
 _EXPANDERS: Final[dict[int, Callable[[Buffer, int], Iterator[bytes]]]] = {

@@ -27,14 +27,15 @@ def _is_skippable(magic: int) -> bool:
     return magic & 0xFFFF_FFF0 == 0x184D_2A50
 
 
-def check_zstd_ends(data: Buffer) -> None:
-    """Check that frames of zstd are whole: a reader of them ends quietly where the data does.
+def check_zstd_ends(data: Buffer) -> int:
+    """Check that frames of zstd are whole: a reader of them ends quietly where the data does. Returns the largest of
+    their windows, in bytes.
 
     Raises:
         EOFError: the data ends within a frame, or there is none.
         zstandard.ZstdError: it is no frame.
     """
-    at, end = 0, len(data)
+    at, end, window_bytes = 0, len(data), 0
     try:
         while at < end or not end:
             (magic,) = _UINT32.unpack_from(data, at)
@@ -48,12 +49,15 @@ def check_zstd_ends(data: Buffer) -> None:
                 block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
                 last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
                 at += 3 + (1 if kind == _ZSTD_RLE else size)
-            if zstandard.get_frame_parameters(head).has_checksum:
+            parameters = zstandard.get_frame_parameters(head)
+            window_bytes = max(window_bytes, parameters.window_size)
+            if parameters.has_checksum:
                 at += _CHECKSUM_BYTES
     except (struct.error, IndexError):
         at = end + 1
     if at > end:
         raise EOFError("it is cut short")
+    return window_bytes
 
 
 def check_lz4_is_for_all(data: Buffer) -> None:

@@ -29,7 +29,7 @@ VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validatio
 EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
 """Bound of what one produced batch may expand to. Memory does not depend on it: it bounds the time."""
 
-_PIECE_BYTES: Final = 256 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 
 
 class RecordRules(NamedTuple):

@@ -7,6 +7,7 @@ import struct
 from crc32c import crc32c
 
 from ottla.protocol.compression import Compression, compress
+from ottla.protocol.record import decode_records
 from ottla.protocol.record_batch import COMPRESSION_MASK
 from ottla.protocol.record_codec import encode_record
 
@@ -40,6 +41,12 @@ def make_batch(
         attributes=attributes,
         producer=producer,
     )
+
+
+def value_of(batch: bytes | bytearray | memoryview) -> bytes:
+    """What `make_batch` was given as ``payload``."""
+    *_, last = decode_records(batch)
+    return last.value or b""
 
 
 def raw_batch(

@@ -21,7 +21,7 @@ from ottla.dataplane.replication.leader import Refusal
 from ottla.dataplane.replication.partition import Partition
 from ottla.dataplane.replication.surroundings import ReplicationSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.dataplane.log.batches import make_batch
+from tests.dataplane.log.batches import make_batch, value_of
 
 TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)
@@ -259,7 +259,7 @@ class Node:
         return found
 
     def values(self) -> list[bytes]:
-        return [record[61:] for record in self.records()]
+        return [value_of(record) for record in self.records()]
 
 
 @dataclass

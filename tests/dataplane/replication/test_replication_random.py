@@ -14,6 +14,7 @@ import pytest
 
 from ottla.dataplane.replication.leader import Refusal
 from ottla.protocol.errors import ErrorCode
+from tests.dataplane.log.batches import value_of
 
 from .harness import LAG_MS, Cluster, Node, Produced
 
@@ -217,7 +218,7 @@ class History:
         assert start <= self.trimmed_to
         for value, produced in self.sent:
             if produced.outcome is ErrorCode.NONE and produced.offset >= start:
-                assert final[produced.offset][61:] == value, f"{value!r} at {produced.offset} is lost"
+                assert value_of(final[produced.offset]) == value, f"{value!r} at {produced.offset} is lost"
         for replica in cluster.state.replicas:
             node = cluster[replica]
             assert node.log.log_start_offset >= start
