@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import struct
 import tempfile
 import time
 from pathlib import Path
 
-from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.protocol.record import encode_batch
 
 SIZES = (1024, 16 * 1024, 64 * 1024)
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_BODY = struct.Struct(">hiqqqhii")
+_RECORD_BYTES = 1010
 
 
 def make_batch(size: int, sequence: int) -> bytearray:
-    """An idempotent batch of one "record" of opaque bytes, ``size`` bytes in all."""
-    payload = bytes(size - _HEADER.size)
-    body = _BODY.pack(0, 0, 1_000, 1_000, 7, 0, sequence, 1) + payload
-    header = _HEADER.pack(0, size - 12, -1, 2, crc32c(body), 0, 0, 1_000, 1_000, 7, 0, sequence, 1)
-    return bytearray(header + payload)
+    """An idempotent batch of records of 1 KB, about ``size`` bytes in all. ``sequence`` is that of the batch."""
+    count = max(1, size // _RECORD_BYTES)
+    records = [(None, bytes(1000), 1_000)] * count
+    return bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence * count))
 
 
 def measure(size: int, total_bytes: int, folder: Path) -> tuple[float, float, float, float]:
@@ -43,13 +40,14 @@ def measure(size: int, total_bytes: int, folder: Path) -> tuple[float, float, fl
     for batch in batches:
         follower.append_as_follower(batch, 1_000)
     follow_us = (time.perf_counter() - start) / count * 1e6
+    end = leader.log_end_offset
     start = time.perf_counter()
     for _ in range(10_000):
-        leader.read(count - 1, 1 << 20, count, at_least_one=True).release()
+        leader.read(end - 1, 1 << 20, end, at_least_one=True).release()
     tails = (time.perf_counter() - start) / 10_000 * 1e6
     start = time.perf_counter()
     for number in range(2_000):
-        leader.read(number * 7919 % (count - 1), 64 * 1024, count, at_least_one=True).release()
+        leader.read(number * 7919 % (end - 1), 64 * 1024, end, at_least_one=True).release()
     behind = (time.perf_counter() - start) / 2_000 * 1e6
     leader.close(clean=False)
     follower.close(clean=False)

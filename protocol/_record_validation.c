@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 #define NO_TIMESTAMP (-1)
-#define REFUSED_MAX 1000      /* record_validation.REFUSED_MAX */
-#define LENGTH_BYTES_MAX 5    /* of a varint of 32 bits */
-#define TIME_BYTES_MAX 10     /* of one of 64 bits */
-#define UNLOCKED_BYTES 65536  /* a piece of this size or more is walked without the interpreter's lock */
+#define REFUSED_MAX 1000       /* record_validation.REFUSED_MAX */
+#define LENGTH_BYTES_MAX 5     /* of a varint of 32 bits */
+#define TIME_BYTES_MAX 10      /* of one of 64 bits */
+#define UNLOCKED_BYTES 1048576 /* a piece of this size or more is walked without the interpreter's lock */
 
 /* What can be wrong, in the order of record_validation.Fault. */
 typedef enum {

@@ -1,8 +1,8 @@
 """The header of a record batch, format v2: parse, walk, validate, and patch in place.
 
-Nothing here looks at a record. A broker handles batches only through these functions, so that the bytes of
-the records are never copied or decoded on their way from the socket to the file. The layout is given by
-Kafka's protocol guide, section "Record Batch".
+Nothing here looks at a record. The records of a produced batch are gone over once, in `produced_batch.py`; on their way
+from the socket to the file their bytes are never copied or decoded. The layout is given by Kafka's protocol guide,
+section "Record Batch".
 """
 
 from __future__ import annotations
