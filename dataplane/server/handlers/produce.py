@@ -138,6 +138,7 @@ class ProduceHandlers:
                     if acks == ALL and partition.high_watermark < end:
                         waiting.append((partition, end, answer))
                 except TakesLong:
+                    assert partition is not None
                     place = Place(partition, answers, len(answers))
                     deferred.append(DeferredBatch(place, records, takes_long=True))
                     answer = PartitionProduceResponse(index=data.index)
