@@ -115,11 +115,10 @@ class ValidationQueue:
             connection.mute(_MUTED_MS)
         self.waiting.setdefault(partition, deque()).append(batch)
         now_ms, config = partition.wall_ms(), partition.log.config
-        if not takes_long:
-            outcome = _outcome_on_loop(data, partition, now_ms)
-            if outcome is not None:
-                self._done(partition, batch, outcome)
-                return
+        outcome = _outcome_on_loop(data, partition, now_ms, takes_long)
+        if outcome is not None:
+            self._done(partition, batch, outcome)
+            return
         work = asyncio.get_running_loop().run_in_executor(
             self._threads, _outcome_in_thread, data, partition.settings.stored, config, now_ms
         )
@@ -150,18 +149,18 @@ class ValidationQueue:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _needs_thread(header: BatchHeader, size: int, partition: Partition) -> bool:
+def _needs_thread(header: BatchHeader, size: int, partition: Partition, takes_long: bool = False) -> bool:
     codec, stored = header.attributes & COMPRESSION_MASK, partition.settings.stored
     changes = stored is not None and codec != stored.codec
     large = size > (_COMPRESSED_ON_LOOP_MAX if codec else UNCOMPRESSED_ON_LOOP_MAX)
-    return (changes or large) and not partition.log.producers.is_duplicate(header)
+    return (takes_long or changes or large) and not partition.log.producers.is_duplicate(header)
 
 
-def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int) -> Outcome | None:
+def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int, takes_long: bool) -> Outcome | None:
     """None if it takes a thread. What is in the log already is left to the append to recognise, however clock and
     configuration have changed."""
     try:
-        if _needs_thread(parse_header(data), len(data), partition):
+        if _needs_thread(parse_header(data), len(data), partition, takes_long):
             return None
         ((_, header),) = validate_produced(data)
         if partition.log.producers.is_duplicate(header):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import struct
 from functools import partial
+from time import perf_counter
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
@@ -51,6 +52,8 @@ _BATCH = struct.Struct(">8xi4xb4xh")
 _MAGIC = 2
 _ZSTD = 4
 
+_ON_LOOP_S = 0.01
+"""For so long the event loop expands the batches of one request, which may have many; threads do the rest."""
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_ENDPOINTS = 10
 _FIRST_WITH_TOPIC_IDS = 13
@@ -119,19 +122,26 @@ class ProduceHandlers:
                     records = memoryview(data.records)
                     if attributes & TRANSACTIONAL_FLAG:
                         _check_transactional(message)
+                    takes_long = bool(
+                        attributes & COMPRESSION_MASK and perf_counter() - request.began_s > _ON_LOOP_S
+                    )
                     if (
-                        (
-                            attributes & COMPRESSION_MASK
-                            or len(records) > UNCOMPRESSED_ON_LOOP_MAX
-                            or partition.settings.stored is not None
-                            or validating
+                        takes_long
+                        or (
+                            (
+                                attributes & COMPRESSION_MASK
+                                or len(records) > UNCOMPRESSED_ON_LOOP_MAX
+                                or partition.settings.stored is not None
+                                or validating
+                            )
+                            and validation.takes(partition, records)
                         )
-                        and validation.takes(partition, records)
                     ) or (
                         attributes & TRANSACTIONAL_FLAG
                         and not self._transactional.admits(partition, records, message.transactional_id or "")
                     ):
-                        deferred.append(DeferredBatch(Place(partition, answers, len(answers)), records))
+                        place = Place(partition, answers, len(answers))
+                        deferred.append(DeferredBatch(place, records, takes_long))
                         answers.append(PartitionProduceResponse(index=data.index))
                         continue
                     answer, end = self.append(partition, data.index, records, acks)

@@ -16,6 +16,7 @@ import pytest
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
 from ottla.dataplane.server import HandlerTable, Server, validation_queue
+from ottla.dataplane.server.handlers import produce
 from ottla.dataplane.server.handlers.produce import ProduceHandlers
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
@@ -249,6 +250,19 @@ async def test_a_large_duplicate_is_acknowledged_whatever_has_changed(tmp_path: 
         (again,) = await bench.answer()
         assert (again.error_code, again.base_offset) == (0, 0)
         assert (await bench.answer())[0].error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+async def test_a_request_that_has_taken_its_time_goes_on_in_threads(tmp_path: Path) -> None:
+    with mock.patch.object(produce, "_ON_LOOP_S", -1.0):
+        async with running(tmp_path) as bench:
+            for number in range(6):
+                codec = Compression.ZSTD if number % 2 else Compression.NONE
+                bench.send(batch(number, 10, codec), batch(number, 10, Compression.LZ4))
+            bench.send(batch(5, 10, Compression.ZSTD), batch(5, 10, Compression.LZ4))
+            for number in range(7):
+                answers = await bench.answer()
+                expected = (0, 2 * min(number, 5))
+                assert [(one.error_code, one.base_offset) for one in answers] == [expected] * 2
 
 
 async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: Path) -> None:
