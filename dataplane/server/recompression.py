@@ -40,10 +40,11 @@ Append = Callable[[Outcome], None]
 class _Batch:
     """One batch on its way; `outcome` is what to append, or why not."""
 
-    __slots__ = ("append", "outcome", "size")
+    __slots__ = ("append", "data", "outcome", "size")
 
-    def __init__(self, size: int, append: Append) -> None:
-        self.size = size
+    def __init__(self, data: bytearray, append: Append) -> None:
+        self.data = data
+        self.size = len(data)
         self.append = append
         self.outcome: Outcome | None = None
 
@@ -78,13 +79,13 @@ class Recompression:
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait to be compressed already"
             )
         data = bytearray(records)
-        batch = _Batch(size, append)
+        batch = _Batch(data, append)
         self._held_bytes += size
         if self._held_bytes > _MUTED_BYTES:
             connection.mute(_MUTED_MS)
         self.waiting.setdefault(partition, deque()).append(batch)
         stored = partition.settings.stored
-        if stored is None or _is_stored(data, stored):
+        if stored is None or _is_stored(data, stored) or partition.log.has(data):
             self._done(partition, batch, data)
             return
         work = asyncio.get_running_loop().run_in_executor(
@@ -107,7 +108,9 @@ class Recompression:
         while waiting and (ready := waiting[0].outcome) is not None:
             first = waiting.popleft()
             self._held_bytes -= first.size
-            first.append(ready)
+            # What was appended meanwhile, sent before, is a duplicate whatever is wrong with it now.
+            refused = isinstance(ready, KafkaError)
+            first.append(first.data if refused and partition.log.has(first.data) else ready)
         # An append may answer requests, and so bring the next ones, within the loop above.
         if not waiting and self.waiting.get(partition) is waiting:
             del self.waiting[partition]

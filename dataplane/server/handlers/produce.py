@@ -173,8 +173,19 @@ class ProduceHandlers:
     def append(
         self, partition: Partition, index: int, records: memoryview, acks: int
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch."""
-        result = partition.append(records, required_acks=acks)
+        """The answer if the append is enough, and the offset behind the batch. KafkaError: why it is not appended, or
+        REQUEST_TIMED_OUT where that is not certain."""
+        end = partition.log.log_end_offset
+        try:
+            result = partition.append(records, required_acks=acks)
+        except KafkaError:
+            raise
+        except Exception as error:
+            log.exception("a batch of %r cannot be appended", partition)
+            appended = partition.log.log_end_offset != end or partition.log.has(records)
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT if appended else ErrorCode.UNKNOWN_SERVER_ERROR
+            ) from error
         if not result.duplicate:
             traffic = partition.traffic
             traffic.bytes_in += result.size
