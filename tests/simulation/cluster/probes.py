@@ -62,10 +62,19 @@ NOT_A_MEMBER = [
     "GROUP_ID_NOT_FOUND",
 ]
 BEFORE_APPEND = ["NOT_ENOUGH_REPLICAS"]
-AFTER_APPEND = ["NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"]
+AFTER_APPEND = ["REQUEST_TIMED_OUT"]
+"""What was appended waits until the request's time is over, however few replicas are in sync."""
 FATAL = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
+OF_A_BATCH = [
+    "DUPLICATE_SEQUENCE_NUMBER",
+    *ASK_AGAIN,
+    *BEFORE_APPEND,
+    *AFTER_APPEND,
+    *sorted(code.name for code in FATAL),
+]
+"""The errors that may answer the next batch of a producer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +89,14 @@ class Batch:
 def refusals_of_a_duplicate(history: History, place: TopicPartition, batch: Batch) -> list[str]:
     """The errors that may answer a batch which is sent again.
 
-    If its record was deleted since, a replica that began behind it may lead, which knows of its producer only what it
-    has copied: as in Kafka it takes the batch for out of order. Not for a new one, after a later batch.
+    It is in the log, so none that says that it is not. If its record was deleted since, a replica that began behind it
+    may lead, which knows of its producer only what it has copied: as in Kafka it takes the batch for out of order. Not
+    for a new one, after a later batch.
     """
-    expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *BEFORE_APPEND, *AFTER_APPEND]
+    expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *AFTER_APPEND]
     deleted = (each for each in history if isinstance(each, Deleted))
     if any((each.topic, each.partition) == place and each.before_offset > batch.offset for each in deleted):
-        expected.append("OUT_OF_ORDER_SEQUENCE_NUMBER")
+        expected += ["OUT_OF_ORDER_SEQUENCE_NUMBER", *BEFORE_APPEND]
     return expected
 
 
@@ -247,6 +257,8 @@ class Producer:
             with suppress(KafkaError):
                 answer = await self.send(records)
                 code = ErrorCode(answer.error_code)
+                if code:
+                    workload.history.add(Probe(actor, "a batch", OF_A_BATCH, code.name, workload.now()))
                 if not code or code in FATAL or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     break
             await asyncio.sleep(0.03)
