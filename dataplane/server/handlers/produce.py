@@ -181,11 +181,10 @@ class ProduceHandlers:
         except KafkaError:
             raise
         except Exception as error:
-            log.exception("a batch of %r cannot be appended", partition)
-            appended = partition.log.log_end_offset != end or partition.log.has(records)
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT if appended else ErrorCode.UNKNOWN_SERVER_ERROR
-            ) from error
+            refusal = as_kafka_error(error, f"a batch for {partition!r}")
+            if partition.log.log_end_offset != end or partition.log.has(records):
+                refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            raise refusal from error
         if not result.duplicate:
             traffic = partition.traffic
             traffic.bytes_in += result.size
