@@ -18,8 +18,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from ottla.protocol.errors import ErrorCode
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 from tests.integration.history import SMALL_CLUSTER, make_topic
+from tests.integration.raw_transactions import RawTransactions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -147,6 +149,27 @@ def test_a_committed_record_is_there_though_its_sequence_was_used_before(
     else:
         pytest.fail("no transaction could be committed")
     assert committed(cluster.bootstrap, topic) == [b"first", *values]
+
+
+def test_whose_sequences_were_used_goes_on_under_the_next_epoch(cluster: RunningCluster) -> None:
+    """KIP-360, without a client that knows it."""
+    make_topic(cluster.bootstrap, "reused", 1)
+    with RawTransactions(cluster.bootstrap) as raw:
+        who = raw.init("reused", version=4)
+        raw.add(who, "reused", [0])
+        assert raw.produce(who, "reused", 0, b"aborted") is ErrorCode.NONE
+        assert raw.end(who, commit=False, version=3).code is ErrorCode.NONE
+        raw.add(who, "reused", [0])
+        assert raw.produce(who, "reused", 0, b"another") is ErrorCode.UNKNOWN_PRODUCER_ID
+        assert raw.end(who, commit=False, version=3).code is ErrorCode.NONE
+        who = raw.try_init(who, version=4).who
+        raw.add(who, "reused", [0])
+        assert raw.produce(who, "reused", 0, b"committed") is ErrorCode.NONE
+        assert raw.produce(who, "reused", 0, b"committed") is ErrorCode.NONE, (
+            "a duplicate in its own transaction"
+        )
+        assert raw.end(who, commit=True, version=3).code is ErrorCode.NONE
+    assert committed(cluster.bootstrap, "reused") == [b"committed"]
 
 
 def committed(bootstrap: str, topic: str) -> list[bytes]:

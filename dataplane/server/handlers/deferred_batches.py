@@ -109,7 +109,7 @@ class TransactionalBatches:
             return True
         header = parse_header(records)
         self.gate.check_owner(header.producer_id, transactional_id)
-        if partition.log.has(records):
+        if partition.log.producers.is_duplicate(header):
             return False  # Whether it is one of this transaction, the gate finds out.
         return self.gate.admits(partition, header.producer_id, header.producer_epoch)
 
@@ -195,7 +195,7 @@ class Deferred:
                     header.producer_epoch,
                     self._adding,
                     released,
-                    is_duplicate=place.partition.log.has(records),
+                    is_duplicate=place.partition.log.producers.is_duplicate(header),
                 )
                 return
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""A fault of ours in the middle of an append: no answer says that the batch is missing where the log has it."""
+"""What is answered where a batch cannot be appended: no answer says that it is missing where the log has it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Faulty:
 
 
 @pytest.mark.parametrize("stored", ["producer", "gzip"])
-async def test_behind_the_append_the_outcome_is_unknown(tmp_path: Path, stored: str) -> None:
+async def test_after_a_fault_behind_the_append_the_outcome_is_unknown(tmp_path: Path, stored: str) -> None:
     async with running(tmp_path) as bench:
         bench.store_as(stored)
         partition = bench.shelf.replica("t", 0)
@@ -37,7 +37,7 @@ async def test_behind_the_append_the_outcome_is_unknown(tmp_path: Path, stored: 
         assert len(bench.stored()) == 1
 
 
-async def test_before_the_append_the_batch_is_not_in_the_log(
+async def test_after_a_fault_before_the_append_the_batch_is_not_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as bench:
@@ -51,3 +51,16 @@ async def test_before_the_append_the_batch_is_not_in_the_log(
         monkeypatch.undo()
         bench.send(batch(0, 10, Compression.NONE))
         assert (await bench.answer())[0].error_code == 0
+
+
+async def test_a_refusal_tells_where_the_log_starts(tmp_path: Path) -> None:
+    """Without that the Java client sends what was refused with UNKNOWN_PRODUCER_ID again until its time is over."""
+    async with running(tmp_path) as bench:
+        for number in range(2):
+            bench.send(batch(number, 10, Compression.NONE), acks=-1)
+            await bench.answer()
+        bench.shelf.replica("t", 0).log.advance_log_start_offset(3)
+        bench.send(batch(5, 10, Compression.NONE))
+        (refused,) = await bench.answer()
+        assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (refused.base_offset, refused.log_start_offset) == (-1, 3)
