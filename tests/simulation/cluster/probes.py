@@ -74,8 +74,9 @@ OF_A_BATCH = [
     *BEFORE_APPEND,
     *AFTER_APPEND,
     *sorted(code.name for code in FATAL),
+    "INVALID_TIMESTAMP",
 ]
-"""The errors that may answer the next batch of a producer."""
+"""The errors that may answer the next batch of a producer; the last one where a clock has jumped."""
 
 
 @dataclass(frozen=True, slots=True)
