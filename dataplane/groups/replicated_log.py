@@ -71,8 +71,6 @@ class ReplicatedOffsetsLog:
         await self._committed(end)
 
     async def _committed(self, offset: int) -> None:
-        outcome = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        while outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            outcome = await self._partition.high_watermark_at(offset)
+        outcome = await self._partition.high_watermark_at(offset)
         if outcome is not ErrorCode.NONE:
             raise KafkaError(outcome)

@@ -64,16 +64,12 @@ class ShardWrites:
         pieces = list(_pieces(due))
         asking = 0
         ended = False
-        end = position = self._log.end_offset
+        position = self._log.end_offset
         outcome = _Outcome(done, self._timeout_s)
 
         def written(error: ErrorCode) -> None:
             nonlocal ended
             if ended:
-                return
-            if self._counts_later(error):
-                self._log.on_high_watermark(end, written)
-                outcome.tell(error)
                 return
             ended = True
             if error is not ErrorCode.NONE:
@@ -91,7 +87,6 @@ class ShardWrites:
             last = asking == len(pieces) - 1
             self._log.append(batch, written if last else piece_written)
             asking += 1
-        end = self._log.end_offset
 
     def write_transactional(
         self,
@@ -118,17 +113,11 @@ class ShardWrites:
         outcome = _Outcome(done, self._timeout_s)
 
         def written(error: ErrorCode) -> None:
-            if self._counts_later(error):
-                self._log.on_high_watermark(end, written)
-            elif error is ErrorCode.NONE and not self.closed:
+            if error is ErrorCode.NONE and not self.closed:
                 show()
             outcome.tell(error)
 
         self._log.on_high_watermark(end, written)
-
-    def _counts_later(self, error: ErrorCode) -> bool:
-        """Whether what was written stays in the log, and counts once enough replicas are in sync again."""
-        return error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and not self.closed
 
     def settle_debts(self) -> None:
         """Write what is owed, if anything, without waiting for another reason."""
@@ -174,7 +163,6 @@ def _lasting(refused: Iterable[Iterable[tuple[KeyValue, bool]]]) -> Iterator[Key
 
 _CLIENT_ERRORS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,

@@ -110,15 +110,16 @@ def check_limits(batches: Sequence[tuple[int, BatchHeader]], size: int, config: 
     """Check sizes.
 
     Raises:
-        KafkaError: RECORD_LIST_TOO_LARGE, MESSAGE_TOO_LARGE.
+        KafkaError: MESSAGE_TOO_LARGE first, upon which alone some producers split a batch (KIP-126); then
+            RECORD_LIST_TOO_LARGE.
     """
-    if size > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={config.segment_bytes}"
-        )
     for _, header in batches:
         if header.size > config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a batch of {header.size} bytes exceeds max.message.bytes={config.max_message_bytes}",
             )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes={config.segment_bytes}"
+        )

@@ -16,7 +16,13 @@ from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import ControlRecord, ControlType, encode_control_batch
-from ...protocol.record_batch import NO_PRODUCER_ID, parse_header, validate_produced, walk_batches
+from ...protocol.record_batch import (
+    NO_PRODUCER_ID,
+    BatchHeader,
+    parse_header,
+    validate_produced,
+    walk_batches,
+)
 from .append_checks import check_limits, check_records_on_loop
 from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
@@ -66,12 +72,9 @@ class PartitionLog(TransactionalLog):
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
-            original = self.producers.original_of(parsed[0][1])
+            original = self._original_of(parsed[0][1])
             if original is not None:
-                stamp = original.timestamp if config.stamps_at_append else -1
-                return AppendResult(
-                    original.first_offset, original.last_offset, stamp, original.timestamp, 0, True
-                )
+                return original
         check_limits(parsed, len(batches), config)
         largest = (
             [check_records_on_loop(batches[position:], header, config, now_ms) for position, header in parsed]
@@ -82,6 +85,32 @@ class PartitionLog(TransactionalLog):
             batches, parsed, config, self.log_end_offset, leader_epoch, now_ms, largest
         )
         return self._append_placed(batches, placement, leader_epoch, now_ms)
+
+    def has(self, batches: bytearray | memoryview) -> bool:
+        """Whether the log has a batch already, as far as its header tells. To be asked before anything that would
+        refuse it: clients take most refusals for a proof that nothing was appended."""
+        with suppress(KafkaError):
+            return self.producers.is_duplicate(parse_header(batches))
+        return False
+
+    def original_of(self, batches: memoryview) -> AppendResult | None:
+        """Where in the log a batch is, None if it is not there.
+
+        Raises:
+            KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
+        """
+        if not self.has(batches):
+            return None
+        self._check_usable()
+        ((_, header),) = validate_produced(batches)
+        return self._original_of(header)
+
+    def _original_of(self, header: BatchHeader) -> AppendResult | None:
+        original = self.producers.original_of(header)
+        if original is None:
+            return None
+        stamp = original.timestamp if self.config.stamps_at_append else -1
+        return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
 
     def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
         """As leader, append what this broker has composed itself: no producer's sequence is looked at, nor what the

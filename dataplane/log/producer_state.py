@@ -86,6 +86,11 @@ class ProducerEntry:
                 return batch
         return None
 
+    def has_ended(self, batch: ProducedBatch) -> bool:
+        """Whether a transactional batch of the window lies before the producer's last marker: every such batch is of
+        the transaction that is open here, or of one that a marker has ended."""
+        return not NO_OFFSET < self.transaction_first_offset <= batch.first_offset
+
     @property
     def is_transactional(self) -> bool:
         """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
@@ -178,15 +183,22 @@ class ProducerStates:
         A producer that is not known, or only by its markers, may start with any sequence (KIP-360), unless an earlier
         batch of it was refused and will come again.
 
+        Nothing is a duplicate of a batch before the producer's last marker. A client that aborts may give the sequence
+        of a batch without an answer to a record of its next transaction (librdkafka does): that record is not in the
+        log. UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
+
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
-                INVALID_TXN_STATE for what is not part of the transaction that its producer has open here.
+                UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for what is not
+                part of the transaction that its producer has open here.
         """
         entry = self._entries.get(header.producer_id)
         first, epoch = header.base_sequence, header.producer_epoch
         if entry is not None and epoch == entry.producer_epoch:
             original = entry.original_of(header)
             if original is not None:
+                if header.is_transactional and entry.has_ended(original):
+                    raise _of_ended_transaction(header)
                 return original
         elif entry is not None and epoch < entry.producer_epoch:
             raise KafkaError(
@@ -198,6 +210,8 @@ class ProducerStates:
             refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
             expected = refused_first if refused_epoch == epoch else first
         if first != expected:
+            if _repeats_ended_transaction(entry, header, expected):
+                raise _of_ended_transaction(header)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} with epoch {epoch} sent sequence {first}, {expected} is next",
@@ -328,3 +342,19 @@ def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
     if entry is None:
         return None
     return entry.next_sequence if epoch == entry.producer_epoch else 0
+
+
+def _repeats_ended_transaction(entry: ProducerEntry | None, header: BatchHeader, expected: int) -> bool:
+    """Whether the first batch of a transaction begins with a sequence that one before it has used."""
+    if entry is None or not entry.batches or header.producer_epoch != entry.producer_epoch:
+        return False
+    begins = header.is_transactional and entry.transaction_first_offset == NO_OFFSET
+    return begins and 0 < (expected - header.base_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+
+def _of_ended_transaction(header: BatchHeader) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence {header.base_sequence} again, "
+        "which it used in a transaction that has ended: abort, and go on with a new epoch",
+    )

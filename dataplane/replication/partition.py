@@ -301,11 +301,10 @@ class Partition:
             self.reconfigure(replace(self.settings, min_in_sync=min_in_sync))
 
     def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
+        """Who waits goes on waiting where the ISR is too small now: what was appended counts once it is large enough
+        again (KIP-966)."""
         if leader.advance(now_ms):
             self._watermark_moved()
-        if leader.under_min_in_sync:
-            # What waits now is in the log but can no longer be acknowledged: its outcome is unknown.
-            self._acknowledgements.failed(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     # Leading
 
@@ -320,13 +319,16 @@ class Partition:
         records were validated before, and that is their largest timestamp.
 
         With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
-        then waits with `on_high_watermark(result.last_offset + 1, ...)`. KafkaError says why nothing was
-        appended.
+        then waits with `on_high_watermark(result.last_offset + 1, ...)`. What is in the log already is a duplicate,
+        however many members there are. KafkaError says why nothing was appended.
         """
         leader = self.leader
         if leader is None:
             leader = self.leading()
         if required_acks == -1 and leader.under_min_in_sync:
+            original = self.log.original_of(batches)
+            if original is not None:
+                return original
             self.log.refused_for_now(batches)
             raise self._too_few_in_sync(leader)
         result = self.log.append_as_leader(

@@ -62,10 +62,11 @@ Append = Callable[[Outcome], None]
 class _Batch:
     """One batch on its way; `outcome` is what to append, or why not."""
 
-    __slots__ = ("append", "outcome", "size")
+    __slots__ = ("append", "data", "outcome")
 
-    def __init__(self, size: int, append: Append) -> None:
-        self.size = size
+    def __init__(self, data: memoryview, append: Append) -> None:
+        self.data = data
+        """As it came."""
         self.append = append
         self.outcome: Outcome | None = None
 
@@ -109,7 +110,7 @@ class ValidationQueue:
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait to be validated already"
             )
         data = memoryview(bytearray(records))
-        batch = _Batch(size, append)
+        batch = _Batch(data, append)
         self._held_bytes += size
         if self._held_bytes > _MUTED_BYTES:
             connection.mute(_MUTED_MS)
@@ -138,7 +139,10 @@ class ValidationQueue:
         waiting = self.waiting[partition]
         while waiting and (ready := waiting[0].outcome) is not None:
             first = waiting.popleft()
-            self._held_bytes -= first.size
+            self._held_bytes -= len(first.data)
+            if isinstance(ready, KafkaError) and partition.log.has(first.data):
+                # It was sent before, and appended while this one waited: a duplicate, whatever is wrong with it now.
+                ready = ValidatedBatch(first.data, None)
             first.append(ready)
         # An append may answer requests, and so bring the next ones, within the loop above.
         if not waiting and self.waiting.get(partition) is waiting:

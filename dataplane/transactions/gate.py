@@ -7,6 +7,11 @@ the image shows it; if it does not within a moment, until the image has everythi
 batch came: then it is known that it belongs to no open transaction. Clients that add partitions by writing to them
 (KIP-890; Produce 12, TxnOffsetCommit 5 and above) have them added here.
 
+A batch that is in the log already waits here, too, until the image has all that the quorum had decided when the batch
+came. By then this broker has the marker of every transaction that had ended, or leads no more. A leader that was
+replaced, and has not heard of it, would take a record of the next transaction for a duplicate of one in the last: their
+producer may have given both the same sequence.
+
 Writes of one producer to one partition leave in the order in which they came, each in the turn in which it is judged.
 """
 
@@ -59,6 +64,7 @@ class _Write(NamedTuple):
     producer_epoch: int
     adding: Adding | None
     released: Released
+    is_duplicate: bool
 
 
 class _Queue:
@@ -125,9 +131,12 @@ class TransactionGate:
         producer_epoch: int,
         adding: Adding | None,
         released: Released,
+        *,
+        is_duplicate: bool = False,
     ) -> None:
         """Keep a write until it may be appended or must be refused: `released` is called in the turn in which that is
-        judged, never before this returns. `adding`: the client adds partitions by writing to them."""
+        judged, never before this returns. `adding`: the client adds partitions by writing to them. `is_duplicate`: the
+        log has it, and is asked again once this broker knows enough."""
         key = (producer_id, (partition.topic_id, partition.index))
         queue = self._queues.get(key)
         if queue is None:
@@ -135,7 +144,7 @@ class TransactionGate:
             queue.task = asyncio.create_task(
                 self._attend(key, queue), name=f"transactional writes of {producer_id}"
             )
-        queue.writes.append(_Write(producer_id, producer_epoch, adding, released))
+        queue.writes.append(_Write(producer_id, producer_epoch, adding, released, is_duplicate))
 
     def image_changed(self) -> None:
         """Transactions have changed: some write may be judged otherwise now."""
@@ -161,8 +170,10 @@ class TransactionGate:
                 write = queue.writes[0]
                 try:
                     await self._know_enough(queue, write)
+                    if write.is_duplicate:
+                        queue.writes.popleft().released(None)
                 except KafkaError as error:
-                    self._refuse(queue, write.producer_epoch, error)
+                    self._refuse(queue, write, error)
                 self._release(queue)
         finally:
             self._queues.pop(key, None)
@@ -171,13 +182,15 @@ class TransactionGate:
         """Wait until it may be appended. KafkaError if it may not, or if it is not known in time."""
         try:
             async with asyncio.timeout(WAIT_MAX_S):
-                if write.adding is not None:
+                if write.is_duplicate:
+                    await self._catch_up(queue)
+                elif write.adding is not None:
                     await self._add(queue, write, write.adding)
                 elif not await self._comes_by_itself(queue, write):
                     await self._learn(queue, write)
         except TimeoutError:
             raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
+                ErrorCode.REQUEST_TIMED_OUT if write.is_duplicate else ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"the quorum did not say in time whether producer {write.producer_id} writes to {queue.partition!r}",
             ) from None
 
@@ -192,17 +205,24 @@ class TransactionGate:
         return True
 
     async def _learn(self, queue: _Queue, write: _Write) -> None:
-        """Ask until the image has all that was decided after the write came, and nothing is under way any more."""
+        """Wait until the image has all that was decided when the write came, and nothing is under way any more."""
+        while True:
+            await self._catch_up(queue)
+            if self._accepts(queue, write):
+                return
+            if not self._is_being_ended(write.producer_id):
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"{queue.partition!r} is not part of an open transaction of producer {write.producer_id}",
+                )
+            await self._change_or_pause(queue)
+
+    async def _catch_up(self, queue: _Queue) -> None:
+        """Ask the quorum until the image has all that was decided before it answered."""
         while True:
             verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
             if await self._asked(self._commands.verify(verify)):
-                if self._accepts(queue, write):
-                    return
-                if not self._is_being_ended(write.producer_id):
-                    raise KafkaError(
-                        ErrorCode.INVALID_TXN_STATE,
-                        f"{queue.partition!r} is not part of an open transaction of producer {write.producer_id}",
-                    )
+                return
             await self._change_or_pause(queue)
 
     async def _add(self, queue: _Queue, write: _Write, adding: Adding) -> None:
@@ -243,7 +263,7 @@ class TransactionGate:
 
     def _release(self, queue: _Queue) -> None:
         """In order, as many as may be appended now."""
-        while queue.writes:
+        while queue.writes and not queue.writes[0].is_duplicate:
             try:
                 if not self._accepts(queue, queue.writes[0]):
                     return
@@ -252,11 +272,17 @@ class TransactionGate:
                 continue
             queue.writes.popleft().released(None)
 
-    def _refuse(self, queue: _Queue, producer_epoch: int, error: KafkaError) -> None:
+    def _refuse(self, queue: _Queue, first: _Write, error: KafkaError) -> None:
         """The first one, and with it those behind: their sequence does not continue what is in the log. Those of
-        another epoch are of another client instance, and judged by themselves."""
-        refused = [one for one in queue.writes if one.producer_epoch == producer_epoch]
-        queue.writes = deque(one for one in queue.writes if one.producer_epoch != producer_epoch)
+        another epoch are of another client instance, and judged by themselves, as duplicates are."""
+
+        def falls(one: _Write) -> bool:
+            if first.is_duplicate or one.is_duplicate:
+                return one is first
+            return one.producer_epoch == first.producer_epoch
+
+        refused = [one for one in queue.writes if falls(one)]
+        queue.writes = deque(one for one in queue.writes if not falls(one))
         for write in refused:
             write.released(error)
 

@@ -273,13 +273,8 @@ class Markers:
         marker.partition.on_high_watermark(marker.end, partial(self._replicated, marker))
 
     def _replicated(self, marker: _Marker, error: ErrorCode) -> None:
-        """Below the high watermark; or this leadership ended, and the next leader looks after it. While the ISR is too
-        small it goes on waiting, unlike a producer."""
+        """Below the high watermark; or this leadership ended, and the next leader looks after it."""
         partition, producer_id = marker.partition, marker.producer_id
-        shortage = error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if shortage and partition.leader_epoch == marker.leader_epoch:
-            asyncio.get_running_loop().call_soon(self._when_replicated, marker)
-            return
         place = self._place(partition)
         if error is not ErrorCode.NONE:
             self._underway.discard((place, marker.leader_epoch, producer_id, marker.number))

@@ -3,7 +3,6 @@ them compressed anew, or this broker does not know of their transaction yet."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -16,7 +15,7 @@ from ....protocol.messages.produce import (
     ProduceResponse,
 )
 from ....protocol.record_batch import parse_header
-from ...log import RefusedRecords
+from ...log import RefusedRecords, TakesLong
 from ...replication.partition import Partition
 from ...transactions.acceptance import TransactionGone
 from ...transactions.gate import Adding, TransactionGate
@@ -32,8 +31,6 @@ _FIRST_WITH_ABORTABLE = 11
 _FIRST_THAT_ADDS = 12
 ALL = -1
 """acks=all."""
-
-log = logging.getLogger(__name__)
 
 Uncommitted = tuple[Partition, int, PartitionProduceResponse]
 """A batch that is appended, the offset behind it, and its answer."""
@@ -99,7 +96,8 @@ class Appender(Protocol):
         acks: int,
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch."""
+        """The answer if the append is enough, and the offset behind the batch. KafkaError, and nothing else: nobody is
+        above who would answer, and what waits behind this batch goes on."""
 
     def finish(
         self,
@@ -126,14 +124,14 @@ class TransactionalBatches:
         header = parse_header(records)
         self.gate.check_owner(header.producer_id, transactional_id)
         if partition.log.producers.is_duplicate(header):
-            return True
+            return False  # Whether it is one of this transaction, the gate finds out.
         return self.gate.admits(partition, header.producer_id, header.producer_epoch)
 
     def hold(self, request: Request, size: int) -> None:
-        """Make room for a batch that waits. KafkaError: NOT_ENOUGH_REPLICAS if too much waits already."""
+        """Make room for a batch that waits. KafkaError: REQUEST_TIMED_OUT if too much waits already."""
         if self._held_bytes + size > HELD_BYTES_MAX:
             raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, f"{self._held_bytes} bytes wait for their transactions already"
+                ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait for their transactions already"
             )
         self._held_bytes += size
         if self._held_bytes > _MUTED_BYTES:
@@ -203,7 +201,12 @@ class Deferred:
                 self._transactional.hold(self._request, len(records))
                 released = partial(self._released, place, outcome)
                 self._transactional.gate.wait(
-                    place.partition, header.producer_id, header.producer_epoch, self._adding, released
+                    place.partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    self._adding,
+                    released,
+                    is_duplicate=place.partition.log.producers.is_duplicate(header),
                 )
                 return
         except KafkaError as error:
@@ -226,11 +229,10 @@ class Deferred:
             self._failed = True
             told = in_version(error, self._request.api_version)
             answers[position] = failure(place.partition_index, told, partition)
-        except Exception:
-            # Nobody is above who would answer; what waits behind this one goes on.
-            log.exception("a batch of %r cannot be appended", partition)
+        except TakesLong:
+            # It was known as a duplicate, and no longer is: the producer may send it again.
             self._failed = True
-            answers[position] = failure(place.partition_index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            answers[position] = failure(place.partition_index, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         self._left -= 1
         if self._left == 0:
             self._finish()

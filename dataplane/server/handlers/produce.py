@@ -202,8 +202,22 @@ class ProduceHandlers:
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
         """The answer if the append is enough, and the offset behind the batch. With `max_timestamp` its records were
-        validated before."""
-        result = partition.append(records, required_acks=acks, max_timestamp=max_timestamp)
+        validated before.
+
+        Raises:
+            KafkaError: why it is not appended, or REQUEST_TIMED_OUT where that is not certain.
+            TakesLong: its records have to be validated in a thread.
+        """
+        end = partition.log.log_end_offset
+        try:
+            result = partition.append(records, required_acks=acks, max_timestamp=max_timestamp)
+        except (KafkaError, TakesLong):
+            raise
+        except Exception as error:
+            refusal = as_kafka_error(error, f"a batch for {partition!r}")
+            if partition.log.log_end_offset != end or partition.log.has(records):
+                refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            raise refusal from error
         if not result.duplicate:
             traffic = partition.traffic
             traffic.bytes_in += result.size

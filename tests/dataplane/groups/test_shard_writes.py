@@ -15,7 +15,6 @@ from .test_consumer_group import Topics, join
 from .test_consumer_shard import new_shard as new_consumer_shard
 from .test_consumer_shard import told
 from .test_shard import LIMITS, Clock, MemoryLog, commit, new_shard
-from .transactional_log import TransactionalLog
 
 BATCH_BYTES_MAX = 1_048_588
 
@@ -81,20 +80,6 @@ async def test_a_failure_of_any_batch_is_the_outcome() -> None:
     writes.write([(b"%d" % n, bytes(100_000)) for n in range(30)], outcomes.append)
     log.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert outcomes == [ErrorCode.NOT_COORDINATOR]
-
-
-async def test_what_outlives_a_shortage_of_replicas_counts_after_it() -> None:
-    """Its client was told that nobody knows; the log has it, and a new coordinator would show it."""
-    log = TransactionalLog()
-    shard = Shard(log, LIMITS, Clock())
-    outcomes = commit(shard, 5)
-    for _ in range(2):
-        log.fail_waiting()
-    assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert shard.offsets.get("g", ("t", 0)) is None
-    log.advance()
-    assert shard.offsets.get("g", ("t", 0)) is not None
-    assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 async def test_a_group_of_ten_thousand_topics_moves_on() -> None:

@@ -33,9 +33,11 @@ WEEK_MS = 7 * 24 * 3_600_000
 T0 = ("t", 0)
 
 
-async def new_shard(log: TransactionalLog | None = None) -> tuple[Shard, TransactionalLog]:
+async def new_shard(
+    log: TransactionalLog | None = None, commit_timeout_s: float = 5.0
+) -> tuple[Shard, TransactionalLog]:
     log = log or TransactionalLog()
-    shard = Shard(log, LIMITS, Clock())
+    shard = Shard(log, LIMITS, Clock(), commit_timeout_s)
     await shard.load()
     return shard, log
 
@@ -111,9 +113,11 @@ async def test_what_was_refused_is_not_pending_and_leaves_what_was_before() -> N
 
 async def test_what_nobody_could_be_told_of_is_pending_all_the_same() -> None:
     """The client's transaction may be gone, and its marker decides about what is in the log."""
-    shard, log = await new_shard()
+    shard, log = await new_shard(commit_timeout_s=0.01)
     outcomes = commit_in(shard, 5)
-    log.fail_waiting()
+    async with asyncio.timeout(5):
+        while not outcomes:
+            await asyncio.sleep(0.005)
     assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert shard.offsets.pending.has("g", T0)
     end(shard, log, committed=True)

@@ -170,9 +170,6 @@ class Play:
     async def advance(self, by: int) -> None:
         self.log.advance(self.log.high_watermark + by)
 
-    async def starve(self) -> None:
-        self.log.fail_waiting()
-
     async def delete_offsets(self, group: str, partition: int) -> None:
         position = len(self.log.batches)
         if group in self.shard.groups:
@@ -267,7 +264,6 @@ often = (
 steps = st.one_of(
     *often,
     *often,
-    step("starve"),
     step("delete_offsets", group=groups, partition=partitions),
     step("delete_group", group=groups),
     step("expire"),

@@ -38,12 +38,6 @@ class TransactionalLog(MemoryLog):
             else:
                 self._acknowledgements.append((end, done))
 
-    def fail_waiting(self) -> None:
-        """Too few replicas are in sync: what waits is in the log, and nobody knows what becomes of it."""
-        waiting, self._acknowledgements = self._acknowledgements, []
-        for _, done in waiting:
-            done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
     def fail_over(self, keep: int) -> None:
         """Another broker leads; all but `keep` of the batches above the high watermark are lost."""
         committed = sum(parse_header(each).next_offset <= self.high_watermark for each in self.batches)
@@ -69,9 +63,7 @@ class TransactionalLog(MemoryLog):
         end = self.append_marker(producer_id, committed=committed)
 
         def replicated(error: ErrorCode) -> None:
-            if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-                self.on_high_watermark(end, replicated)
-            elif error is ErrorCode.NONE:
+            if error is ErrorCode.NONE:
                 coordinator.transaction_ended(0, producer_id, end, committed=committed)
 
         self.on_high_watermark(end, replicated)

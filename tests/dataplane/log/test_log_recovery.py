@@ -272,6 +272,10 @@ def test_a_follower_refuses_what_does_not_continue_or_is_damaged(tmp_path: Path)
 def test_limits_of_the_topic(tmp_path: Path) -> None:
     log = _open(tmp_path / "t-0", LogConfig(max_message_bytes=200, segment_bytes=1000))
     assert _refused(log, make_batch(payload=b"x" * 131, timestamp=NOW)) is ErrorCode.MESSAGE_TOO_LARGE
+    large = make_batch(payload=b"x" * 2000, timestamp=NOW)
+    assert _refused(log, large) is ErrorCode.MESSAGE_TOO_LARGE, (
+        "upon which producers split, though no segment holds it"
+    )
     assert _refused(log, make_batch(timestamp=NOW) * 20) is ErrorCode.RECORD_LIST_TOO_LARGE
     assert _append(log, payload=b"x" * 130, timestamp=NOW + 100) == 0
     log.close(clean=False)

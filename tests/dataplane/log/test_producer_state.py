@@ -138,6 +138,51 @@ def test_after_a_marker_that_raises_the_epoch_sequences_begin_at_0(*, restarted:
     assert states.original_of(_header((9, 1, 0), 1)) is None
 
 
+def _in_transaction(producer: tuple[int, int, int], count: int) -> BatchHeader:
+    return parse_header(make_batch(count, producer=producer, attributes=TRANSACTIONAL_FLAG))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("next_is_open", [False, True])
+def test_nothing_is_a_duplicate_of_a_batch_before_the_last_marker(
+    *, restarted: bool, next_is_open: bool
+) -> None:
+    """A client that has aborted may give the sequence to another record, which is not in the log."""
+    states = ProducerStates()
+    states.record(_in_transaction((9, 0, 0), 3), 0, now_ms=0)
+    states.record(_in_transaction((9, 0, 3), 1), 3, now_ms=0)
+    assert states.original_of(_in_transaction((9, 0, 3), 1)) is not None, (
+        "while its transaction is open it is one"
+    )
+    _end_transaction(states, 9, 0, offset=4)
+    if next_is_open:
+        states.record(_in_transaction((9, 0, 4), 2), 5, now_ms=0)
+    if restarted:
+        states = decode_snapshot(encode_snapshot(states))
+    for first, count in ((0, 3), (3, 1)):
+        with pytest.raises(KafkaError) as caught:
+            states.original_of(_in_transaction((9, 0, first), count))
+        assert caught.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    original = states.original_of(_in_transaction((9, 0, 4), 2))
+    assert (original is None) is not next_is_open
+    assert states.original_of(_in_transaction((9, 1, 0), 3)) is None, "under the next epoch it goes on"
+
+
+def test_a_transaction_does_not_begin_with_sequences_of_the_one_before() -> None:
+    """The records in the client's next batch may be fewer or more than those it purged."""
+    states = ProducerStates()
+    states.record(_in_transaction((9, 0, 0), 3), 0, now_ms=0)
+    _end_transaction(states, 9, 0, offset=3)
+    for first, count in ((1, 1), (1, 2), (2, 5), (0, 1)):
+        with pytest.raises(KafkaError) as caught:
+            states.original_of(_in_transaction((9, 0, first), count))
+        assert caught.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_in_transaction((9, 0, 4), 1))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap is one"
+    assert states.original_of(_in_transaction((9, 0, 3), 1)) is None
+
+
 def test_batches_behind_one_that_was_refused_do_not_follow_a_marker_alone() -> None:
     states = ProducerStates()
     _end_transaction(states, 9, 0, offset=12)

@@ -331,18 +331,49 @@ def test_min_insync_replicas_before_and_after_the_append(tmp_path: Path) -> None
     cluster.sync(1, 2, 3)
     leader = cluster[1]
     sent = leader.produce(b"a")
-    assert sent.outcome is None
-    cluster.state = replace(
-        cluster.state, isr=frozenset({1}), partition_epoch=cluster.state.partition_epoch + 1
-    )
-    leader.hear()
-    assert sent.outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "in the log, outcome unknown"
+    with_isr(cluster, 1)
+    assert sent.outcome is None, "it is in the log, and counts once the ISR is large enough"
     with pytest.raises(KafkaError) as refused:
         leader.produce(b"b")
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert leader.values() == [b"a"], "nothing was appended"
     leader.produce(b"c", acks=1)
     assert leader.partition.high_watermark == 0, "no progress below min.insync.replicas"
+    assert sent.outcome is None
+    with_isr(cluster, 1, 2)
+    cluster.sync(1, 2, 3)
+    assert sent.outcome is ErrorCode.NONE
+
+
+def test_a_batch_in_the_log_is_never_refused_for_want_of_replicas(tmp_path: Path) -> None:
+    """Clients take NOT_ENOUGH_REPLICAS for a proof that the batch is not in the log."""
+    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    leader = cluster[1]
+    leader.produce(b"committed", producer=(7, 0, 0))
+    cluster.sync(1, 2, 3)
+    leader.produce(b"in doubt", producer=(7, 0, 1))
+    with_isr(cluster, 1)
+    again = leader.produce(b"committed", producer=(7, 0, 0))
+    assert (again.duplicate, again.offset, again.outcome) == (True, 0, ErrorCode.NONE)
+    again = leader.produce(b"in doubt", producer=(7, 0, 1))
+    assert (again.duplicate, again.offset, again.outcome) == (True, 1, None)
+    with pytest.raises(KafkaError) as refused:
+        leader.produce(b"new", producer=(7, 0, 2))
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    with_isr(cluster, 1, 2)
+    cluster.sync(1, 2, 3)
+    assert again.outcome is ErrorCode.NONE
+    assert leader.values() == [b"committed", b"in doubt"]
+
+
+def with_isr(cluster: Cluster, *isr: int) -> None:
+    """The quorum commits another ISR, and broker 1 hears of it."""
+    cluster.state = replace(
+        cluster.state, isr=frozenset(isr), partition_epoch=cluster.state.partition_epoch + 1
+    )
+    cluster[1].hear()
 
 
 def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_path: Path) -> None:

@@ -279,6 +279,33 @@ async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: 
         assert [header.compression for header, _ in bench.stored()] == [1, 0, 2]
 
 
+async def test_a_duplicate_is_known_before_its_size_is_judged(tmp_path: Path) -> None:
+    """Whoever is told that the first attempt was too large takes it for one that is not in the log."""
+    async with running(tmp_path) as bench:
+        bench.store_as("gzip", compression_gzip_level=9)
+        for limit in (1 << 20, 1_000):
+            log = bench.shelf.replica("t", 0).log
+            log.config = replace(log.config, max_message_bytes=limit)
+            bench.send(batch(0, 5_000, Compression.NONE))
+            assert (await bench.answer())[0].base_offset == 0
+        bench.send(batch(1, 5_000, Compression.NONE))
+        assert (await bench.answer())[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_one_that_was_appended_while_it_was_compressed_again_is_a_duplicate(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.store_as("gzip", compression_gzip_level=9)
+        bench.send(batch(0, 300_000, Compression.NONE))
+        while not bench.queue.waiting:
+            await asyncio.sleep(0)
+        log = bench.shelf.replica("t", 0).log
+        log.config = replace(log.config, max_message_bytes=5_000)  # Compressed it is smaller.
+        bench.send(batch(0, 300_000, Compression.NONE))
+        for _ in range(2):
+            answer = (await bench.answer())[0]
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
 async def test_what_waits_is_bounded(tmp_path: Path) -> None:
     with mock.patch.object(validation_queue, "_HELD_BYTES_MAX", 1_000_000):
         async with running(tmp_path) as bench:

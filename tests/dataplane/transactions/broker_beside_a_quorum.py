@@ -140,17 +140,21 @@ class Beside:
                 )
             )
         )
-        if self.gate.admits(partition, producer_id, epoch):
+        has = partition.log.has(records)
+        if not has and self.gate.admits(partition, producer_id, epoch):
             return partition.append(records, required_acks=-1).first_offset
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def released(error: KafkaError | None) -> None:
-            if error is not None:
-                done.set_exception(error)
-            else:
+            try:
+                if error is not None:
+                    raise error
                 done.set_result(partition.append(records, required_acks=-1).first_offset)
+            except KafkaError as refused:
+                done.set_exception(refused)
 
-        self.gate.wait(partition, producer_id, epoch, None if adds is None else Adding(adds), released)
+        adding = None if adds is None else Adding(adds)
+        self.gate.wait(partition, producer_id, epoch, adding, released, is_duplicate=has)
         return await done
 
     def solo(self, *indexes: int) -> set[tuple[bytes, int]]:

@@ -179,3 +179,48 @@ async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: P
             await late
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await sending == 0
+
+
+async def test_a_batch_that_is_sent_again_is_a_duplicate_while_its_transaction_is_open(
+    tmp_path: Path,
+) -> None:
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.catch_up()
+        for sequence in range(3):
+            await one.produce(who, sequence)
+        again = [asyncio.create_task(one.produce(who, sequence)) for sequence in (1, 2, 3)]
+        assert await asyncio.gather(*again) == [1, 2, 3], "and what comes behind it is appended behind it"
+        assert one.partition().log.log_end_offset == 4
+
+
+async def test_a_leader_that_is_behind_acknowledges_no_batch_of_an_ended_transaction(tmp_path: Path) -> None:
+    """Its log lacks the marker yet. Its image shows the next transaction as little: it may lead no more."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.catch_up()
+        await one.produce(who, 0)
+        one.quorum.end(who, commits=False, bumps=False)
+        assert one.partition().log.log_end_offset == 1, "nobody has told it"
+        with pytest.raises(KafkaError) as refused:
+            await one.produce(who, 0)
+        assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+        assert one.partition().log.log_end_offset == 2, "the marker"
+
+
+async def test_without_a_quorum_a_duplicate_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.2)
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        one.catch_up()
+        await one.produce(who, 0)
+        one.quorum.answers = False
+        sending = [asyncio.create_task(one.produce(who, sequence)) for sequence in (0, 1)]
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+        assert isinstance(outcomes[0], KafkaError)
+        assert outcomes[0].code is ErrorCode.REQUEST_TIMED_OUT, (
+            "NOT_ENOUGH_REPLICAS would mean that it is not there"
+        )
+        assert outcomes[1] == 1, "what is behind it is judged by itself"

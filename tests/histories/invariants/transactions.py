@@ -17,7 +17,8 @@ def _place(one: Send | Poll | CommittedRead) -> Place:
 
 class TornTransaction(Invariant):
     """A committed transaction is there whole for readers of what is committed, in every partition that it wrote to: all
-    records that were acknowledged. Of an aborted one nothing is. Where its producer was not told which, it is one of
+    records that were acknowledged, and once the commit was told, every record that its producer had sent before without
+    being told that it failed. Of an aborted one nothing is. Where its producer was not told which, it is one of
     both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing, or
     whose marker it took.)"""
 
@@ -34,7 +35,7 @@ class TornTransaction(Invariant):
             missing = [
                 one
                 for one in sends
-                if one.outcome is Outcome.OK
+                if _belongs(one, transaction)
                 and facts.must_stand_committed(one)
                 and _place(one) in facts.committed_final
                 and not is_there(one)
@@ -56,6 +57,16 @@ class TornTransaction(Invariant):
             if transaction is not None:
                 found.setdefault(transaction.name, poll)
         return found
+
+
+def _belongs(send: Send, transaction: Transaction) -> bool:
+    """Whether a record has to be there if its transaction is committed."""
+    if send.outcome is Outcome.OK:
+        return True
+    told = (
+        transaction.is_committed and transaction.asked_s is not None and send.invoked_s < transaction.asked_s
+    )
+    return bool(told) and send.completed_s is None and send.producer == transaction.producer
 
 
 class UncommittedRead(Invariant):

@@ -53,6 +53,7 @@ NAMED_ERRORS = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.PRODUCER_FENCED,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
 )
 
 Namer = Callable[[tuple[Any, ...], Any], str | None]

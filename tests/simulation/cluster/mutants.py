@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.simulation.cluster import (
     mutants_of_brokers,
+    mutants_of_duplicates,
     mutants_of_endings,
     mutants_of_raft,
     mutants_of_replication,
@@ -27,6 +28,7 @@ MUTANTS: dict[str, Mutant] = {
         *mutants_of_raft.ALL,
         *mutants_of_transactions.ALL,
         *mutants_of_endings.ALL,
+        *mutants_of_duplicates.ALL,
     )
 }
 """By name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -62,10 +63,20 @@ NOT_A_MEMBER = [
     "GROUP_ID_NOT_FOUND",
 ]
 BEFORE_APPEND = ["NOT_ENOUGH_REPLICAS"]
-AFTER_APPEND = ["NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"]
+AFTER_APPEND = ["REQUEST_TIMED_OUT"]
+"""What was appended waits until the request's time is over, however few replicas are in sync."""
 FATAL = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
+OF_A_BATCH = [
+    "DUPLICATE_SEQUENCE_NUMBER",
+    *ASK_AGAIN,
+    *BEFORE_APPEND,
+    *AFTER_APPEND,
+    *sorted(code.name for code in FATAL),
+    "INVALID_TIMESTAMP",
+]
+"""The errors that may answer the next batch of a producer; the last one where a clock has jumped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +91,14 @@ class Batch:
 def refusals_of_a_duplicate(history: History, place: TopicPartition, batch: Batch) -> list[str]:
     """The errors that may answer a batch which is sent again.
 
-    If its record was deleted since, a replica that began behind it may lead, which knows of its producer only what it
-    has copied: as in Kafka it takes the batch for out of order. Not for a new one, after a later batch.
+    It is in the log, so none that says that it is not. If its record was deleted since, a replica that began behind it
+    may lead, which knows of its producer only what it has copied: as in Kafka it takes the batch for out of order. Not
+    for a new one, after a later batch.
     """
-    expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *BEFORE_APPEND, *AFTER_APPEND]
+    expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *AFTER_APPEND]
     deleted = (each for each in history if isinstance(each, Deleted))
     if any((each.topic, each.partition) == place and each.before_offset > batch.offset for each in deleted):
-        expected.append("OUT_OF_ORDER_SEQUENCE_NUMBER")
+        expected += ["OUT_OF_ORDER_SEQUENCE_NUMBER", *BEFORE_APPEND]
     return expected
 
 
@@ -131,19 +143,11 @@ class Prober:
 
     async def _probe_producer(self, producer: Producer) -> None:
         chance = self._chance
-        await producer.produce()
+        await producer.produce(too_few_in_sync=self._send_again)
         if not producer.acknowledged:
             return
         if chance.random() < 0.5:
-            batch = chance.choice(producer.acknowledged)
-            answer = await producer.send(batch.records)
-            if answer.error_code:
-                expected = refusals_of_a_duplicate(self._workload.history, producer.place, batch)
-                self._note("a batch sent again", [*expected, ORIGINAL], answer.error_code)
-            else:
-                got = ORIGINAL if answer.base_offset == batch.offset else f"offset {answer.base_offset}"
-                probe = Probe(self._name, "a batch sent again", [ORIGINAL], got, self._workload.now())
-                self._workload.history.add(probe)
+            await self._send_again(producer)
         if chance.random() < 0.3:
             answer = await producer.send(producer.refusable(b"gap", gap=chance.choice((1, 2, 100))))
             expected = ["OUT_OF_ORDER_SEQUENCE_NUMBER", *ASK_AGAIN, *BEFORE_APPEND]
@@ -154,6 +158,20 @@ class Prober:
             self._note("an old producer epoch", expected, answer.error_code)
         if chance.random() < 0.15:
             producer.next_epoch()
+
+    async def _send_again(self, producer: Producer) -> None:
+        """A batch that was acknowledged, if there is one."""
+        if not producer.acknowledged:
+            return
+        batch = self._chance.choice(producer.acknowledged)
+        answer = await producer.send(batch.records)
+        if answer.error_code:
+            expected = refusals_of_a_duplicate(self._workload.history, producer.place, batch)
+            self._note("a batch sent again", [*expected, ORIGINAL], answer.error_code)
+        else:
+            got = ORIGINAL if answer.base_offset == batch.offset else f"offset {answer.base_offset}"
+            probe = Probe(self._name, "a batch sent again", [ORIGINAL], got, self._workload.now())
+            self._workload.history.add(probe)
 
     # ------------------------------------------------------------ leader epochs
 
@@ -230,8 +248,9 @@ class Producer:
         value = b"%s:%s:%d" % (self._name.encode(), value, self._sent)
         return self._encoded(value, self._sequence + gap, self.epoch if epoch is None else epoch)
 
-    async def produce(self) -> None:
-        """One record more. Raises KafkaError if there is no producer id to be had."""
+    async def produce(self, too_few_in_sync: Callable[[Producer], Awaitable[None]]) -> None:
+        """One record more; `too_few_in_sync` is called whenever it is refused for that. KafkaError: there is no
+        producer id to be had."""
         workload = self._workload
         if self._id is None:
             await self._begin()
@@ -247,8 +266,12 @@ class Producer:
             with suppress(KafkaError):
                 answer = await self.send(records)
                 code = ErrorCode(answer.error_code)
+                if code:
+                    workload.history.add(Probe(actor, "a batch", OF_A_BATCH, code.name, workload.now()))
                 if not code or code in FATAL or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     break
+                if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                    await too_few_in_sync(self)
             await asyncio.sleep(0.03)
             with suppress(KafkaError):
                 await self._cluster.refresh()

@@ -2,7 +2,8 @@
 
 It adds partitions before it writes to them, keeps its epoch from one transaction to the next, waits for all answers
 before it ends one, and asks again for whatever may help. So nothing on the wire tells which transaction a late request
-of it means.
+of it means. Like librdkafka it purges what it would have to send again when it aborts, and gives the sequences of that
+to its next transaction, under the same epoch. Like the Java client it begins a new epoch for what it has given up.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from ottla.client.consuming.fetched import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -33,6 +39,8 @@ from tests.histories.operations import ALL_IN_SYNC, ProducerIdentity, Send, Stab
 from tests.simulation.cluster.workload import Workload
 
 TIMEOUT_MS = 700
+IN_DOUBT_AFTER_MS = 1
+"""The acknowledgement timeout of a batch that is to be purged: followers rarely have it by then."""
 GIVEN_UP_AFTER_S = 3.0
 """A batch that is not acknowledged by then: its transaction is aborted."""
 PAUSE_S = 0.03
@@ -141,6 +149,23 @@ class StockProducer:
             with suppress(KafkaError):
                 await self._cluster.refresh()
 
+    async def produce_and_purge(self, place: TopicPartition, count: int, transaction: Transaction) -> None:
+        """So many records, sent once. Unless they are acknowledged they are purged, and whatever comes next has their
+        sequence. KafkaError: there is no answer, or one after which they would not be sent again."""
+        sends = self._new_sends(place, count, transaction)
+        batch = self._encoded(place, [one.value for one in sends])
+        try:
+            told = await self._asked(place, batch, IN_DOUBT_AFTER_MS)
+        except KafkaError as error:
+            self._note(sends, error.code, -1, tried_before=False)
+            raise
+        code = ErrorCode(told.error_code)
+        self._note(sends, code, told.base_offset, tried_before=False)
+        if code is ErrorCode.NONE:
+            self._sequences[place] = self._sequences.get(place, 0) + count
+        elif not code.retriable:
+            raise KafkaError(code)
+
     def late_batch(self, place: TopicPartition, transaction: Transaction) -> LateBatch:
         """The next batch of a transaction, on its way for so long that it is over when it arrives."""
         value = self._new_value()
@@ -236,30 +261,39 @@ class StockProducer:
     async def _attempt(
         self, place: TopicPartition, batch: bytes, sends: list[Send], *, tried_before: bool
     ) -> ErrorCode:
-        data = PartitionProduceData(index=place.partition, records=batch)
-        request = ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=ALL_IN_SYNC,
-            timeout_ms=TIMEOUT_MS // 2,
-            topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
-        )
         try:
-            leader = self._cluster.metadata.leader(*place)
-            if leader is None:
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-            connection = await self._cluster.connection(leader, "produce")
-            answer = await connection.request(request, version=PRODUCE_VERSION, timeout_ms=TIMEOUT_MS)
-            told = answer.responses[0].partition_responses[0]
+            told = await self._asked(place, batch, TIMEOUT_MS // 2)
             code, offset = ErrorCode(told.error_code), told.base_offset
         except KafkaError as error:
             code, offset = error.code, -1
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             code = ErrorCode.NONE
+        self._note(sends, code, offset, tried_before=tried_before)
+        return code
+
+    async def _asked(
+        self, place: TopicPartition, batch: bytes, acknowledged_within_ms: int
+    ) -> PartitionProduceResponse:
+        """One attempt. KafkaError: there is no answer."""
+        data = PartitionProduceData(index=place.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=ALL_IN_SYNC,
+            timeout_ms=acknowledged_within_ms,
+            topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
+        )
+        leader = self._cluster.metadata.leader(*place)
+        if leader is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        connection = await self._cluster.connection(leader, "produce")
+        answer = await connection.request(request, version=PRODUCE_VERSION, timeout_ms=TIMEOUT_MS)
+        return answer.responses[0].partition_responses[0]
+
+    def _note(self, sends: list[Send], code: ErrorCode, offset: int, *, tried_before: bool) -> None:
         now = self._workload.now()
         for number, send in enumerate(sends):
             at = offset + number if offset >= 0 else None
             send.finish(now, code.name, offset=at, tried_before=tried_before)
-        return code
 
     async def _ask(self, request: Request[ResponseT], version: int) -> ResponseT:
         """One attempt. _MayHelp: another one may help."""

@@ -23,8 +23,9 @@ transactions instead of one of what is committed, and transactions in the topic 
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
 """And their partitions; the first by name is the one which faults befall most."""
-HELD, STRAYS, LOOKS = 0.25, 0.12, 0.4
-"""How often an EndTxn is held up on its way, and a batch; and how often somebody looks right after the end of one."""
+HELD, STRAYS, LOOKS, PURGES = 0.25, 0.12, 0.4, 0.2
+"""How often an EndTxn is held up on its way, and a batch; how often somebody looks right after the end of one; and how
+often a producer aborts with batches that it has no good answer for, and purges them."""
 
 
 def is_transactional(seed: int) -> bool:
@@ -129,7 +130,11 @@ class StockWriter:
             await asyncio.sleep(chance.uniform(0, 0.02))
         if not last and chance.random() < ABANDONED:
             await self._abandon(transaction, places)
-        commits = last or chance.random() < COMMITTED
+        purges = not last and not workload.over and chance.random() < PURGES
+        if purges:
+            for place in chance.sample(places, chance.randint(1, len(places))):
+                await producer.produce_and_purge(place, chance.randint(1, 3), transaction)
+        commits = not purges and (last or chance.random() < COMMITTED)
         transaction.ask(workload.now(), commits=commits)
         await producer.end(transaction, holds=not last and chance.random() < HELD)
         if chance.random() < LOOKS:

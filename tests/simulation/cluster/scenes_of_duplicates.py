@@ -1,0 +1,74 @@
+"""Scenes of the mutants in `mutants_of_duplicates`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.dataplane.replication.harness import Cluster
+from tests.dataplane.transactions.broker_beside_a_quorum import Beside
+from tests.metadata_quorum.state.transactional import Identity
+from tests.simulation.cluster.scenes import shows
+from tests.simulation.cluster.scenes_of_endings import SCENES as SCENES
+from tests.simulation.cluster.scenes_of_transactions import beside
+
+
+def too_few_in_sync(folder: Path) -> tuple[Cluster, ErrorCode | None]:
+    """A batch is appended, and then the ISR is too small; what its producer is told."""
+    cluster = Cluster(folder, min_in_sync=2)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    sent = cluster[1].produce(b"a", producer=(7, 0, 0))
+    epoch = cluster.state.partition_epoch + 1
+    cluster.state = replace(cluster.state, isr=frozenset({1}), partition_epoch=epoch)
+    cluster[1].hear()
+    return cluster, sent.outcome
+
+
+@shows("appended-batch-refused")
+def what_is_in_the_log_is_said_to_be_missing(folder: Path) -> bool:
+    cluster, _ = too_few_in_sync(folder)
+    try:
+        cluster[1].produce(b"a", producer=(7, 0, 0))
+    except KafkaError as error:
+        return error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    return False
+
+
+@shows("waiting-given-up-below-min-isr")
+def who_waits_is_sent_away(folder: Path) -> bool:
+    _, told = too_few_in_sync(folder)
+    return told is not None
+
+
+async def with_an_aborted_batch(one: Beside) -> Identity:
+    """What the quorum has decided, the broker has not heard yet."""
+    who = one.quorum.begin()
+    one.quorum.add(who, one.solo(0))
+    one.catch_up()
+    await one.produce(who, 0)
+    one.quorum.end(who, commits=False, bumps=False)
+    return who
+
+
+async def is_acknowledged(one: Beside, who: Identity) -> bool:
+    try:
+        await one.produce(who, 0)
+    except KafkaError:
+        return False
+    return True
+
+
+@shows("duplicate-of-an-ended-transaction")
+@beside
+async def a_record_that_is_nowhere_is_acknowledged(one: Beside) -> bool:
+    who = await with_an_aborted_batch(one)
+    one.catch_up()
+    return await is_acknowledged(one, who)
+
+
+@shows("duplicate-of-a-deposed-leader")
+@beside
+async def who_has_not_heard_of_the_marker_acknowledges(one: Beside) -> bool:
+    return await is_acknowledged(one, await with_an_aborted_batch(one))
