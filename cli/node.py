@@ -87,6 +87,12 @@ def parser(name: str) -> argparse.ArgumentParser:
             action="store_true",
             help="the folder of this node was lost: take part again with an empty one",
         )
+        restored = "the folder of this node was put back from an older copy on purpose: vote with what it has"
+    else:
+        restored = (
+            "the metadata quorum was put back from copies on purpose: follow it, though it has lost entries"
+        )
+    options.add_argument("--restored", action="store_true", help=restored)
     return options
 
 
@@ -103,7 +109,12 @@ def run(arguments: argparse.Namespace) -> int:
             log.warning("%s is no setting: ignored", variable_of(name))
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
-        node = build(arguments.role, settings, replaces=getattr(arguments, "replace", False))
+        node = build(
+            arguments.role,
+            settings,
+            replaces=getattr(arguments, "replace", False),
+            restored=arguments.restored,
+        )
         run_nodes(with_endpoint(settings, [node]))
     return 0
 
@@ -122,8 +133,9 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequenc
     return [endpoint, *nodes, Bound(endpoint)]
 
 
-def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> Node:
+def build(role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False) -> Node:
     """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
+    `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
 
     Raises CommandFailed for settings that it cannot use.
     """
@@ -137,11 +149,11 @@ def build(role: str, settings: Mapping[str, str], *, replaces: bool = False) -> 
             from ..metadata_quorum.node import QuorumNode
 
             config = QuorumNodeConfig.from_properties(settings)
-            return QuorumNode(replace(config, replace_empty=replaces))
+            return QuorumNode(replace(config, replace_empty=replaces, restored=restored))
         from ..dataplane.broker import Broker
         from ..dataplane.config import BrokerConfig
 
-        return Broker(BrokerConfig.from_properties(settings))
+        return Broker(replace(BrokerConfig.from_properties(settings), restored=restored))
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
 

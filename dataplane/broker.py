@@ -19,6 +19,7 @@ from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from ..protocol.node_proof import NodeCredentials
+from . import metadata_position
 from .allocator import keep_freed_memory
 from .broker_settings import BrokerSettings
 from .config import BrokerConfig
@@ -34,7 +35,7 @@ from .log_store import LogStore
 from .log_upkeep import LogUpkeep
 from .log_verifier import LogVerifier
 from .metrics import BrokerMetrics
-from .quorum.config import QuorumSessionConfig
+from .quorum.config import Position, QuorumSessionConfig
 from .quorum.session import QuorumSession, SessionLost
 from .replication.fetcher import LinkSettings
 from .replication.fetching import FetchLimits
@@ -103,6 +104,7 @@ class Broker:
         self._topic_names: dict[bytes, str] = {}
         self._metrics: BrokerMetrics | None = None
         self._caught_up = False
+        self._written_position: Position | None = None
 
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later."""
@@ -114,6 +116,7 @@ class Broker:
             for listener in config.listeners:
                 self.server.listen(listener.name, listener.host, listener.port)
             self.logs = await asyncio.to_thread(self._open_logs)
+            reached = await asyncio.to_thread(self._reached)
         except BaseException:
             self.server.close()
             raise
@@ -122,7 +125,7 @@ class Broker:
         self.own_settings = BrokerSettings(config.node_id, config.properties, lambda: self.session.image)
         self.settings = TopicSettingsView(config, self.own_settings)
         self.session = QuorumSession(
-            self._session_config(),
+            self._session_config(reached),
             on_delta=self._image_changed,
             progress=lambda: self.replicas.progress(),
             on_settled=lambda name, number: self.transactions.endings.settled(name, number),
@@ -207,6 +210,7 @@ class Broker:
         await self.moves.close()
         await self.replicas.close()
         await self.session.stop()
+        await self._write_position()
         await asyncio.to_thread(self.logs.close, clean=self._failure is None, broker_epoch=clean_epoch)
         if self._failure is not None:
             raise self._failure
@@ -221,6 +225,8 @@ class Broker:
         It takes part once its replicas have been in sync after the start, so that a rolling update that waits
         for it takes no second replica away. Later lag does not count: clients still need what it leads.
         """
+        if hasattr(self, "session") and self.session.history_lost:
+            return self.session.history_lost
         if self._metrics is None:
             return f"broker {self.config.node_id} is starting"
         if self._failure is not None:
@@ -256,7 +262,21 @@ class Broker:
         except KafkaError as error:
             raise StorageUnusable(0, error.message) from error
 
-    def _session_config(self) -> QuorumSessionConfig:
+    def _reached(self) -> Position | None:
+        """How far an earlier process has followed the metadata, unless an operator says that it does not count."""
+        folders = [directory.path for directory in self.logs.usable]
+        if self.config.restored:
+            metadata_position.forget(folders)
+        return metadata_position.read(folders)
+
+    async def _write_position(self) -> None:
+        position = self.session.position
+        if position.offset > 0 and position != self._written_position:
+            self._written_position = position
+            folders = [directory.path for directory in self.logs.usable]
+            await asyncio.to_thread(metadata_position.write, folders, position)
+
+    def _session_config(self, reached: Position | None) -> QuorumSessionConfig:
         config, quorum = self.config, self.config.quorum
         bound = {listener.name: listener.port for listener in self.server.listeners}
         return QuorumSessionConfig(
@@ -276,6 +296,7 @@ class Broker:
             previous_broker_epoch=self.logs.previous_broker_epoch,
             rack=config.rack,
             log_dirs=self.logs.directory_ids,
+            reached=reached,
             heartbeat_interval_ms=quorum.heartbeat_interval_ms,
             session_timeout_ms=quorum.session_timeout_ms,
         )
@@ -373,6 +394,7 @@ class Broker:
             names.__getitem__,
             lambda: len(self.server.connections),
             lambda: self.session.fenced,
+            lambda: bool(self.session.history_lost),
             lambda: {str(each.path): self._cleaner.uncleanable_in(each.path) for each in self.logs.usable},
             lambda: {str(each.path): self._cleaner.unreadable_in(each.path) for each in self.logs.usable},
         )
@@ -476,6 +498,7 @@ class Broker:
         for round_ in itertools.count(1):
             await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
             await asyncio.wrap_future(self.logs.checkpoint())
+            await self._write_position()
             if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
                 self.logs.expire_producers()
                 self.groups.expire()

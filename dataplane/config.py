@@ -84,6 +84,8 @@ class BrokerConfig:
     fenced_linger_ms: int = 9_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
+    # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
+    restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict)
 

@@ -94,6 +94,10 @@ UNREADABLE = _gauge(
     "logdirectory",
 )
 FENCED = _gauge("ottla_broker_fenced", "1 while this broker may not lead.")
+HISTORY_LOST = _gauge(
+    "ottla_broker_metadata_history_lost",
+    "1 while the metadata quorum lacks metadata that this broker has followed, and is not followed.",
+)
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
 _GONE = PartitionState((), ())
@@ -113,12 +117,14 @@ class BrokerMetrics:
         api_name: Callable[[int], str],
         connections: Callable[[], int],
         is_fenced: Callable[[], bool],
+        has_lost_history: Callable[[], bool],
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
         self._connections, self._is_fenced = connections, is_fenced
+        self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
 
     def families(self) -> Iterator[Family]:
@@ -145,6 +151,7 @@ class BrokerMetrics:
         topics = [(name, len(topic.partitions)) for name, topic in image.topics.items()]
         yield Family(TOPIC_PARTITIONS, (((name,), count) for name, count in topics))
         yield Family(FENCED, [((), int(self._is_fenced()))])
+        yield Family(HISTORY_LOST, [((), int(self._has_lost_history()))])
         yield Family(METADATA_OFFSET, [((), image.offset)])
 
     def _partitions(self, led: list[Partition]) -> Iterator[Family]:

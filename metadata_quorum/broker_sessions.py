@@ -57,6 +57,9 @@ class SessionEvents(Protocol):
     def asked_about_transactions(self, session: "BrokerSession", question: TransactionQuestion) -> None:
         """It wants to know what its own image does not tell."""
 
+    def subscribed(self, session: "BrokerSession", message: Subscribe) -> None:
+        """It goes on from where its image stands; tells whether that is in this node's history, if it wants to know."""
+
     def submitted(self, session: "BrokerSession", message: SubmitCommand) -> None:
         """A command; the answer goes to `session.reply`."""
 
@@ -70,9 +73,13 @@ class SnapshotSource:
     A finished snapshot serves later comers too, as long as the ring continues from it.
     """
 
-    def __init__(self, feed: MetadataFeed, image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self, feed: MetadataFeed, image: Callable[[], ClusterImage], history: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`history`: the mark of what has made the image."""
         self._feed = feed
         self._image = image
+        self._history = history
         self._build: asyncio.Task[FeedSnapshot] | None = None
 
     async def get(self) -> FeedSnapshot:
@@ -89,7 +96,8 @@ class SnapshotSource:
 
     async def _make(self) -> FeedSnapshot:
         image = self._image().frozen()
-        builder = SnapshotBuilder(image.offset, map(encode_record, image.records()))
+        records = map(encode_record, image.records())
+        builder = SnapshotBuilder(image.offset, records, history=self._history())
         while (snapshot := builder.work(SNAPSHOT_RECORDS_PER_TURN)) is None:  # noqa: ASYNC110 - no wait: others' turn
             await asyncio.sleep(0)
         return snapshot
@@ -124,6 +132,7 @@ class BrokerSession:
                 self._stop_snapshot()
                 self._offset = message.metadata_offset
                 self.hears_of_settled = message.hears_of_settled
+                self._sessions.events.subscribed(self, message)
                 self.push()
             case Unsubscribe():
                 self._stop_snapshot()
@@ -185,7 +194,11 @@ class BrokerSession:
         self._offset = snapshot.end_offset
         self._chunks = (
             FeedSnapshotChunk(
-                end_offset=snapshot.end_offset, first=number == 0, last=number == last, records=list(records)
+                end_offset=snapshot.end_offset,
+                first=number == 0,
+                last=number == last,
+                records=list(records),
+                history=snapshot.history,
             )
             for number, records in enumerate(snapshot.chunks)
         )
@@ -274,6 +287,8 @@ class BrokerSessions:
                 end_offset=piece.end_offset,
                 term=self._leader.term,
                 records=piece.records,
+                first_history=piece.first_history,
+                end_history=piece.end_history,
             )
         )
         if not piece.scoped:

@@ -34,6 +34,8 @@ class QuorumNodeConfig:
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator says: this node's folder was lost and the node may join again with an empty one
     replace_empty: bool = False
+    #: an operator says: this node's folder was put back from an older copy on purpose
+    restored: bool = False
     #: a snapshot is made after so many bytes of the Raft log
     snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000

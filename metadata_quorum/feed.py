@@ -27,6 +27,8 @@ class FeedEntry:
 
     scope: Scope
     record: bytes
+    history: int = 0
+    """Mark of the history that ends with the command of this record; 0 unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class FeedSlice:
     records: list[bytes]
     #: whether another broker would have been given other records
     scoped: bool
+    #: marks of the history up to the two offsets; 0 unknown
+    first_history: int = 0
+    end_history: int = 0
 
 
 class MetadataFeed:
@@ -62,6 +67,7 @@ class MetadataFeed:
         self._capacity_bytes = capacity_bytes
         self.start_offset = start_offset
         self.end_offset = start_offset
+        self._start_history = 0
 
     def append(self, entries: Iterable[FeedEntry]) -> None:
         """Adds the records of one applied command and forgets the oldest beyond the capacity."""
@@ -72,14 +78,33 @@ class MetadataFeed:
         while self._entries and (
             len(self._entries) > self._capacity_records or self._bytes > self._capacity_bytes
         ):
-            self._bytes -= len(self._entries.popleft().record)
+            oldest = self._entries.popleft()
+            self._bytes -= len(oldest.record)
+            self._start_history = oldest.history
             self.start_offset += 1
 
-    def restart_at(self, offset: int) -> None:
-        """Empties the ring: the image jumped to `offset` by a snapshot (of this node's own Raft log)."""
+    def restart_at(self, offset: int, history: int = 0) -> None:
+        """Empties the ring: the image jumped to `offset` by a snapshot (of this node's own Raft log). `history`: its
+        mark there, if it is known."""
         self._entries.clear()
         self._bytes = 0
         self.start_offset = self.end_offset = offset
+        self._start_history = history
+
+    def history_at(self, offset: int) -> int:
+        """The mark of the history up to this offset; 0 if it is not known, or not here."""
+        if offset == self.start_offset:
+            return self._start_history
+        if self.start_offset < offset <= self.end_offset:
+            return self._entries[offset - self.end_offset - 1].history
+        return 0
+
+    def lacks(self, offset: int, history: int) -> bool:
+        """Whether an image at `offset` of that history has what is not in this one, now."""
+        if offset > self.end_offset:
+            return True
+        own = self.history_at(offset)
+        return history > 0 and own > 0 and own != history
 
     def covers(self, offset: int) -> bool:
         """Whether a broker whose image stands at `offset` can go on from here without a snapshot.
@@ -110,7 +135,9 @@ class MetadataFeed:
                 records.append(entry.record)
                 size += len(entry.record)
             position += 1
-        return FeedSlice(offset, position, records, scoped)
+        return FeedSlice(
+            offset, position, records, scoped, self.history_at(offset), self.history_at(position)
+        )
 
     def _entries_from(self, offset: int) -> Iterator[FeedEntry]:
         """Walks from the nearer end: subscribers are nearly always at the last few records."""
@@ -130,6 +157,8 @@ class FeedSnapshot:
 
     end_offset: int
     chunks: Sequence[Sequence[bytes]]
+    history: int = 0
+    """Mark of the history up to the end offset; 0 unknown."""
 
 
 class SnapshotBuilder:
@@ -138,9 +167,15 @@ class SnapshotBuilder:
     """
 
     def __init__(
-        self, end_offset: int, records: Iterator[bytes], *, chunk_bytes: int = SNAPSHOT_CHUNK_BYTES
+        self,
+        end_offset: int,
+        records: Iterator[bytes],
+        *,
+        chunk_bytes: int = SNAPSHOT_CHUNK_BYTES,
+        history: int = 0,
     ) -> None:
         self.end_offset = end_offset
+        self._history = history
         self._records = records
         self._chunk_bytes = chunk_bytes
         self._chunks: list[list[bytes]] = []
@@ -154,7 +189,7 @@ class SnapshotBuilder:
             record = next(self._records, None)
             if record is None:
                 self._chunks.append(self._chunk)
-                self.finished = FeedSnapshot(self.end_offset, self._chunks)
+                self.finished = FeedSnapshot(self.end_offset, self._chunks, self._history)
                 break
             if self._chunk and self._chunk_size + len(record) > self._chunk_bytes:
                 self._chunks.append(self._chunk)

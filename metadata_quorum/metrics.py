@@ -31,6 +31,10 @@ TERM = _gauge("ottla_quorum_term", "Raft term.")
 LEADER = _gauge("ottla_quorum_leader", "Id of the leader as this node knows it; -1 for none.")
 APPLIED = _gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
 METADATA_OFFSET = _gauge("ottla_quorum_metadata_offset", "Metadata records so far.")
+VOTES = _gauge(
+    "ottla_quorum_votes",
+    "0 while this node does not vote: it was replaced, or came back with less than it had acknowledged.",
+)
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
@@ -42,6 +46,7 @@ def quorum_families(raft: RaftNode, image: ClusterImage) -> Iterator[Family]:
     yield Family(LEADER, [((), -1 if raft.leader_id is None else raft.leader_id)])
     yield Family(APPLIED, [((), raft.applied_index)])
     yield Family(METADATA_OFFSET, [((), image.offset)])
+    yield Family(VOTES, [((), int(not raft.catching_up))])
     if raft.is_leader:
         yield from _cluster_families(image)
 

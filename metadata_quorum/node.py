@@ -17,17 +17,25 @@ from ..protocol.messages.broker_commands import (
 )
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
 from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
-from ..protocol.messages.quorum_commands import Command, Session, decode_command, encode_command
+from ..protocol.messages.quorum_commands import (
+    Command,
+    DeclareRestored,
+    Session,
+    decode_command,
+    encode_command,
+)
 from ..protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
     FeedRecords,
     HeartbeatAnswer,
+    HistoryCompared,
     LeaderChanged,
     SessionHeartbeat,
     SettledTransaction,
     ShutdownAllowed,
     SubmitCommand,
+    Subscribe,
     TransactionsSettled,
 )
 from ..protocol.messages.transaction_commands import ReportMarkers
@@ -83,6 +91,7 @@ class QuorumNode:
                 cluster_id=config.cluster_id,
                 machine_factory=MACHINE_FACTORY,
                 replace_empty=config.replace_empty,
+                restored=config.restored,
                 settings=Settings.with_snapshots_every(config.snapshot_bytes),
             ),
             self.machine,
@@ -99,7 +108,7 @@ class QuorumNode:
         self._reports = MarkerReports(self._told_markers, self.raft.submit)
         self.sessions = BrokerSessions(
             self.feed,
-            SnapshotSource(self.feed, lambda: self.machine.image),
+            SnapshotSource(self.feed, lambda: self.machine.image, lambda: self.machine.history),
             self,
             unacknowledged_ms_max=max(config.broker_session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
         )
@@ -127,6 +136,8 @@ class QuorumNode:
         )
         self._seal = DatagramSeal(config.secret, config.cluster_id)
         self._started = False
+        #: an operator says that the quorum was put back from copies, and nobody has put that into the log yet
+        self._declares_restored = config.restored
         self._ticker: asyncio.Task[None] | None = None
         self._probes: dict[asyncio.Task[None], None] = {}
         #: the last session of each broker that was ended by the broker's side
@@ -145,6 +156,11 @@ class QuorumNode:
         """Why it does not take part now; empty when it does."""
         if not self._started or not self.raft.formed:
             return f"quorum node {self.config.node_id} waits for its peers"
+        if self.raft.catching_up:
+            return (
+                f"quorum node {self.config.node_id} does not vote: it was replaced, or came back with less than it had "
+                "acknowledged, and has not caught up with a leader yet"
+            )
         if self.raft.leader_silence_s < _LEADER_SILENCE_MAX_S:
             return ""
         return f"quorum node {self.config.node_id} hears of no leader"
@@ -182,6 +198,8 @@ class QuorumNode:
                 self._ticker = asyncio.create_task(self._tick(), name="leader duties")
             for session in self._ended.values():
                 self._suspect(session)
+            if self._declares_restored:
+                self._declare_restored()
         else:
             self.duties.follow()
             if self._ticker is not None:
@@ -194,12 +212,22 @@ class QuorumNode:
             hint = -1
         self.sessions.announce(change.term, hint)
 
-    def _note_records(self, records: Sequence[tuple[Scope, Record]]) -> None:
+    def _declare_restored(self) -> None:
+        """As the first leader after an operator has put the quorum back from copies."""
+
+        def known(_: object, error: Exception | None) -> None:
+            if error is None:
+                self._declares_restored = False
+                logger.warning("the quorum was put back from copies: every partition begins a new leadership")
+
+        self._propose(encode_command(None, DeclareRestored()), known)
+
+    def _note_records(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
         """A command has put these into the image."""
         end = self.machine.image.offset
         if end - len(records) != self._noted_end:
             self._noted.clear()
-        self._noted += [FeedEntry(scope, encode_record(record)) for scope, record in records]
+        self._noted += [FeedEntry(scope, encode_record(record), history) for scope, record in records]
         self._noted_end = end
         self.duties.noted((record for _, record in records), _now())
         self._told_markers.changed(
@@ -217,7 +245,7 @@ class QuorumNode:
             return
         start = offset - len(self._noted)
         if start != self.feed.end_offset:
-            self.feed.restart_at(start)
+            self.feed.restart_at(start, 0 if self._noted else self.machine.history)
         self.feed.append(self._noted)
         self._noted.clear()
         self.duties.image_changed(_now())
@@ -282,6 +310,7 @@ class QuorumNode:
                     self.raft.term,
                     self.config.voters,
                     replication,
+                    self.raft.abstaining,
                     self.tracker.sightings(_now()),
                     self._marks,
                     round(time.time() * 1000),
@@ -298,6 +327,48 @@ class QuorumNode:
         if self.raft.is_leader:
             image = self.machine.image
             session.send(self._answers.answer(session.broker_id, question, image.transactions, image.offset))
+
+    def subscribed(self, session: BrokerSession, message: Subscribe) -> None:
+        """Answered by the leader alone, if the broker asks or this node seems to lack what the broker has."""
+        if message.history < 0 or not self.raft.is_leader:
+            return
+
+        def compared(lacks: bool | None) -> None:
+            if lacks is None:
+                return
+            session.send(
+                HistoryCompared(term=self.raft.term, end_offset=self.feed.end_offset, stands=not lacks)
+            )
+
+        if message.asks or self.feed.lacks(message.metadata_offset, message.history):
+            self._compare(session.broker_id, message.metadata_offset, message.history, compared)
+
+    def _compare(
+        self, broker_id: int, offset: int, history: int, compared: Callable[[bool | None], None]
+    ) -> None:
+        """Whether this history lacks what a broker has followed of one; None if this node does not lead after all.
+
+        A majority confirms first that it leads: it has then all that is committed, and so all that any broker can have.
+        """
+
+        def confirmed(_: object, error: Exception | None) -> None:
+            if error is not None:
+                compared(None)
+                return
+            self._applied()
+            lacks = self.feed.lacks(offset, history)
+            if lacks:
+                logger.error(
+                    "the quorum has lost metadata: broker %d has followed it up to offset %d, and here it ends at %d "
+                    'or went on differently. Folders were put back from old copies: see "Restore the quorum from a '
+                    'backup" in docs/OPERATIONS.md',
+                    broker_id,
+                    offset,
+                    self.feed.end_offset,
+                )
+            compared(lacks)
+
+        self.raft.submit(None, confirmed)
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """A broker's command: into the log, if it speaks for itself and this node leads."""
@@ -318,8 +389,23 @@ class QuorumNode:
         def done(applied: object, error: Exception | None) -> None:
             session.reply(self._reply(message.sequence, applied, error))
 
+        def compared(lacks: bool | None) -> None:
+            if lacks is None:
+                session.reply(self._not_leader(message.sequence))
+            elif lacks:
+                status = CommandStatus.HISTORY_LOST
+                session.reply(
+                    CommandReply(
+                        sequence=message.sequence, status=status, metadata_offset=self.feed.end_offset
+                    )
+                )
+            else:
+                self._propose(encoded, done)
+
         if isinstance(command, ReportMarkers):
             self._settled(self._reports.take(command, encoded, done))
+        elif self.feed.lacks(message.reached_offset, message.reached_history):
+            self._compare(session.broker_id, message.reached_offset, message.reached_history, compared)
         else:
             self._propose(encoded, done)
 

@@ -5,7 +5,7 @@ metadata offsets; `OffsetMarks` says how far into the Raft log these reach.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 from .liveness import BrokerSighting
@@ -47,6 +47,7 @@ def status(
     term: int,
     voters: Iterable[int],
     replication: Replication,
+    abstaining: Collection[int],
     brokers: Mapping[int, BrokerSighting],
     marks: OffsetMarks,
     wall_clock_ms: int,
@@ -70,10 +71,11 @@ def status(
                     log_end_offset=_UNKNOWN if known.log_end is None else known.log_end,
                     heard_at=_before(wall_clock_ms, known.silent_s),
                     caught_up_at=_before(wall_clock_ms, known.caught_up_before_s),
+                    abstains=voter in abstaining,
                 )
             )
         else:
-            standings.append(ReplicaStanding(node_id=voter))
+            standings.append(ReplicaStanding(node_id=voter, abstains=voter in abstaining))
     return QuorumStatus(
         question=question,
         leader_id=node_id,

@@ -24,8 +24,9 @@ loopback and names it in `cluster.json`. It has no authentication: keep it on lo
 | `/healthz` | 200 as long as the event loop turns: restart the process when no answer comes |
 | `/readyz` | 200 when the node takes part in the cluster, else 503 and why |
 
-A quorum node takes part when it leads or hears a leader; a broker when it is not fenced, and its replicas have been in
-sync since it started: a rolling update that waits for that takes no second replica away.
+A quorum node takes part when it votes, and leads or hears a leader. A broker takes part when it follows the quorum,
+is not fenced, and its replicas have been in sync since it started: a rolling update that waits for that takes no
+second replica away.
 
 Names are those that dashboards for Kafka query: of `kafka_exporter`, and of Kafka's JMX beans as the JMX exporter
 writes them. Counters end in `persec` there and are counters all the same: ask for `rate(...)`.

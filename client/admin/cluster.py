@@ -32,13 +32,20 @@ class ClusterAdmin(AdminSession):
             tuple(one.broker_id for one in response.brokers if one.is_fenced),
         )
 
-    async def describe_quorum(self) -> QuorumDescription:
-        """Who votes in the metadata quorum, and who leads it.
+    async def describe_quorum(
+        self, *, broker_id: int | None = None, timeout_ms: float | None = None
+    ) -> QuorumDescription:
+        """Who votes in the metadata quorum, and who leads it, as some broker or this one sees it.
 
-        Brokers without an answer from the leader still tell what they know of both.
+        Brokers without an answer from the leader still tell what they know of both. Raises KafkaError:
+        BROKER_NOT_AVAILABLE by a broker of Ottla that does not follow the quorum, since it has lost entries.
         """
         asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
-        response = await self._cluster.ask_any(DescribeQuorumRequest(topics=[asked]))
+        request = DescribeQuorumRequest(topics=[asked])
+        if broker_id is None:
+            response = await self._cluster.ask_any(request, timeout_ms=timeout_ms)
+        else:
+            response = await self._cluster.ask(broker_id, request, timeout_ms=timeout_ms)
         check(response.error_code, "quorum", response.error_message)
         state = response.topics[0].partitions[0]
         if not (state.error_code == ErrorCode.REQUEST_TIMED_OUT and state.current_voters):
@@ -52,4 +59,5 @@ class ClusterAdmin(AdminSession):
             None if state.leader_id < 0 else state.leader_id,
             state.leader_epoch,
             {voter.replica_id: addresses.get(voter.replica_id) for voter in state.current_voters},
+            tuple(voter.replica_id for voter in state.current_voters if voter.abstains),
         )

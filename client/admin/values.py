@@ -70,12 +70,14 @@ class ClusterDescription:
 class QuorumDescription:
     """The metadata quorum: its leader (None without one), the leader's term, and where the voters are.
 
-    `voters` is node id -> (host, port); the address is None where the broker does not tell it.
+    `voters` is node id -> (host, port); the address is None where the broker does not tell it. `abstaining` are the
+    voters that do not vote before they have caught up; Apache Kafka does not tell of such.
     """
 
     leader_id: int | None
     term: int
     voters: Mapping[int, tuple[str, int] | None]
+    abstaining: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

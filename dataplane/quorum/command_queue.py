@@ -68,6 +68,16 @@ class CommandQueue(Generic[Ticket]):
             return False
         return True
 
+    def withdraw_waiting(self) -> list[Ticket]:
+        """Takes back all that have never left."""
+        waiting, self._waiting = list(self._waiting), deque()
+        return waiting
+
+    @property
+    def left(self) -> list[Ticket]:
+        """Those that have left and have no outcome."""
+        return list(self._left.values())
+
     def departures(self) -> Iterator[Departure[Ticket]]:
         """Those that are to be sent now on the present link, in order."""
         for sequence in range(max(self._resume_at, self.acknowledged_sequence + 1), self._next_sequence):

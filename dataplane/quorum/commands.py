@@ -8,6 +8,7 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable
+from enum import Enum
 from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -20,6 +21,18 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result", bound=Message)
 Send = Callable[[SubmitCommand], bool]
+
+_REFUSED_IN_A_ROW_MAX = 3
+"""How often the oldest command without an outcome may be refused as out of order. All before it have an outcome, so
+the quorum has forgotten them; once, the answer may be a late one of a leader before."""
+
+
+class Answer(Enum):
+    """What becomes of the commands without an outcome after an answer of the quorum."""
+
+    TAKEN = "nothing: they are waiting"
+    SEND_AGAIN = "they have to be sent again after a moment"
+    FORGOTTEN = "the quorum does not know any more what it had applied: sending them again is in vain"
 
 
 class Ticket:
@@ -46,6 +59,7 @@ class CommandSubmitter:
         self._offset = 0
         self._behind: list[tuple[int, int, Ticket, Message]] = []
         self._order = 0
+        self._refused_in_a_row = 0
 
     async def submit(self, command: Command, timeout_s: float) -> Message:
         """The command's result. Raises KafkaError(REQUEST_TIMED_OUT): the command may still be applied
@@ -79,20 +93,29 @@ class CommandSubmitter:
 
     def new_leader(self) -> None:
         """Everything without an outcome goes to the new leader, in order."""
+        self._refused_in_a_row = 0
         self._queue.send_again()
         self.flush()
 
-    def replied(self, reply: CommandReply) -> bool:
-        """Takes an answer. False if everything unresolved has to be sent again after a moment."""
+    def replied(self, reply: CommandReply) -> Answer:
+        """Takes an answer."""
         status = CommandStatus(reply.status)
         if status in (CommandStatus.NOT_LEADER, CommandStatus.UNKNOWN, CommandStatus.OUT_OF_ORDER):
             self._queue.send_again()
-            return False
+            return self._doubtful(reply.sequence, status)
+        self._refused_in_a_row = 0
         ticket = self._queue.resolve(reply.sequence)
         if ticket is not None:
             self._resolve(ticket, status, reply)
             self.flush()
-        return True
+        return Answer.TAKEN
+
+    def _doubtful(self, sequence: int, status: CommandStatus) -> Answer:
+        if status is CommandStatus.OUT_OF_ORDER and sequence == self._queue.acknowledged_sequence + 1:
+            self._refused_in_a_row += 1
+            if self._refused_in_a_row >= _REFUSED_IN_A_ROW_MAX:
+                return Answer.FORGOTTEN
+        return Answer.SEND_AGAIN
 
     def _resolve(self, ticket: Ticket, status: CommandStatus, reply: CommandReply) -> None:
         if status is CommandStatus.STALE_SESSION:
@@ -113,6 +136,17 @@ class CommandSubmitter:
             _, _, ticket, result = heapq.heappop(self._behind)
             if not ticket.outcome.done():
                 ticket.outcome.set_result(result)
+
+    def fail_waiting(self, code: ErrorCode, reason: str) -> None:
+        """Nobody shall wait for an outcome any longer. What has left goes to the next leader all the same: without it
+        the sequences would have a gap."""
+        self._refused_in_a_row = 0
+        for ticket in [
+            *self._queue.withdraw_waiting(),
+            *self._queue.left,
+            *(entry[2] for entry in self._behind),
+        ]:
+            self._fail(ticket, code, reason)
 
     def fail_all(self, code: ErrorCode, reason: str) -> None:
         """The session has ended: nothing will be answered any more."""

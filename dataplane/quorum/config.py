@@ -7,6 +7,14 @@ from ...protocol.messages.metadata_records import BrokerListener
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """How far metadata has been followed: its offset, and the mark of the history up to there (0 unknown)."""
+
+    offset: int
+    history: int
+
+
+@dataclass(frozen=True, slots=True)
 class QuorumSessionConfig:
     """The broker's identity, the quorum's addresses and the timing of heartbeats."""
 
@@ -22,6 +30,8 @@ class QuorumSessionConfig:
     previous_broker_epoch: int = -1
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
+    #: how far this broker, in an earlier process, has followed the metadata: the quorum must have that still
+    reached: Position | None = None
     #: the local address of the UDP socket that sends heartbeats and answers probes
     heartbeat_host: str = "0.0.0.0"
     heartbeat_interval_ms: int = 500

@@ -22,6 +22,7 @@ class Fold(Enum):
 
     NOTHING = "seen before, or a snapshot that is not complete yet"
     RESUBSCRIBE = "it does not fit: subscribe again from where the image stands"
+    DIVERGED = "it continues another history than that of the image"
 
 
 class ImageFollower:
@@ -33,6 +34,8 @@ class ImageFollower:
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self.image = ClusterImage()
+        #: mark of the history that has made the image; 0 unknown
+        self.history = 0
         self.snapshots = 0
         self._building: ClusterImage | None = None
 
@@ -42,6 +45,8 @@ class ImageFollower:
             return Fold.NOTHING
         if push.first_offset != self.image.offset:
             return Fold.RESUBSCRIBE
+        if push.first_history and self.history and push.first_history != self.history:
+            return Fold.DIVERGED
         delta = ImageDelta()
         for encoded in push.records:
             record = decode_record(encoded)
@@ -50,6 +55,7 @@ class ImageFollower:
                 self._forget_what_was_not_told((record.topic_id, record.partition))
             self.image.apply(record)
         self.image.offset = push.end_offset
+        self.history = push.end_history
         return delta
 
     def snapshot(self, chunk: FeedSnapshotChunk) -> ImageDelta | Fold:
@@ -67,6 +73,7 @@ class ImageFollower:
         if chunk.end_offset <= self.image.offset:
             return Fold.NOTHING
         building.offset = chunk.end_offset
+        self.history = chunk.history
         delta = ImageDelta.between(self.image, building)
         self.image.become(building)
         self.snapshots += 1

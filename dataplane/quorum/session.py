@@ -16,8 +16,8 @@ from ...protocol.messages.quorum_session import (
     FeedRecords,
     FeedSnapshotChunk,
     HeartbeatAnswer,
+    HistoryCompared,
     LeaderChanged,
-    PartitionProgress,
     QuorumStatus,
     SessionHeartbeat,
     SessionMessage,
@@ -37,24 +37,26 @@ from ...protocol.messages.transaction_questions import (
     TransactionsTold,
 )
 from ...protocol.schema import Message
-from .commands import CommandSubmitter
-from .config import QuorumSessionConfig
+from .commands import Answer, CommandSubmitter
+from .config import Position, QuorumSessionConfig
 from .echo import Echo
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
+from .progress import Progress, ToldProgress
 from .questions import Questions
 from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
 
 OnDelta = Callable[[ClusterImage, ImageDelta], None]
-Progress = tuple[bytes, int, int, int]
-"""(topic id, partition, leader epoch, log end offset) of one log."""
-
 _LOOP_TURN_S_MAX = 0.1
 _RESEND_AFTER_S = 0.02
 _SHUTDOWN_ASK_EVERY_S = 0.05
+_RESTORED = (
+    'its folders were put back from old copies. Put the newer folders back, or see "Restore the quorum from a '
+    'backup" in docs/OPERATIONS.md'
+)
 
 
 class SessionLost(Exception):
@@ -80,7 +82,6 @@ class QuorumSession:
     ) -> None:
         self._config = config
         self._on_delta = on_delta
-        self._progress = progress
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._follower = ImageFollower(config.broker_id)
@@ -101,7 +102,7 @@ class QuorumSession:
             config.voters,
             config.heartbeat_interval_ms,
         )
-        self._told: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self._told = ToldProgress(progress)
         self._registered_at: int | None = None
         self._registered = asyncio.Event()
         self._unfenced = asyncio.Event()
@@ -111,6 +112,9 @@ class QuorumSession:
         self._echo = Echo(self._tell_offset)
         self._ticker: asyncio.Task[None] | None = None
         self._lost: SessionLost | None = None
+        #: the leader is asked whether it has what this broker has followed; before it says so, it is not followed
+        self._asked: LeaderChanged | None = None
+        self._history_lost = ""
 
     # ------------------------------------------------------------ what the broker sees
 
@@ -129,6 +133,20 @@ class QuorumSession:
         """Whether this broker may not lead, as its own image says."""
         broker = self._self_in_image()
         return broker is None or broker.fenced
+
+    @property
+    def position(self) -> Position:
+        """How far this broker, in this process or an earlier one, has followed the metadata."""
+        before = self._config.reached
+        # Before the quorum has taken the registration it may be one that lacks what was followed before.
+        if before is not None and (self.broker_epoch < 0 or before.offset > self.image.offset):
+            return before
+        return Position(self.image.offset, self._follower.history)
+
+    @property
+    def history_lost(self) -> str:
+        """Why the quorum is not followed: it has lost what this broker has followed. Empty while it has all of it."""
+        return self._history_lost
 
     @property
     def leader_id(self) -> int | None:
@@ -177,10 +195,12 @@ class QuorumSession:
 
         Applied exactly once, in the order of the calls. Raises KafkaError: REQUEST_TIMED_OUT when the outcome
         is not known in time (the command may still be applied), STALE_BROKER_EPOCH when another process has
-        taken over this broker's id.
+        taken over this broker's id, BROKER_NOT_AVAILABLE while the quorum lacks what this broker has followed.
         """
         if self._lost is not None:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, str(self._lost))
+        if self._history_lost:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self._history_lost)
         timeout_ms = self._config.command_timeout_ms if timeout_ms is None else timeout_ms
         return await self._commands.submit(command, timeout_ms / 1000)
 
@@ -192,14 +212,14 @@ class QuorumSession:
     async def shut_down_controlled(self, timeout_s: float) -> bool:
         """Has this broker's leaderships moved away; True once that is done and the other brokers know.
 
-        False if it took longer than `timeout_s`: stopping now costs clients a failover.
+        False if it took longer than `timeout_s`, or the quorum is not followed: stopping now costs clients a failover.
         """
         self._wants_shutdown = True
         if self._lost is not None:
             return False
         deadline = time.monotonic() + timeout_s
         while not self._shutdown_allowed.is_set():
-            if time.monotonic() >= deadline:
+            if self._history_lost or time.monotonic() >= deadline:
                 return False
             self._heartbeat()
             try:
@@ -244,6 +264,8 @@ class QuorumSession:
                 self._folded(self._follower.snapshot(message))
             case CommandReply():
                 self._replied(link, message)
+            case HistoryCompared():
+                self._compared(link, message)
             case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold():
                 self._questions.answered(message)
             case TransactionsSettled() if link is self._leader and self._on_settled is not None:
@@ -257,13 +279,46 @@ class QuorumSession:
                 return
 
     def _leader_changed(self, link: QuorumLink, message: LeaderChanged) -> None:
-        """Only what a node says of itself counts, and the highest term wins."""
+        """Only what a node says of itself counts, and the highest term wins. A leader of a lower term is one that has
+        not heard yet, unless the quorum was put back from old copies: it is asked."""
         if message.leader_id != link.node_id:
             if link is self._leader:
                 self._leader = None
             return
-        if message.term < self._term or (link is self._leader and message.term == self._term):
+        if link is self._leader and message.term == self._term:
             return
+        if message.term < self._term or self._history_lost:
+            self._asked = message
+            self._send(link, self._subscription(asks=True))
+            self._send(link, Unsubscribe())
+        else:
+            self._follow(link, message)
+
+    def _compared(self, link: QuorumLink, told: HistoryCompared) -> None:
+        if not told.stands:
+            self._lose_history(
+                f"the metadata quorum has lost metadata that broker {self._config.broker_id} has followed, up to "
+                f"offset {self.position.offset}: node {link.node_id} leads in term {told.term} with metadata up to "
+                f"{told.end_offset}, and {_RESTORED}"
+            )
+            return
+        asked, self._asked = self._asked, None
+        if asked is not None and (asked.leader_id, asked.term) == (link.node_id, told.term):
+            if self._history_lost:
+                logger.warning("the metadata quorum has all again that this broker has followed")
+                self._history_lost = ""
+            self._follow(link, asked)
+
+    def _lose_history(self, reason: str) -> None:
+        """The quorum cannot be followed: what it decides now does not continue what this broker knows."""
+        if not self._history_lost:
+            logger.error("%s", reason)
+        self._history_lost = reason
+        self._send(self._followed, Unsubscribe())
+        self._followed = self._leader = None
+        self._commands.fail_waiting(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+
+    def _follow(self, link: QuorumLink, message: LeaderChanged) -> None:
         self._term = message.term
         self._leader = link
         self._leader_knows_transactions = message.knows_transactions
@@ -282,9 +337,16 @@ class QuorumSession:
     def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
         return link is not None and link.send(encode_session_message(message))
 
+    def _subscription(self, *, asks: bool = False) -> Subscribe:
+        return Subscribe(
+            metadata_offset=self.image.offset,
+            hears_of_settled=self._on_settled is not None,
+            history=self._follower.history,
+            asks=asks,
+        )
+
     def _subscribe(self) -> None:
-        hears = self._on_settled is not None
-        self._send(self._followed, Subscribe(metadata_offset=self.image.offset, hears_of_settled=hears))
+        self._send(self._followed, self._subscription())
 
     async def _ask_about_transactions(
         self, make: Callable[[int], TransactionQuestion], timeout_s: float
@@ -308,14 +370,29 @@ class QuorumSession:
             rack=config.rack,
             log_dirs=list(config.log_dirs),
         )
-        self._send(self._leader, SubmitCommand(sequence=0, command=encode_command(None, command)))
+        reached = config.reached or Position(-1, 0)
+        self._send(
+            self._leader,
+            SubmitCommand(
+                sequence=0,
+                command=encode_command(None, command),
+                reached_offset=reached.offset,
+                reached_history=reached.history,
+            ),
+        )
 
     def _send_command(self, submission: SubmitCommand) -> bool:
         return self._send(self._leader, submission)
 
     def _replied(self, link: QuorumLink, reply: CommandReply) -> None:
-        known = self._take_registration(reply) if reply.sequence == 0 else self._commands.replied(reply)
-        if not known and link is self._leader:
+        is_registration = reply.sequence == 0
+        answer = self._take_registration(link, reply) if is_registration else self._commands.replied(reply)
+        if answer is Answer.FORGOTTEN:
+            self._lose_history(
+                "the metadata quorum has forgotten commands of this broker that it had applied: node "
+                f"{link.node_id} leads in term {self._term}, and {_RESTORED}"
+            )
+        elif answer is Answer.SEND_AGAIN and link is self._leader:
             asyncio.get_running_loop().call_later(_RESEND_AFTER_S, self._send_again)
 
     def _send_again(self) -> None:
@@ -324,29 +401,36 @@ class QuorumSession:
                 self._register()
             self._commands.flush()
 
-    def _take_registration(self, reply: CommandReply) -> bool:
-        """False if it has to be asked for again."""
+    def _take_registration(self, link: QuorumLink, reply: CommandReply) -> Answer:
         if self.broker_epoch >= 0:
-            return True
+            return Answer.TAKEN
+        if reply.status == CommandStatus.HISTORY_LOST:
+            self._compared(link, HistoryCompared(term=self._term, end_offset=reply.metadata_offset))
+            return Answer.TAKEN
         if reply.status != CommandStatus.APPLIED:
-            return False
+            return Answer.SEND_AGAIN
         result = decode_result(RegisterBroker(), reply.result)
         assert isinstance(result, RegisterBrokerResult)
         if result.error_code != ErrorCode.NONE:
             self._end(f"registration as broker {self._config.broker_id} was refused: {result.error_message}")
-            return True
+            return Answer.TAKEN
         self._commands.broker_epoch = self._heartbeats.broker_epoch = result.broker_epoch
         self._registered_at = reply.metadata_offset
         logger.info("registered as broker %d, epoch %d", self._config.broker_id, result.broker_epoch)
         self._note_own_state()
         self._commands.flush()
-        return True
+        return Answer.TAKEN
 
     # ------------------------------------------------------------ the image
 
     def _folded(self, outcome: ImageDelta | Fold) -> None:
         if outcome is Fold.RESUBSCRIBE:
             self._subscribe()
+        if outcome is Fold.DIVERGED:
+            self._lose_history(
+                "the metadata quorum has lost metadata that this broker has followed, and gone on differently before "
+                f"offset {self.image.offset}: {_RESTORED}"
+            )
         if isinstance(outcome, Fold):
             return
         self._heartbeats.metadata_offset = self.image.offset
@@ -430,7 +514,7 @@ class QuorumSession:
                 heartbeat_port=self._heartbeats.port,
                 wants_unfence=self._wants_unfence,
                 wants_shutdown=self._wants_shutdown,
-                progress=self._new_progress() if self._is_heard_by(link) else [],
+                progress=self._told.news() if self._is_heard_by(link) else [],
                 question=question,
                 number=number,
                 answered=self._heartbeats.answered(link.node_id),
@@ -440,24 +524,3 @@ class QuorumSession:
     def _is_heard_by(self, link: QuorumLink) -> bool:
         """Whether that node leads, and takes down what this broker tells: not before it is registered."""
         return link is self._leader and self.broker_epoch >= 0
-
-    def _new_progress(self) -> list[PartitionProgress]:
-        """The logs that moved since this leader was told last."""
-        told = self._told
-        news: list[PartitionProgress] = []
-        present = list(self._progress())
-        if len(told) > len(present):
-            kept = {(topic_id, partition) for topic_id, partition, _, _ in present}
-            self._told = told = {key: end for key, end in told.items() if key in kept}
-        for topic_id, partition, leader_epoch, log_end_offset in present:
-            if told.get((topic_id, partition)) != (leader_epoch, log_end_offset):
-                told[topic_id, partition] = (leader_epoch, log_end_offset)
-                news.append(
-                    PartitionProgress(
-                        topic_id=topic_id,
-                        partition=partition,
-                        leader_epoch=leader_epoch,
-                        log_end_offset=log_end_offset,
-                    )
-                )
-        return news

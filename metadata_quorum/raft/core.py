@@ -10,10 +10,8 @@ already here is heard before the election timer is looked at. Rules that hold ev
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -23,11 +21,11 @@ from .effects import Done, Effects, NotLeader, OutcomeUnknown, Overloaded, RoleC
 from .election import Election
 from .entries import OVERHEAD_BYTES, pack_group, unpack_group
 from .follower import Follower
-from .formation import Formation, Gathering
-from .formation import save as save_formation
+from .formation import Formation
 from .installation import Installer
 from .leader import Replicator
 from .machine import Machine
+from .membership import Membership
 from .messages import (
     Append,
     AppendReply,
@@ -36,6 +34,7 @@ from .messages import (
     Message,
     PreVote,
     PreVoteReply,
+    Promised,
     RequestVote,
     SnapshotChunk,
     SnapshotReply,
@@ -47,8 +46,6 @@ from .settings import Settings
 from .snapshots import Snapshot
 from .syncobj import Consensus
 from .vote import Vote
-
-logger = logging.getLogger(__name__)
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
 """How long to wait before standing when the leader's connection has closed: the others have to see it too."""
@@ -72,7 +69,6 @@ class Core:
     ) -> None:
         self.node_id = parts.formation.node_id
         self.machine = machine
-        self.formation = parts.formation
         self.journal = parts.journal
         self._settings = settings
         self._peers = peers
@@ -91,7 +87,6 @@ class Core:
         self._told = RoleChange(False, -1, None)
         self._applied_something = False
         self._stopped = False
-        self._gathering = Gathering(parts.formation, peers)
         self.consensus = Consensus(
             self.node_id,
             peers,
@@ -114,6 +109,16 @@ class Core:
             effects.writable,
             clock,
         )
+        self.membership = Membership(
+            settings,
+            peers,
+            parts,
+            self.consensus,
+            effects,
+            self._send,
+            lambda: self.replicator.acknowledged,
+            clock,
+        )
         self._follower = Follower(self.consensus, parts.journal, self._send)
         self._compactor = Compactor(
             settings,
@@ -126,7 +131,6 @@ class Core:
         self._installer = Installer(
             self.consensus, parts.store, parts.disk, effects, factory, machine, self._send, self._installed
         )
-        self._form_if_complete()
 
     # What the owner asks.
 
@@ -146,6 +150,11 @@ class Core:
         self._queue.append((command, done))
         self._queued_bytes += size
         self._effects.wake()
+
+    @property
+    def formation(self) -> Formation:
+        """Whether this node takes part, and with whom."""
+        return self.membership.formation
 
     @property
     def leader_id(self) -> int | None:
@@ -173,6 +182,7 @@ class Core:
             if self._has_to_apply or self._queue:
                 self._effects.wake()
         self._sync()
+        self.membership.save_promises()
         self._tell_role()
 
     def check(self) -> None:
@@ -208,7 +218,13 @@ class Core:
         """Take no further part. Whoever waits learns that the outcome is unknown."""
         self._stopped = True
         self._give_up_leading()
+        self.membership.note_followers()
         self.replicator.leadership_ends()
+
+    def close(self) -> None:
+        """Make everything durable and close the files, once nothing else is under way. Blocks."""
+        self.journal.close()
+        self.membership.close()
 
     # What the world reports.
 
@@ -216,7 +232,7 @@ class Core:
         """A new connection to ``peer``: what went before it is lost."""
         self._connected.add(peer)
         self.consensus.peer_connected(peer)
-        self._send(peer, self.formation.hello)
+        self.membership.connected(peer)
         self.replicator.connected(peer)
         self._effects.wake()
 
@@ -225,6 +241,7 @@ class Core:
         self._connected.discard(peer)
         self._held = [(to, message) for to, message in self._held if to != peer]
         self.consensus.peer_disconnected(peer)
+        self.membership.disconnected(peer)
         self.replicator.disconnected(peer)
         self._follower.forget(peer)
         self._installer.forget(peer)
@@ -241,12 +258,14 @@ class Core:
         """One message. Raises :class:`.messages.MalformedMessage`: close the connection."""
         message = messages.decode(payload)
         if isinstance(message, Hello):
-            self._on_hello(peer, directory_id, message)
+            self.membership.on_hello(peer, directory_id, message)
         elif self.formation.formed and not self._stopped:
             self._dispatch(peer, message)
         self._effects.wake()
 
     def _dispatch(self, peer: int, message: Message) -> None:
+        if not isinstance(message, Hello | PreVote | Promised):
+            self.membership.spoke_in(peer, message.term)
         match message:
             case Append():
                 self._on_append(peer, message)
@@ -276,6 +295,8 @@ class Core:
                     self.consensus.deliver(peer, syncobj.grant_vote(message.term))
             case StaleTerm():
                 self.consensus.adopt_term(message.term)
+            case Promised():
+                self.membership.on_promised(peer, message)
 
     def _is_current(self, peer: int, term: int) -> bool:
         """Whether a leader's or follower's message counts. A newer term is adopted, an older one corrected."""
@@ -286,10 +307,6 @@ class Core:
         return True
 
     # Elections.
-
-    @property
-    def _votes(self) -> bool:
-        return not self.formation.catching_up
 
     def _maybe_ask_for_votes(self) -> None:
         """Where the library would call an election, ask first whether it could be won."""
@@ -305,14 +322,14 @@ class Core:
             return
         self.consensus.postpone_election(now)
         # Whoever was stopped for a while knows nothing about the leader: it listens for one more timeout.
-        if self._votes and pause < self._settings.timing.election_min / 2:
+        if self.membership.may_vote and pause < self._settings.timing.election_min / 2:
             term = self.consensus.term + 1
             self._election.ask(term)
             self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))
 
     def _on_pre_vote(self, peer: int, message: PreVote) -> None:
         granted = (
-            self._votes
+            self.membership.may_vote
             and message.term > self.consensus.term
             and not self._election.sticks(self._clock(), self.consensus.leads)
             and is_up_to_date(self.journal, message.last_index, message.last_term)
@@ -322,7 +339,7 @@ class Core:
     def _on_request_vote(self, peer: int, message: RequestVote) -> None:
         if message.term < self.consensus.term:
             self._send(peer, StaleTerm(self.consensus.term))
-        elif self._votes and not self._election.sticks(self._clock(), self.consensus.leads):
+        elif self.membership.may_vote and not self._election.sticks(self._clock(), self.consensus.leads):
             self.consensus.deliver(
                 peer, syncobj.request_vote(message.term, message.last_index, message.last_term)
             )
@@ -340,15 +357,18 @@ class Core:
             return
         self._hear_leader(peer)
         verified = self._follower.on_append(peer, message)
-        if self.formation.catching_up and verified is not None:
-            self._maybe_caught_up(message, verified)
+        if verified is None:
+            return
+        self.membership.note_leader(peer, min(message.commit_index, verified))
+        if self.formation.catching_up:
+            self._maybe_caught_up(peer, message, verified)
 
-    def _maybe_caught_up(self, message: Append, verified: int) -> None:
+    def _maybe_caught_up(self, leader: int, message: Append, verified: int) -> None:
         """Vote again once all that was committed when this leader began is durable here."""
         committed = message.commit_index
         is_of_this_term = self.journal.term_at(committed) == message.term
         if is_of_this_term and committed <= min(verified, self.journal.durable_index):
-            self._save_formation(replace(self.formation, catching_up=False))
+            self.membership.caught_up(leader)
 
     def _installed(self, snapshot: Snapshot, surplus: str | None) -> None:
         self._compactor.published(snapshot, surplus)
@@ -430,6 +450,7 @@ class Core:
         """The library changed its role."""
         if not leads:
             self._give_up_leading()
+            self.membership.note_followers()
             self.replicator.leadership_ends()
 
     def _answer(self, index: int, term: int, results: list[object]) -> None:
@@ -490,7 +511,7 @@ class Core:
     # Talking.
 
     def _send(self, peer: int, message: Message) -> None:
-        if self._vote != self._durable_vote and not isinstance(message, Hello | PreVote):
+        if self._vote != self._durable_vote and not isinstance(message, Hello | PreVote | Promised):
             self._held.append((peer, message))
         else:
             self._effects.send(peer, messages.encode(message))
@@ -504,33 +525,3 @@ class Core:
         if change != self._told:
             self._told = change
             self._effects.role_changed(change)
-
-    # Formation.
-
-    def _on_hello(self, peer: int, directory_id: bytes, message: Hello) -> None:
-        if self.formation.formed:
-            return
-        was_stranded = self._gathering.stranded_by
-        formation = self._gathering.hear(peer, directory_id, message)
-        if was_stranded is None and self._gathering.stranded_by is not None:
-            logger.error(
-                "node %d belongs to a formed cluster, but the folder of node %d is empty: it does not take part. "
-                "Restore the folder or, if it can never come back, start once with: ottla quorum --replace",
-                peer,
-                self.node_id,
-            )
-        if formation is not None:
-            self._save_formation(formation)
-
-    def _form_if_complete(self) -> None:
-        formation = None if self.formation.formed else self._gathering.formed()
-        if formation is not None:
-            self._save_formation(formation)
-
-    def _save_formation(self, formation: Formation) -> None:
-        def saved() -> None:
-            self.formation = formation
-            self.consensus.postpone_election(self._clock())
-            self._effects.wake()
-
-        self._effects.in_order(lambda: save_formation(self._disk, formation), saved)

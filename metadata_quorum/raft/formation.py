@@ -32,7 +32,8 @@ class Formation:
     directory_id: bytes
     founders: Mapping[int, bytes] = field(default_factory=dict)
     catching_up: bool = False
-    """True for a replaced node that has not yet caught up: it does not vote."""
+    """True for a node that was replaced, or came back with less than it had promised, and has not yet caught up: it
+    does not vote."""
 
     @property
     def formed(self) -> bool:
@@ -42,7 +43,8 @@ class Formation:
     @property
     def hello(self) -> Hello:
         """What to tell a peer."""
-        return Hello(self.formed, tuple(sorted(self.founders.items())))
+        founders = tuple(sorted(self.founders.items()))
+        return Hello(self.formed, founders, takes_promises=self.formed, abstains=self.catching_up)
 
     def replaced(self) -> Formation:
         """This node takes the place of one whose folder is gone."""

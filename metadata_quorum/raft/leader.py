@@ -74,6 +74,14 @@ class Replicator:
         self._connected: set[int] = set()
         self._followers: dict[int, Progress] = {}
         self._transfers: dict[int, _Transfer] = {}
+        #: how far each has come in this leadership, whether it is still connected or not
+        self._acknowledged: dict[int, int] = {}
+
+    @property
+    def acknowledged(self) -> dict[int, int]:
+        """Up to where each follower of this leadership is known to have, durably, what is committed."""
+        committed = self._consensus.commit_index
+        return {peer: min(index, committed) for peer, index in self._acknowledged.items()}
 
     @property
     def needed_from(self) -> int | None:
@@ -107,6 +115,7 @@ class Replicator:
             self._end_transfer(peer)
         self._followers.clear()
         self._sightings.clear()
+        self._acknowledged.clear()
 
     def connected(self, peer: int) -> None:
         """What ``peer`` has must be asked anew: it may have restarted."""
@@ -137,6 +146,7 @@ class Replicator:
             was_probing = follower.mode is Mode.PROBE
             if follower.mode is not Mode.SNAPSHOT:
                 follower.confirmed(reply.next_index)
+            self._acknowledged[peer] = max(self._acknowledged.get(peer, 0), reply.next_index - 1)
             self._tell_library(peer, follower)
             if was_probing or follower.next_index <= self._journal.last_index:
                 self._feed(peer)

@@ -18,10 +18,18 @@ class MalformedMessage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First on every connection: whether this folder belongs to a formed cluster, and with whom it formed it."""
+    """First on every connection, and again when it changes: whether this folder belongs to a formed cluster, and with
+    whom it formed it.
+
+    Nodes of earlier versions know of ``formed`` alone, and pass the rest over once they are formed.
+    """
 
     formed: bool
     founders: tuple[tuple[int, bytes], ...]
+    takes_promises: bool = False
+    """Whether :class:`Promised` may be sent; whoever does not say so would end the connection at it."""
+    abstains: bool = False
+    """Whether this node does not vote, because it is catching up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,15 @@ class StaleTerm:
     term: int
 
 
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What the receiver has promised, as far as the sender has heard: see :class:`.promises.Promise`."""
+
+    term: int
+    index: int
+    index_term: int
+
+
 Message = (
     Hello
     | PreVote
@@ -126,13 +143,16 @@ Message = (
     | SnapshotChunk
     | SnapshotReply
     | StaleTerm
+    | Promised
 )
 
 _HELLO, _PRE_VOTE, _PRE_VOTE_REPLY, _REQUEST_VOTE, _GRANT_VOTE = 1, 2, 3, 4, 5
-_APPEND, _APPEND_REPLY, _SNAPSHOT_CHUNK, _SNAPSHOT_REPLY, _STALE_TERM = 6, 7, 8, 9, 10
+_APPEND, _APPEND_REPLY, _SNAPSHOT_CHUNK, _SNAPSHOT_REPLY, _STALE_TERM, _PROMISED = 6, 7, 8, 9, 10, 11
+_FORMED, _TAKES_PROMISES, _ABSTAINS = 1, 2, 4
+"""Bits of what Hello says. An unformed node says none: nodes of earlier versions take any for ``formed``."""
 
 _LAYOUT = {
-    _HELLO: struct.Struct(">B?H"),
+    _HELLO: struct.Struct(">BBH"),
     _PRE_VOTE: struct.Struct(">BQQQ"),
     _PRE_VOTE_REPLY: struct.Struct(">BQQ?"),
     _REQUEST_VOTE: struct.Struct(">BQQQ"),
@@ -142,6 +162,7 @@ _LAYOUT = {
     _SNAPSHOT_CHUNK: struct.Struct(">BQQQQQ"),
     _SNAPSHOT_REPLY: struct.Struct(">BQQQ?"),
     _STALE_TERM: struct.Struct(">BQ"),
+    _PROMISED: struct.Struct(">BQQQ"),
 }
 _FOUNDER = struct.Struct(">i16s")
 _ENTRY = struct.Struct(">QI")
@@ -177,8 +198,11 @@ def encode(message: Message) -> list[bytes]:
             return [_LAYOUT[_GRANT_VOTE].pack(_GRANT_VOTE, term)]
         case StaleTerm(term):
             return [_LAYOUT[_STALE_TERM].pack(_STALE_TERM, term)]
-        case Hello(formed, founders):
-            head = _LAYOUT[_HELLO].pack(_HELLO, formed, len(founders))
+        case Promised(term, index, index_term):
+            return [_LAYOUT[_PROMISED].pack(_PROMISED, term, index, index_term)]
+        case Hello(formed, founders, takes_promises, abstains):
+            flags = _FORMED | _TAKES_PROMISES * takes_promises | _ABSTAINS * abstains if formed else 0
+            head = _LAYOUT[_HELLO].pack(_HELLO, flags, len(founders))
             return [head, *(_FOUNDER.pack(*founder) for founder in founders)]
 
 
@@ -203,7 +227,9 @@ def decode(payload: bytes) -> Message:
         term, index, snapshot_term, size, offset = fields
         return SnapshotChunk(term, index, snapshot_term, size, offset, payload[layout.size :])
     if kind == _HELLO:
-        return Hello(fields[0], _decode_founders(payload, layout.size, fields[1]))
+        flags, count = fields
+        founders = _decode_founders(payload, layout.size, count)
+        return Hello(bool(flags & _FORMED), founders, bool(flags & _TAKES_PROMISES), bool(flags & _ABSTAINS))
     return _PLAIN[kind](*fields)  # type: ignore[no-any-return]
 
 
@@ -216,6 +242,7 @@ _PLAIN: dict[int, type] = {
     _APPEND_REPLY: AppendReply,
     _SNAPSHOT_REPLY: SnapshotReply,
     _STALE_TERM: StaleTerm,
+    _PROMISED: Promised,
 }
 
 

@@ -53,6 +53,8 @@ class RaftConfig:
     """``module:callable`` that makes an empty machine: another process makes snapshots with it."""
     replace_empty: bool = False
     """An operator says: this folder is empty because its node was lost. Never while that node may still run."""
+    restored: bool = False
+    """An operator says: this folder was put back from an older copy on purpose, and votes with what it has."""
     settings: Settings = field(default_factory=Settings)
     times: TransportTimes = field(default_factory=TransportTimes)
     limits: LinkLimits = field(default_factory=LinkLimits)
@@ -121,6 +123,7 @@ class RaftNode:
                     self._formation,
                     config.settings,
                     replace_empty=config.replace_empty,
+                    restored=config.restored,
                 )
             )
             await self._recovered(partial(restore, parts, self._machine))
@@ -154,7 +157,7 @@ class RaftNode:
         self._core.stop()
         await self._links.stop()
         await self._shell.stop()
-        await asyncio.get_running_loop().run_in_executor(None, self._core.journal.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._core.close)
         self._disk.unlock()
 
     def adopt(self, link: Link) -> PeerLinks | None:
@@ -217,6 +220,19 @@ class RaftNode:
     def replication(self) -> Replication | None:
         """How far this leader and its followers have come; None unless this node is the active leader."""
         return self._core.replicator.replication if self._core is not None and self.is_leader else None
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether this node does not vote before it has all that is committed."""
+        return self._core is not None and self._core.formation.catching_up
+
+    @property
+    def abstaining(self) -> frozenset[int]:
+        """The nodes that do not vote for that reason, as far as this node hears of them."""
+        if self._core is None:
+            return frozenset()
+        own = {self._config.node_id} if self.catching_up else set()
+        return frozenset(self._core.membership.abstaining | own)
 
     @property
     def formed(self) -> bool:

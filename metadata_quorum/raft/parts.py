@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from .disk import Disk
 from .formation import Formation
 from .journal import Journal
+from .promises import Promises
 from .snapshots import SnapshotStore
 from .vote import Vote
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Made by :func:`.startup.open_parts`. ``applied`` is the last index of the newest snapshot, 0 without one."""
+    """Made by :func:`.startup.open_parts`. ``applied`` is the last index of the newest snapshot, 0 without one.
+
+    ``is_restored``: an operator says that the folder was put back from an older copy on purpose.
+    """
 
     disk: Disk
     formation: Formation
@@ -21,3 +25,5 @@ class Parts:
     store: SnapshotStore
     journal: Journal
     applied: int
+    promises: Promises
+    is_restored: bool = False

@@ -36,6 +36,11 @@ class Settings:
     retained_bytes: int = 4 << 20
     """Entries kept behind a snapshot, so that a follower that is a little late needs no snapshot."""
     segment_bytes: int = SEGMENT_BYTES
+    hear_peers_s: float = 1.0
+    """After its start a node does not vote before every peer has told what it had promised, for so long at most: a
+    peer that runs is connected by then, and one that does not must not keep a leader from being elected."""
+    promises_saved_every_s: float = 5.0
+    """What the others have promised is written so often, if there is news."""
 
     @staticmethod
     def with_snapshots_every(size: int) -> Settings:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
-from . import snapshots, vote
+from . import promises, snapshots, vote
 from .compaction import align
 from .disk import CorruptFile, Disk
 from .formation import Formation, save
@@ -21,10 +22,13 @@ def journal_salt(formation: Formation) -> int:
     return zlib.crc32(formation.directory_id)
 
 
-def open_parts(disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool) -> Parts:
+def open_parts(
+    disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool, restored: bool = False
+) -> Parts:
     """Open the folder of ``formation``. Raises :class:`CorruptFile` for damage that no crash explains.
 
-    ``replace_empty``: an operator says that this folder takes the place of one that is gone.
+    ``replace_empty``: an operator says that this folder takes the place of one that is gone. ``restored``: that this
+    folder was put back from an older copy on purpose, so that it votes with what it has.
     """
     saved_vote = vote.load(disk)
     if saved_vote is None:
@@ -38,10 +42,16 @@ def open_parts(disk: Disk, formation: Formation, settings: Settings, *, replace_
     if replace_empty and not formation.formed:
         formation = formation.replaced()
         save(disk, formation)
+    if restored:
+        promises.forget(disk)
+        formation = replace(formation, catching_up=False)
+        save(disk, formation)
     store = SnapshotStore(disk)
     journal = open_journal(disk, journal_salt(formation), settings.segment_bytes)
     applied = align(journal, store.latest)
-    return Parts(disk, formation, saved_vote, store, journal, applied)
+    return Parts(
+        disk, formation, saved_vote, store, journal, applied, promises.load(disk), is_restored=restored
+    )
 
 
 def restore(parts: Parts, machine: Machine) -> None:

@@ -222,7 +222,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._outlet._onNodeConnected(self._nodes[peer])
 
     def peer_disconnected(self, peer: int) -> None:
-        """Messages to ``peer`` have no way."""
+        """Messages to ``peer`` have no way. When it comes back it is counted anew: its disk may be an older one."""
+        self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
         self._outlet._onNodeDisconnected(self._nodes[peer])
 
     def election_due(self, now: float) -> bool:
@@ -243,6 +244,11 @@ class Consensus(SyncObj):  # type: ignore[misc]
             self._SyncObj__setCurrentTerm(term, None)
             self._SyncObj__setState(_FOLLOWER)
             self._SyncObj__raftLeader = None
+
+    def vote_for(self, leader: int) -> None:
+        """The vote of this term, if it was not given yet, is for the node that leads it."""
+        if self._SyncObj__votedForNodeId is None:
+            self._SyncObj__setCurrentTerm(self.term, leader)
 
     def mark_applied(self, index: int) -> None:
         """The entry at ``index`` has been applied."""

@@ -31,6 +31,7 @@ from ...protocol.messages.partition_commands import AlterPartition, ElectLastKno
 from ...protocol.messages.quorum_commands import (
     Command,
     CommandResult,
+    DeclareRestored,
     FormCluster,
     Session,
     decode_command,
@@ -63,10 +64,12 @@ from . import (
     partitions,
     producer_ids,
     quotas,
+    restoration,
     topics,
     transaction_markers,
     transactions,
 )
+from .history import History
 from .refusal import message_of
 from .sessions import CommandSession, SessionTable
 from .snapshot import cut, joined
@@ -89,6 +92,11 @@ class Applied:
 class _Head(Message):
     version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
     offset: int = int64(about="Metadata offset of the snapshot.")
+    history_mark: int = int64("0+", tag=0, about="Of the history up to the offset; 0 unknown.")
+    history_term: int = int64("0+", tag=1, default=-1, about="Raft term of the last command; -1 unknown.")
+    history_checksum: int = int64(
+        "0+", tag=2, default=-1, about="Of the commands of that term so far; -1 unknown."
+    )
 
 
 @data()
@@ -111,6 +119,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.image = ClusterImage()
+        self.history = History()
         self._sessions = SessionTable()
 
     def apply(self, encoded: bytes) -> Applied:
@@ -169,7 +178,14 @@ class Controller:
 
     def _items(self) -> Iterator[bytes]:
         """A head, the records, an empty item, and each session followed by its results."""
-        yield encode(_Head(offset=self.image.offset), 0)
+        history = self.history
+        head = _Head(
+            offset=self.image.offset,
+            history_mark=history.mark,
+            history_term=history.term,
+            history_checksum=-1 if history.checksum is None else history.checksum,
+        )
+        yield encode(head, 0)
         for record in self.image.records():
             yield encode_record(record)
         yield b""
@@ -204,6 +220,8 @@ class Controller:
                 kept = decode(_KeptResult, kept_item, 0)
                 session.keep(kept.sequence, (kept.metadata_offset, kept.result))
         image.offset = head.offset
+        checksum = None if head.history_checksum < 0 else head.history_checksum
+        self.history = History(head.history_term, checksum, head.history_mark)
         self.image, self._sessions = image, table
 
 
@@ -253,4 +271,5 @@ _COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
     VerifyTransaction: transactions.verify,
     DeleteTransactionalId: transactions.delete,
     FindOrBegin: transactions.find_or_begin,
+    DeclareRestored: restoration.declare,
 }

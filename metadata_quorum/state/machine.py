@@ -9,7 +9,8 @@ from ...protocol.messages.metadata_records import Record
 from .controller import Applied, Controller
 from .workspace import Scope
 
-OnRecords = Callable[[Sequence[tuple[Scope, Record]]], None]
+OnRecords = Callable[[Sequence[tuple[Scope, Record]], int], None]
+"""Given the records of one command, and the mark of the history that ends with it."""
 
 
 class ControllerMachine:
@@ -24,11 +25,20 @@ class ControllerMachine:
         """The image. Ask anew for each use: restoring replaces the object."""
         return self.controller.image
 
+    @property
+    def history(self) -> int:
+        """The mark of the history that has made the image."""
+        return self.controller.history.mark
+
     def apply(self, index: int, term: int, command: bytes) -> Applied:
         """Apply one committed command."""
+        history = self.controller.history
+        history.applied(term, command)
         applied = self.controller.apply(command)
-        if applied.records and self.on_records is not None:
-            self.on_records(applied.records)
+        if applied.records:
+            history.changed()
+            if self.on_records is not None:
+                self.on_records(applied.records, history.mark)
         return applied
 
     def check(self) -> None:

@@ -76,6 +76,11 @@ class FormCluster(Message):
     cluster_id: str = string(about="Chosen once, for ever.")
 
 
+@data()
+class DeclareRestored(Message):
+    """An operator has put the quorum back from copies: what it has known since they were made is lost."""
+
+
 Command = (
     RegisterBroker
     | UnfenceBroker
@@ -107,6 +112,7 @@ Command = (
     | VerifyTransaction
     | DeleteTransactionalId
     | FindOrBegin
+    | DeclareRestored
 )
 
 _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
@@ -140,6 +146,7 @@ _TYPES: dict[int, tuple[type[Command], type[Message]]] = {
     32: (VerifyTransaction, CommandResult),
     33: (DeleteTransactionalId, CommandResult),
     34: (FindOrBegin, FindOrBeginResult),
+    35: (DeclareRestored, CommandResult),
 }
 _NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
 _RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())

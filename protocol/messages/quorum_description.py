@@ -7,6 +7,7 @@ from ..schema import (
     Message,
     Request,
     array,
+    boolean,
     data,
     int16,
     int32,
@@ -34,6 +35,12 @@ class ReplicaState(Message):
     )
     last_caught_up_timestamp: int = int64(
         "1+", default=-1, ignorable=True, about="When it was last caught up, in ms since 1970; -1 unknown."
+    )
+    abstains: bool = boolean(
+        "0+",
+        tag=10_000,
+        ignorable=True,
+        about="Ottla's own: a voter that does not vote before it has all that is committed.",
     )
 
 

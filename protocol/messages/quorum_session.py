@@ -33,6 +33,8 @@ class CommandStatus(IntEnum):
     STALE_SESSION = 4
     #: refused for ever: it does not parse, or speaks for another broker
     INVALID = 5
+    #: refused: the quorum lacks metadata that the broker has followed. Said to whoever told how much that is
+    HISTORY_LOST = 6
 
 
 @data()
@@ -46,6 +48,16 @@ class Subscribe(Message):
         "0+",
         tag=0,
         about="Whether this broker takes TransactionsSettled; others would end the session at it.",
+    )
+    history: int = int64(
+        "0+",
+        tag=1,
+        default=-1,
+        about="Mark of the history that the image was made by, 0 unknown. -1 from a broker that does not take "
+        "HistoryCompared; others would end the session at it.",
+    )
+    asks: bool = boolean(
+        "0+", tag=2, about="Answer with HistoryCompared in any case, not only when this node lacks something."
     )
 
 
@@ -62,6 +74,7 @@ class FeedSnapshotChunk(Message):
     first: bool = boolean(about="Whether the snapshot begins with this chunk.")
     last: bool = boolean(about="Whether it is complete with this chunk.")
     records: list[bytes] = array(bytes_, about="Encoded metadata records.")
+    history: int = int64("0+", tag=0, about="Mark of the history up to the end offset; 0 unknown.")
 
 
 @data()
@@ -72,6 +85,12 @@ class FeedRecords(Message):
     end_offset: int = int64(about="Where it stands afterwards.")
     term: int = int64(about="Raft term of the leader as this node knows it.")
     records: list[bytes] = array(bytes_, about="Encoded metadata records.")
+    first_history: int = int64(
+        "0+",
+        tag=0,
+        about="Mark of the history up to the first offset, 0 unknown: an image of another must not be continued.",
+    )
+    end_history: int = int64("0+", tag=1, about="Mark of the history up to the end offset; 0 unknown.")
 
 
 @data()
@@ -94,6 +113,24 @@ class SubmitCommand(Message):
     sequence: int = int64(about="Rises by one per command of a session; 0 for one outside of any session.")
     acknowledged_sequence: int = int64(about="The results up to here have arrived and need not be kept.")
     command: bytes = bytes_(about="The encoded command.")
+    reached_offset: int = int64(
+        "0+",
+        tag=0,
+        default=-1,
+        about="With a registration: how far the broker, in this process or an earlier one, has followed the metadata; "
+        "-1 does not tell.",
+    )
+    reached_history: int = int64("0+", tag=1, about="Mark of the history up to there; 0 unknown.")
+
+
+@data()
+class HistoryCompared(Message):
+    """Quorum: whether what the broker has followed is in this node's history. Said by a node that a majority has
+    confirmed as leader after it was asked."""
+
+    term: int = int64(about="Its Raft term.")
+    end_offset: int = int64(about="Where its metadata ends.")
+    stands: bool = boolean(about="False: the quorum has lost what the broker has followed.")
 
 
 @data()
@@ -193,6 +230,9 @@ class ReplicaStanding(Message):
     caught_up_at: int = int64(
         default=-1, about="When it last had all that the leader had, in ms since 1970; -1 unknown."
     )
+    abstains: bool = boolean(
+        "0+", tag=0, about="A voter that does not vote before it has all that is committed."
+    )
 
 
 @data()
@@ -226,6 +266,7 @@ SessionMessage = (
     | AskTransactionIds
     | TransactionIdsTold
     | TransactionsSettled
+    | HistoryCompared
 )
 
 _TYPES: dict[int, type[SessionMessage]] = {
@@ -247,6 +288,7 @@ _TYPES: dict[int, type[SessionMessage]] = {
     16: AskTransactionIds,
     17: TransactionIdsTold,
     18: TransactionsSettled,
+    19: HistoryCompared,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,8 @@ def test_health() -> None:
     good = assess([topic("a", (1, (1, 2), (2, 1)))], [1, 2], [], {}, 101, {})
     assert good.healthy
     assert not assess([], [1], [], {}, None, {}).healthy
+    assert not replace(good, quorum_problem="the metadata quorum has lost metadata").healthy
+    assert not replace(good, quorum_abstaining=[103]).healthy
     assert not assess([], [1], [2], {}, 101, {}).healthy
     topics = [
         topic("a", (1, (1, 2), (1,)), (-1, (2,), (2,)), (1, (1, 3), (1, 3))),

@@ -76,3 +76,25 @@ def test_a_snapshot_holds_all_records_in_bounded_chunks(
     assert [record for chunk in snapshot.chunks for record in chunk] == records
     assert all(len(chunk) <= 1 or sum(map(len, chunk)) <= chunk_bytes for chunk in snapshot.chunks)
     assert len(snapshot.chunks) >= 1
+
+
+def test_the_ring_knows_the_mark_of_the_history_at_every_offset_it_holds() -> None:
+    feed = MetadataFeed(10, capacity_records=3)
+    feed.restart_at(10, 7)
+    feed.append(FeedEntry(None, b"x", mark) for mark in (71, 72, 72))
+    assert [feed.history_at(offset) for offset in range(9, 15)] == [0, 7, 71, 72, 72, 0]
+    feed.append([FeedEntry(None, b"y", 73)])
+    assert [feed.history_at(offset) for offset in range(10, 15)] == [0, 71, 72, 72, 73]
+    piece = feed.read(12, 1, max_records=1, max_bytes=100)
+    assert (piece.first_history, piece.end_history) == (72, 72)
+
+
+@pytest.mark.parametrize(
+    ("offset", "history", "lacks"),
+    [(2, 72, False), (2, 99, True), (3, 72, True), (2, 0, False), (0, 5, False), (-1, 0, False)],
+    ids=["the same", "another", "beyond the end", "an unknown one", "unknown here", "none told"],
+)
+def test_what_a_history_lacks_of_another(offset: int, history: int, lacks: bool) -> None:
+    feed = MetadataFeed()
+    feed.append(FeedEntry(None, b"x", mark) for mark in (71, 72))
+    assert feed.lacks(offset, history) == lacks

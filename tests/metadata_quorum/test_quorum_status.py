@@ -13,12 +13,24 @@ from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 NOW_MS = 1_700_000_000_000
 
 
-def told(followers: dict[int, Standing], brokers: dict[int, BrokerSighting]) -> QuorumStatus:
+def told(
+    followers: dict[int, Standing],
+    brokers: dict[int, BrokerSighting],
+    abstaining: frozenset[int] = frozenset(),
+) -> QuorumStatus:
     marks = OffsetMarks()
     marks.note(100, 50)
     marks.note(110, 60)
     return status(
-        3, 101, 7, [103, 101, 102], Replication(62, 61, followers), brokers, marks, wall_clock_ms=NOW_MS
+        3,
+        101,
+        7,
+        [103, 101, 102],
+        Replication(62, 61, followers),
+        abstaining,
+        brokers,
+        marks,
+        wall_clock_ms=NOW_MS,
     )
 
 
@@ -30,6 +42,11 @@ def test_voters_are_told_in_raft_indices_and_the_leader_is_always_caught_up() ->
         ReplicaStanding(node_id=102, log_end_offset=55, heard_at=NOW_MS - 250, caught_up_at=NOW_MS - 1500),
         ReplicaStanding(node_id=103, log_end_offset=-1, heard_at=-1, caught_up_at=-1),
     ]
+
+
+def test_voters_that_do_not_vote_are_told_connected_or_not() -> None:
+    answer = told({102: Standing(55, 0.25, 1.5)}, {}, frozenset({102, 103}))
+    assert [voter.abstains for voter in answer.voters] == [False, True, True]
 
 
 def test_a_follower_that_confirmed_nothing_has_no_offset() -> None:

@@ -216,7 +216,7 @@ class Leader:
             transactional_id_expiration_ms=3,
             unused_ids_check_interval_s=10.0,
         )
-        self.cluster.machine.on_records = lambda records: self.duties.noted(
+        self.cluster.machine.on_records = lambda records, _: self.duties.noted(
             (record for _, record in records), self.now
         )
         self.duties.lead(0.0)

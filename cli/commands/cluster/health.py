@@ -6,19 +6,21 @@ import argparse
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ....client.admin import TOPIC_RESOURCE, Admin
+from ....client.admin import TOPIC_RESOURCE, Admin, QuorumDescription
 from ....client.connections.metadata import TopicInfo
 from ....client.failures import NoBrokerReachable
-from ....protocol.errors import KafkaError
+from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import run_client
 from ...failures import CommandFailed, UsageError
 from ...output import print_json
 from ...terminal import say
 
 MIN_ISR = "min.insync.replicas"
+QUORUM_TIMEOUT_MS = 5_000
+"""A broker waits 2 s for the quorum's leader."""
 LISTED_MAX = 10
 """How many partitions a line for people names."""
 
@@ -28,6 +30,9 @@ class Health:
     """What is wrong; empty lists are good. Partitions are ``topic-index``."""
 
     quorum_leader: int | None = None
+    quorum_problem: str = ""
+    """Why there is no leader to tell of, where a broker knows more than that."""
+    quorum_abstaining: list[int] = field(default_factory=list)
     brokers_down: list[int] = field(default_factory=list)
     brokers_fenced: list[int] = field(default_factory=list)
     offline: list[str] = field(default_factory=list)
@@ -38,7 +43,15 @@ class Health:
     def healthy(self) -> bool:
         """Whether nothing is wrong."""
         return self.quorum_leader is not None and not any(
-            (self.brokers_down, self.brokers_fenced, self.offline, self.below_min_isr, self.under_replicated)
+            (
+                self.quorum_problem,
+                self.quorum_abstaining,
+                self.brokers_down,
+                self.brokers_fenced,
+                self.offline,
+                self.below_min_isr,
+                self.under_replicated,
+            )
         )
 
 
@@ -107,12 +120,7 @@ async def _look(arguments: argparse.Namespace) -> Health:
     async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
-        try:
-            leader = (await admin.describe_quorum()).leader_id
-        except NoBrokerReachable:
-            raise
-        except KafkaError:
-            leader = None
+        quorum, problem = await _quorum(admin, [broker.id for broker in cluster.brokers])
         min_isr = {
             topic.name: await _min_isr(admin, topic.name)
             for topic in topics
@@ -123,7 +131,30 @@ async def _look(arguments: argparse.Namespace) -> Health:
     adding: dict[tuple[str, int], tuple[int, ...]] = {
         partition: move.adding for partition, move in moving.items()
     }
-    return assess(topics, live, cluster.fenced, min_isr, leader, adding)
+    leader = None if quorum is None else quorum.leader_id
+    found = assess(topics, live, cluster.fenced, min_isr, leader, adding)
+    return replace(
+        found,
+        quorum_problem=problem,
+        quorum_abstaining=sorted(quorum.abstaining) if quorum is not None else [],
+    )
+
+
+async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescription | None, str]:
+    """The quorum, and what is wrong with it. Each broker is asked: perhaps one alone knows of entries that it lost."""
+    found = await asyncio.gather(*(_seen_by(admin, broker_id) for broker_id in brokers))
+    problems = [told for told in found if isinstance(told, str)]
+    described = [told for told in found if isinstance(told, QuorumDescription)]
+    led = [told for told in described if told.leader_id is not None]
+    return next(iter(led or described), None), next(iter(problems), "")
+
+
+async def _seen_by(admin: Admin, broker_id: int) -> QuorumDescription | str | None:
+    """What this broker tells of the quorum, or why it does not follow it; None if it does not answer in time."""
+    try:
+        return await admin.describe_quorum(broker_id=broker_id, timeout_ms=QUORUM_TIMEOUT_MS)
+    except KafkaError as error:
+        return error.message if error.code is ErrorCode.BROKER_NOT_AVAILABLE else None
 
 
 async def _min_isr(admin: Admin, topic: str) -> int:
@@ -139,13 +170,16 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
         return 0 if found.healthy else 1
     say("healthy" if found.healthy else "NOT healthy")
     lines: list[tuple[str, list[Any]]] = [
+        ("quorum nodes that do not vote before they have caught up", found.quorum_abstaining),
         ("brokers down", found.brokers_down),
         ("brokers fenced", found.brokers_fenced),
         ("partitions without a leader", found.offline),
         ("partitions below min.insync.replicas", found.below_min_isr),
         ("under-replicated partitions", found.under_replicated),
     ]
-    if found.quorum_leader is None:
+    if found.quorum_problem:
+        say(f"  {found.quorum_problem}")
+    elif found.quorum_leader is None:
         say("  the quorum has no leader")
     for label, named in lines:
         if named:

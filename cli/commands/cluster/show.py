@@ -101,7 +101,11 @@ async def _report(bootstrap: str) -> dict[str, Any]:
             {
                 "id": node_id,
                 "address": "" if address is None else f"{address[0]}:{address[1]}",
-                "state": "leader" if node_id == quorum.leader_id else "voter",
+                "state": "leader"
+                if node_id == quorum.leader_id
+                else "catching up, does not vote"
+                if node_id in quorum.abstaining
+                else "voter",
                 "term": quorum.term,
             }
             for node_id, address in sorted(quorum.voters.items())

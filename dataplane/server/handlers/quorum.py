@@ -41,6 +41,9 @@ class QuorumView(Protocol):
     @property
     def voters(self) -> Mapping[int, tuple[str, int]]: ...
 
+    @property
+    def history_lost(self) -> str: ...
+
     async def quorum_status(self, timeout_s: float) -> QuorumStatus | None: ...
 
 
@@ -57,6 +60,7 @@ class QuorumHandlers:
         """The quorum's log; other topics are unknown.
 
         REQUEST_TIMED_OUT when no leader answers: then only who votes, and who led last, is told beside it.
+        BROKER_NOT_AVAILABLE when this broker does not follow the quorum, which has lost entries.
         """
         known: QuorumPartitionState | None = None
         topics = []
@@ -80,9 +84,14 @@ class QuorumHandlers:
         )
 
     async def _describe(self) -> QuorumPartitionState:
+        if self._quorum.history_lost:
+            return self._without_answer(ErrorCode.BROKER_NOT_AVAILABLE, self._quorum.history_lost)
         status = await self._quorum.quorum_status(STATUS_TIMEOUT_S)
         if status is None:
-            return self._without_answer()
+            return self._without_answer(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no leader of the metadata quorum has answered within {STATUS_TIMEOUT_S:g} s",
+            )
         return QuorumPartitionState(
             leader_id=status.leader_id,
             leader_epoch=status.term,
@@ -91,11 +100,11 @@ class QuorumHandlers:
             observers=_states(status.observers),
         )
 
-    def _without_answer(self) -> QuorumPartitionState:
+    def _without_answer(self, code: ErrorCode, reason: str) -> QuorumPartitionState:
         quorum = self._quorum
         return QuorumPartitionState(
-            error_code=ErrorCode.REQUEST_TIMED_OUT,
-            error_message=f"no leader of the metadata quorum has answered within {STATUS_TIMEOUT_S:g} s",
+            error_code=code,
+            error_message=reason,
             leader_id=_NOBODY if quorum.leader_id is None else quorum.leader_id,
             leader_epoch=max(quorum.term, 0),
             high_watermark=_UNKNOWN,
@@ -112,6 +121,7 @@ def _states(standings: Sequence[ReplicaStanding]) -> list[ReplicaState]:
             log_end_offset=standing.log_end_offset,
             last_fetch_timestamp=standing.heard_at,
             last_caught_up_timestamp=standing.caught_up_at,
+            abstains=standing.abstains,
         )
         for standing in standings
     ]

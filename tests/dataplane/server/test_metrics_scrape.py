@@ -51,7 +51,16 @@ class Held:
     def metrics(self) -> BrokerMetrics:
         replicas, groups = cast(Any, self), cast(Any, self)
         return BrokerMetrics(
-            lambda: self.image, replicas, groups, RequestTimes(), str, lambda: 1, lambda: False, dict, dict
+            lambda: self.image,
+            replicas,
+            groups,
+            RequestTimes(),
+            str,
+            lambda: 1,
+            lambda: False,
+            lambda: False,
+            dict,
+            dict,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.dataplane.server.handlers.quorum import QuorumHandlers
+from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.quorum_description import (
     DescribeQuorumRequest,
@@ -37,11 +38,14 @@ def ask(
     topic: str = "__cluster_metadata",
     partition: int = 0,
     leader_id: int | None = 102,
+    history_lost: str = "",
 ) -> QuorumPartitionState:
     async def quorum_status(timeout_s: float) -> QuorumStatus | None:
         return status
 
-    session: Any = SimpleNamespace(quorum_status=quorum_status, leader_id=leader_id, term=3, voters=VOTERS)
+    session: Any = SimpleNamespace(
+        quorum_status=quorum_status, leader_id=leader_id, term=3, voters=VOTERS, history_lost=history_lost
+    )
     asked = QuorumTopicAsked(topic_name=topic, partitions=[QuorumPartitionAsked(partition_index=partition)])
     request = DescribeQuorumRequest(topics=[asked])
     response = asyncio.run(QuorumHandlers(session).describe_quorum(cast(Any, None), request))
@@ -66,6 +70,19 @@ def test_what_the_leader_says_is_told() -> None:
             replica_id=1, log_end_offset=19, last_fetch_timestamp=4900, last_caught_up_timestamp=4000
         )
     ]
+
+
+def test_a_broker_that_does_not_follow_the_quorum_says_why() -> None:
+    state = ask(STATUS, leader_id=None, history_lost="the metadata quorum has lost metadata")
+    assert state.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+    assert state.error_message == "the metadata quorum has lost metadata"
+    assert [voter.log_end_offset for voter in state.current_voters] == [-1, -1]
+
+
+def test_voters_that_do_not_vote_are_told_in_a_field_of_our_own() -> None:
+    state = ReplicaState(replica_id=101, abstains=True)
+    assert decode(ReplicaState, encode(state, 2), 2).abstains
+    assert not decode(ReplicaState, encode(ReplicaState(replica_id=101), 0), 0).abstains
 
 
 @pytest.mark.parametrize(("leader_id", "told"), [(102, 102), (None, -1)])

@@ -1,5 +1,7 @@
 """Messages survive encoding; nothing else decodes."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from ottla.metadata_quorum.raft.messages import (
     Message,
     PreVote,
     PreVoteReply,
+    Promised,
     RequestVote,
     SnapshotChunk,
     SnapshotReply,
@@ -43,10 +46,14 @@ any_message = st.one_of(
     st.builds(RequestVote, number, number, number),
     st.builds(GrantVote, number),
     st.builds(StaleTerm, number),
+    st.builds(Promised, number, number, number),
+    st.builds(Hello, st.just(False), st.just(())),
     st.builds(
         Hello,
-        st.booleans(),
+        st.just(True),
         st.lists(st.tuples(st.integers(0, 2**31 - 1), st.binary(min_size=16, max_size=16))).map(tuple),
+        st.booleans(),
+        st.booleans(),
     ),
 )
 
@@ -80,3 +87,14 @@ def test_a_count_that_cannot_fit_is_refused_before_anything_is_built() -> None:
     payload[-4:] = b"\xff\xff\xff\xff"
     with pytest.raises(MalformedMessage, match="cannot fit"):
         decode(bytes(payload))
+
+
+_FIRST_HELLO = struct.Struct(">B?H")
+
+
+@pytest.mark.parametrize("formed", [False, True])
+@pytest.mark.parametrize("abstains", [False, True])
+def test_nodes_of_earlier_versions_understand_who_is_formed(formed: bool, abstains: bool) -> None:
+    said = b"".join(encode(Hello(formed, (), takes_promises=formed, abstains=formed and abstains)))
+    assert _FIRST_HELLO.unpack(said)[1] == formed
+    assert decode(_FIRST_HELLO.pack(1, formed, 0)) == Hello(formed, (), takes_promises=False, abstains=False)

@@ -225,6 +225,14 @@ class ConfirmedIsHeld(Invariant):
                 )
 
 
+class NoneAccusedWrongly(Invariant):
+    """Only a node that came back with an old copy of its disk is told that it has less than it had promised."""
+
+    def observe(self, world: World, node: SimulatedNode) -> None:
+        if node.running.formation.catching_up and node.node_id not in world.restored:
+            raise self.broken(f"node {node.node_id} was never restored, and does not vote")
+
+
 class Alive(Invariant):
     """Once everything is healed, the cluster leads, commits and catches up."""
 
@@ -250,5 +258,6 @@ def all_invariants() -> list[Invariant]:
         RefusedNever(histories),
         AcknowledgedIsDurable(),
         ConfirmedIsHeld(),
+        NoneAccusedWrongly(),
         Alive(),
     ]

@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 from ottla.metadata_quorum.raft import core, follower, startup
 from ottla.metadata_quorum.raft.journal import Journal, Ticket
-from ottla.metadata_quorum.raft.messages import Append, AppendReply
+from ottla.metadata_quorum.raft.membership import Membership
+from ottla.metadata_quorum.raft.messages import Append, AppendReply, Promised
 from ottla.metadata_quorum.raft.safety import Accepted, LogView, Mismatch
 from ottla.metadata_quorum.raft.snapshots import Snapshot
 
@@ -119,6 +120,17 @@ def snapshot_moves_commit() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def restored_nodes_vote() -> Iterator[None]:
+    """A node that comes back with an old copy of its disk votes, whatever its peers remember of it."""
+
+    def ignore(self: Membership, peer: int, message: Promised) -> None:
+        self.unheard.discard(peer)
+
+    with patch.object(Membership, "on_promised", ignore):
+        yield
+
+
 MUTANTS: dict[str, Callable[[], Any]] = {
     "1": overlap_truncates,
     "3": nothing_is_synced,
@@ -126,8 +138,12 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     "4": votes_before_durable,
     "r1": snapshot_wipes_journal,
     "r2": snapshot_moves_commit,
+    "restored": restored_nodes_vote,
 }
 """Those that random faults find soon; hole 2 needs two elections at the right moment and has its own test."""
 
-FAULTS: dict[str, frozenset[str]] = {"4": frozenset({"power", "disk", "isolate", "heal"})}
+FAULTS: dict[str, frozenset[str]] = {
+    "4": frozenset({"power", "disk", "isolate", "heal"}),
+    "restored": frozenset({"kill", "restore"}),
+}
 """Where a narrower choice of faults finds a mutant sooner."""

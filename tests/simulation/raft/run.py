@@ -68,6 +68,7 @@ def _progress(reports: list[Report], broken: list[str], started: float) -> None:
         f"{sum(report.acknowledged for report in reports)} acknowledged, "
         f"{sum(report.terms for report in reports)} terms, "
         f"{sum(report.compacted for report in reports)} nodes with a snapshot, "
+        f"{sum(report.restored for report in reports)} restored from old copies, "
         f"{sum(report.events for report in reports)} events, {time.monotonic() - started:.0f} s",
         flush=True,
     )

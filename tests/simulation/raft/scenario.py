@@ -9,6 +9,8 @@ from tests.simulation.raft.invariants import Alive, all_invariants
 from tests.simulation.raft.world import InvariantBroken, Proposal, SimulatedNode, Stopped, World, virtual_time
 
 CHAOS_SECONDS = 8.0
+SETTLE_SECONDS = 0.5
+"""Longer than the others take to write down what a node has promised, and a node to write down that it was told."""
 HEAL_SECONDS = 20.0
 
 
@@ -24,6 +26,8 @@ class Report:
     events: int
     compacted: int
     """Nodes that ended behind a snapshot."""
+    restored: int
+    """Nodes that came back with an old copy of their disk."""
 
 
 def run_seed(seed: int, only: frozenset[str] = frozenset()) -> Report:
@@ -48,7 +52,14 @@ def run_seed(seed: int, only: frozenset[str] = frozenset()) -> Report:
     terms = max(node.running.consensus.term for node in world.nodes.values())
     bases = [node.running.journal.base_index for node in world.nodes.values()]
     return Report(
-        seed, size, len(world.proposals), acknowledged, terms, world.events, sum(b > 1 for b in bases)
+        seed,
+        size,
+        len(world.proposals),
+        acknowledged,
+        terms,
+        world.events,
+        sum(b > 1 for b in bases),
+        len(world.restored),
     )
 
 
@@ -70,6 +81,7 @@ class _Scenario:
             "disk": (3, self._stall_disk),
             "slow": (4, self._slow_link),
             "heal": (5, self._heal_one),
+            "restore": (1, self._restore_one),
         }
         chosen = [fault for name, fault in faults.items() if not only or name in only]
         self._weights = [weight for weight, _ in chosen]
@@ -139,8 +151,7 @@ class _Scenario:
 
         def restart() -> None:
             if not node.alive and node.incarnation == incarnation:
-                world.network.restarted(node.node_id)
-                node.start()
+                self._bring_up(node)
 
         world.at(world.now() + self._random.choice([0.05, 0.3, 1.5]) * self._random.random(), restart)
 
@@ -187,14 +198,56 @@ class _Scenario:
         else:
             self._world.network.heal(*self._two())
 
+    def _restore_one(self) -> None:
+        """One node comes back with an old copy of its disk, and those that know what it had promised tell it.
+
+        Half of the time another node lags behind, and the leader dies once it has told: then the two that are left must
+        not elect each other.
+        """
+        world, random = self._world, self._random
+        copied = [node for node in world.nodes.values() if node.copies]
+        if not copied:
+            return
+        node = random.choice(copied)
+        self._heal_everything()
+        world.run(world.now() + SETTLE_SECONDS)
+        if any(other.running.formation.catching_up for other in world.nodes.values()):
+            return  # Else a majority may have been restored, which only an operator can decide about.
+        leader = next(iter(world.leaders), None)
+        laggards = [other for other in world.nodes.values() if other not in (node, leader)]
+        laggard = random.choice(laggards) if random.random() < 0.5 and leader not in (node, None) else None
+        if laggard is not None:
+            self._put_down(laggard)
+            world.run(world.now() + SETTLE_SECONDS)
+        self._put_down(node)
+        node.restore_copy()
+        world.restored.append(node.node_id)
+        world.run(world.now() + random.uniform(0.01, 0.3))
+        self._bring_up(node)
+        if laggard is not None and leader is not None and leader.alive:
+            told = leader.node_id
+            world.run(world.now() + 1.0, lambda: told not in node.running.membership.unheard)
+            self._put_down(leader)
+            self._bring_up(laggard)
+            world.run(world.now() + SETTLE_SECONDS)
+            self._bring_up(leader)
+        world.run(world.now() + SETTLE_SECONDS)
+
+    def _put_down(self, node: SimulatedNode) -> None:
+        node.crash(power_loss=False)
+        self._world.network.node_died(node.node_id, noticed=True)
+
+    def _bring_up(self, node: SimulatedNode) -> None:
+        self._world.network.restarted(node.node_id)
+        node.start()
+
     def _heal_everything(self) -> None:
         world = self._world
         world.network.heal_all()
         for node in world.nodes.values():
             node.stalled_until = node.disk_stalled_until = world.now()
             if not node.alive:
-                world.network.restarted(node.node_id)
-                node.start()
+                self._bring_up(node)
 
     def _has_converged(self) -> bool:
         """One more command is committed and everybody has applied it."""

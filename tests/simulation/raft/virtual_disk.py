@@ -51,6 +51,14 @@ class VirtualDisk:
         self._job: Job | None = None
         self._job_numbers = 0
 
+    def copy(self) -> VirtualDisk:
+        """What somebody reads who copies the folder of a node that is down; all of the copy is durable."""
+        copied = VirtualDisk()
+        for name, inode in self._names.items():
+            copied._names[name] = Inode(bytearray(inode.current), bytearray(inode.current))
+        copied._durable_names = dict(copied._names)
+        return copied
+
     def names(self) -> list[str]:
         return sorted(self._names)
 

@@ -37,6 +37,7 @@ SETTINGS = Settings(
     snapshot_entries=40,
     retained_bytes=100,
     segment_bytes=1500,
+    promises_saved_every_s=0.2,
 )
 
 
@@ -86,6 +87,8 @@ class SimulatedNode:
         self.node_id = node_id
         self.alive = False
         self.disk = VirtualDisk()
+        #: what was copied of the folder while the node was down
+        self.copies: list[VirtualDisk] = []
         self.core: Core | None = None
         self.machine = SimulatedMachine()
         self.incarnation = 0
@@ -124,6 +127,11 @@ class SimulatedNode:
         self.alive = False
         self.core = None
         self.disk.crash(self._world.random, power_loss=power_loss)
+        self.copies.append(self.disk.copy())
+
+    def restore_copy(self) -> None:
+        """The node is down, and somebody puts an older copy in the place of its folder."""
+        self.disk = self._world.random.choice(self.copies).copy()
 
     def peer_connected(self, peer: int) -> None:
         if self.alive:
@@ -257,7 +265,8 @@ class World:
         ids = range(1, size + 1)
         self.nodes = {node: SimulatedNode(self, node, frozenset(ids) - {node}) for node in ids}
         self.proposals: list[Proposal] = []
-        self.snapshots_installed = 0
+        #: the nodes that came back with an old copy of their disk, in this order
+        self.restored: list[int] = []
         self.network = VirtualNetwork(self.random, self.now, self.at, dict(self.nodes))
 
     def now(self) -> float:

@@ -1,0 +1,43 @@
+"""What the quorum's leader is told of the broker's logs: where they end, each time that is news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...protocol.messages.quorum_session import PartitionProgress
+
+Progress = tuple[bytes, int, int, int]
+"""(topic id, partition, leader epoch, log end offset) of one log."""
+
+
+class ToldProgress:
+    """The logs as the present leader was told of them last."""
+
+    def __init__(self, progress: Callable[[], Iterable[Progress]]) -> None:
+        self._progress = progress
+        self._told: dict[tuple[bytes, int], tuple[int, int]] = {}
+
+    def clear(self) -> None:
+        """Another node leads: it is told everything."""
+        self._told.clear()
+
+    def news(self) -> list[PartitionProgress]:
+        """The logs that moved since."""
+        told = self._told
+        news: list[PartitionProgress] = []
+        present = list(self._progress())
+        if len(told) > len(present):
+            kept = {(topic_id, partition) for topic_id, partition, _, _ in present}
+            self._told = told = {key: end for key, end in told.items() if key in kept}
+        for topic_id, partition, leader_epoch, log_end_offset in present:
+            if told.get((topic_id, partition)) != (leader_epoch, log_end_offset):
+                told[topic_id, partition] = (leader_epoch, log_end_offset)
+                news.append(
+                    PartitionProgress(
+                        topic_id=topic_id,
+                        partition=partition,
+                        leader_epoch=leader_epoch,
+                        log_end_offset=log_end_offset,
+                    )
+                )
+        return news

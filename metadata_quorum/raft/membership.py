@@ -1,0 +1,201 @@
+"""Whether this node takes part in the quorum, and whether it may vote.
+
+It takes part once its cluster is formed (:mod:`.formation`). It votes unless
+
+- it is catching up: it took the place of a lost node, or its peers say that it has promised more than it has
+  (:mod:`.promises`). It votes again once it has all that the leader has committed;
+- it has just started, and some peer has not told yet what this node had promised. It waits for a moment only: a
+  peer may be down for good.
+
+Only votes are withheld. Acknowledgements need no rule of their own: whatever was promised is committed, so an
+acknowledgement of less changes nothing, and one of more says that the node has all of it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from . import promises
+from .effects import Effects
+from .formation import Formation, Gathering
+from .formation import save as save_formation
+from .journal import Journal
+from .messages import Hello, Message, Promised
+from .parts import Parts
+from .settings import Settings
+from .syncobj import Consensus
+
+logger = logging.getLogger(__name__)
+
+
+class Membership:
+    """This node's place in the quorum."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        peers: frozenset[int],
+        parts: Parts,
+        consensus: Consensus,
+        effects: Effects,
+        send: Callable[[int, Message], None],
+        acknowledged: Callable[[], dict[int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        """``acknowledged``: up to where each follower of this leader is known to have what is committed."""
+        self.node_id = parts.formation.node_id
+        self.formation = parts.formation
+        self._settings = settings
+        self._peers = peers
+        self._disk = parts.disk
+        self._journal: Journal = parts.journal
+        self._promises = parts.promises
+        self._is_restored = parts.is_restored
+        self._consensus = consensus
+        self._effects = effects
+        self._send = send
+        self._acknowledged = acknowledged
+        self._clock = clock
+        self._gathering = Gathering(parts.formation, peers)
+        self._connected: set[int] = set()
+        self.unheard = set(peers)
+        """The peers that have not told yet, since the start, what this node had promised."""
+        self._hears_until = clock() + settings.hear_peers_s
+        self._saved_at = clock()
+        self._saving = False
+        self.abstaining: set[int] = set()
+        """The connected nodes that say that they do not vote."""
+        formation = None if self.formation.formed else self._gathering.formed()
+        if formation is not None:
+            self._save(formation)
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether this node votes, and stands, now."""
+        if self.formation.catching_up:
+            return False
+        return not self.unheard or self._clock() >= self._hears_until
+
+    def connected(self, peer: int) -> None:
+        """A new connection: both ends begin with who they are."""
+        self._connected.add(peer)
+        self._send(peer, self.formation.hello)
+
+    def disconnected(self, peer: int) -> None:
+        """What it said about itself may not hold when it comes back."""
+        self._connected.discard(peer)
+        self.abstaining.discard(peer)
+
+    def on_hello(self, peer: int, directory_id: bytes, message: Hello) -> None:
+        """A peer says whether it belongs to a formed cluster, and whether it votes."""
+        (self.abstaining.add if message.abstains else self.abstaining.discard)(peer)
+        if message.takes_promises:
+            self.note_followers()
+            promise = self._promises.of(peer)
+            self._send(peer, Promised(promise.term, promise.index, promise.index_term))
+        else:
+            self.unheard.discard(peer)
+        if not self.formation.formed:
+            self._gather(peer, directory_id, message)
+
+    def on_promised(self, peer: int, message: Promised) -> None:
+        """A peer tells what this node had promised when it was heard last."""
+        self.unheard.discard(peer)
+        promise = promises.Promise(message.term, message.index, message.index_term)
+        durable = self._journal.durable_index
+        breach = promise.breach(self._consensus.term, durable, self._journal.term_at(durable) or 0)
+        if not breach or self.formation.catching_up:
+            return
+        if self._is_restored:
+            logger.warning(
+                "node %d remembers more of this node than its folder has: %s. It votes all the same, since it was "
+                "started with --restored",
+                peer,
+                breach,
+            )
+            return
+        logger.error(
+            "the folder of node %d is older than what this node has acknowledged to node %d: %s. It was put back from "
+            "a copy, or its disk went back in time. This node does not vote until it has caught up with a leader. If "
+            'no leader comes up, put the newer folder back; if it is lost, see "Restore the quorum from a backup" '
+            "in docs/OPERATIONS.md",
+            self.node_id,
+            peer,
+            breach,
+        )
+        self._consensus.adopt_term(promise.term)
+        # In effect before it is durable: whoever starts without it is told again.
+        self.formation = replace(self.formation, catching_up=True)
+        self._save(self.formation)
+
+    def spoke_in(self, peer: int, term: int) -> None:
+        """A message of ``peer`` says that it is in ``term``."""
+        self._promises.spoke_in(peer, term)
+
+    def note_leader(self, leader: int, committed: int) -> None:
+        """The leader of this term has told that ``committed`` is. If that is of its own term, it has it durably."""
+        if self._journal.term_at(committed) == self._consensus.term:
+            self._promises.acknowledged(leader, committed, self._consensus.term)
+
+    def note_followers(self) -> None:
+        """Take down how far the followers of this leader have come; nothing while it does not lead."""
+        for peer, index in self._acknowledged().items():
+            term = self._journal.term_at(index)
+            if term is not None:
+                self._promises.acknowledged(peer, index, term)
+
+    def caught_up(self, leader: int) -> None:
+        """All that was committed when the leader of this term began is durable here: vote again.
+
+        Not in this term: the node that was here before may have voted in it, for this leader.
+        """
+        self._consensus.vote_for(leader)
+        self._save(replace(self.formation, catching_up=False))
+
+    def save_promises(self) -> None:
+        """Have what was learned written, if that is due."""
+        now = self._clock()
+        if self._saving or now - self._saved_at < self._settings.promises_saved_every_s:
+            return
+        self._saved_at = now
+        self.note_followers()
+        if self._promises.changed:
+            self._saving = True
+            body = self._promises.encode()
+            self._effects.aside(lambda: promises.save(self._disk, body), self._promises_saved)
+
+    def close(self) -> None:
+        """Write what was learned. Blocks."""
+        if self._promises.changed:
+            promises.save(self._disk, self._promises.encode())
+
+    def _promises_saved(self, _: object, error: Exception | None) -> None:
+        self._saving = False
+        if error is not None:
+            raise error
+
+    def _gather(self, peer: int, directory_id: bytes, message: Hello) -> None:
+        was_stranded = self._gathering.stranded_by
+        formation = self._gathering.hear(peer, directory_id, message)
+        if was_stranded is None and self._gathering.stranded_by is not None:
+            logger.error(
+                "node %d belongs to a formed cluster, but the folder of node %d is empty: it does not take part. "
+                "Restore the folder or, if it can never come back, start once with: ottla quorum --replace",
+                peer,
+                self.node_id,
+            )
+        if formation is not None:
+            self._save(formation)
+
+    def _save(self, formation: Formation) -> None:
+        def saved() -> None:
+            self.formation = formation
+            self._consensus.postpone_election(self._clock())
+            if formation.formed:
+                for peer in sorted(self._connected):
+                    self._send(peer, formation.hello)
+            self._effects.wake()
+
+        self._effects.in_order(lambda: save_formation(self._disk, formation), saved)

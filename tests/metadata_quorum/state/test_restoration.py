@@ -1,0 +1,48 @@
+"""A quorum that was put back from copies gives nothing out twice, and believes no ISR."""
+
+from __future__ import annotations
+
+from ottla.metadata_quorum.state.restoration import EPOCHS_SKIPPED, PRODUCER_IDS_SKIPPED
+from ottla.protocol.cluster_image import NO_LEADER
+from ottla.protocol.messages.partition_commands import ElectLastKnown, ReplicaLogEnd
+from ottla.protocol.messages.quorum_commands import CommandResult, DeclareRestored
+
+from .harness import Cluster, assigned
+
+
+def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> None:
+    cluster = Cluster(3)
+    cluster.create(assigned("orders", [1, 2, 3]), assigned("alone", [2]))
+    image = cluster.machine.image
+    before = {name: cluster.machine.image.topics[name].partitions[0] for name in ("orders", "alone")}
+    producer_ids = image.next_producer_id
+    assert cluster.do(DeclareRestored(), CommandResult).error_code == 0
+    many, alone = (image.topics[name].partitions[0] for name in ("orders", "alone"))
+    assert (many.leader, many.isr, many.elr, many.last_known_elr) == (NO_LEADER, (), (), (1, 2, 3))
+    assert (alone.leader, alone.isr) == (2, (2,))
+    for name, state in (("orders", many), ("alone", alone)):
+        assert state.leader_epoch >= before[name].leader_epoch + EPOCHS_SKIPPED
+        assert state.partition_epoch >= before[name].partition_epoch + EPOCHS_SKIPPED
+    assert image.next_producer_id == producer_ids + PRODUCER_IDS_SKIPPED
+    cluster.machine.check()
+
+
+def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None:
+    cluster = Cluster(3)
+    cluster.create(assigned("orders", [1, 2, 3]))
+    topic = cluster.topic_id("orders")
+    cluster.do(DeclareRestored(), CommandResult)
+    told = [
+        ReplicaLogEnd(
+            topic_id=topic,
+            partition=0,
+            broker_id=broker_id,
+            leader_epoch=leader_epoch,
+            log_end_offset=end,
+            broker_epoch=cluster.epoch(broker_id),
+        )
+        for broker_id, leader_epoch, end in ((1, 3, 900), (2, 4, 700), (3, 4, 710))
+    ]
+    cluster.do(ElectLastKnown(progress=told), CommandResult)
+    state = cluster.machine.image.topics_by_id[topic].partitions[0]
+    assert (state.leader, state.isr) == (3, (3,))
