@@ -176,9 +176,13 @@ class Layout:
         )
 
     def restore(self, found: Found) -> None:
-        """Let the folder have the layout again that it had. If it had none, all that this cluster has written goes."""
+        """Let the folder have the layout again that it had. If it had none, all that this cluster has written goes. A
+        folder that is gone already stays gone."""
+        if not self.directory.exists():
+            return
         if found.layout is None:
             self.remove(keep=found.names)
+            self.directory.mkdir(exist_ok=True)
         else:
             write_atomically(self.directory / LAYOUT_FILE, found.layout)
 

@@ -309,9 +309,7 @@ def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
         except BaseException:
             if not holds_cluster(directory):
                 (directory / "up.lock").unlink(missing_ok=True)
-                if keep_folder:
-                    directory.mkdir(exist_ok=True)
-                else:
+                if not keep_folder:
                     with suppress(OSError):
                         directory.rmdir()
             raise

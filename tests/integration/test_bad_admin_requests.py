@@ -194,7 +194,7 @@ MOVES = [
     (move(0, [1, 1]), E.INVALID_REPLICA_ASSIGNMENT),
     (move(0, [99]), E.INVALID_REPLICA_ASSIGNMENT),
     (move(0, [-1]), E.INVALID_REPLICA_ASSIGNMENT),
-    (move(0, list(range(100_000))), E.INVALID_REPLICA_ASSIGNMENT),
+    (move(0, list(range(20_000))), E.INVALID_REPLICA_ASSIGNMENT),
     (move(0, None), E.NO_REASSIGNMENT_IN_PROGRESS),
 ]
 
@@ -296,11 +296,11 @@ def test_other_nonsense(cluster: RunningCluster) -> None:
     check(cluster, nameless, 13, _topic_codes, [E.INVALID_REQUEST])
 
 
-def test_asking_for_the_same_thing_a_hundred_thousand_times_is_answered_once(cluster: RunningCluster) -> None:
+def test_asking_for_the_same_thing_twenty_thousand_times_is_answered_once(cluster: RunningCluster) -> None:
     resource = DescribeConfigsResource(
         resource_type=4, resource_name=str(cluster.brokers[0].id), configuration_keys=None
     )
-    request = DescribeConfigsRequest(resources=[resource] * 100_000)
+    request = DescribeConfigsRequest(resources=[resource] * 20_000)
     check(cluster, request, 4, _result_codes, [E.NONE])
 
 

@@ -232,7 +232,7 @@ def test_kafkas_tool_shows_and_changes_quotas_and_settings(bootstrap: str) -> No
     configs("--alter", *who, "--add-config", "producer_byte_rate=1000,request_percentage=50.5")
     assert (
         f"for user-principal '{name}', the default client-id are "
-        "producer_byte_rate=1000.0, request_percentage=50.5" in configs("--describe", *who)
+        "request_percentage=50.5, producer_byte_rate=1000.0" in configs("--describe", *who)
     )
     configs("--alter", *who, "--delete-config", "producer_byte_rate,request_percentage")
     assert name not in configs("--describe", "--entity-type", "users", "--entity-type", "clients")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.failures import ProducerFenced
+from ottla.client.failures import TransactionFailed
 from ottla.client.producer import Producer
 from ottla.client.transactions.writer import TransactionWriter
 from tests import java
@@ -73,7 +73,7 @@ async def test_an_open_transaction_is_shown_and_aborted(
         assert await asyncio.to_thread(txn, "abort", name) == [
             {"transactional_id": name, "result": "aborted"}
         ]
-        with pytest.raises(ProducerFenced):
+        with pytest.raises(TransactionFailed):
             await owner.commit_transaction()
     wait_until(lambda: txn("describe", "-s", name)[0]["state"] == "CompleteAbort", "the abort is complete")
     again = txn("abort", name)

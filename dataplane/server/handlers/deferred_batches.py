@@ -58,8 +58,6 @@ def in_version(error: KafkaError, version: int) -> KafkaError:
     librdkafka does; upon UNKNOWN_PRODUCER_ID they abort and ask for the next epoch (KIP-360)."""
     if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
         return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
-    if error.code is ErrorCode.INVALID_TXN_STATE and version >= _FIRST_WITH_ABORTABLE:
-        return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
     return error
 
 
@@ -218,6 +216,12 @@ class Deferred:
         self._transactional.let_go(len(batch.records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             place.partition.log.refused_for_now(batch.records)
+        if (
+            error is not None
+            and error.code is ErrorCode.INVALID_TXN_STATE
+            and self._request.api_version >= _FIRST_WITH_ABORTABLE
+        ):
+            error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
         self._settle(place, batch if error is None else error)
 
     def _settle(self, place: Place, outcome: Outcome) -> None:
