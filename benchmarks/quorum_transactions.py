@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
-from ottla.dataplane.transactions.endings import Endings
+from ottla.dataplane.transactions.completion_waits import Endings
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.config import read_secret
 from ottla.protocol.messages.metadata_records import BrokerListener

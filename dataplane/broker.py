@@ -19,59 +19,59 @@ from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from ..protocol.node_proof import NodeCredentials
-from . import metadata_position
-from .allocator import keep_freed_memory
-from .broker_settings import BrokerSettings
-from .config import BrokerConfig
-from .folder_moves import FolderMoves
-from .folder_settings import cordoned_folders, move_bytes_per_second
+from .configuration.broker_settings import BrokerSettings
+from .configuration.config import BrokerConfig
+from .configuration.folder_settings import cordoned_folders, move_bytes_per_second
+from .configuration.topic_settings import TopicSettingsView
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .groups.dependencies import GROUP_RESOURCE, Surroundings
 from .groups.replicated_log import ReplicatedOffsetsLog
-from .groups.surroundings import GROUP_RESOURCE, Surroundings
-from .image_gate import ImageGate
+from .handlers.api_versions import ApiVersionsHandlers
+from .handlers.config_changes import ConfigChangeHandlers
+from .handlers.config_view import ConfigView
+from .handlers.configs import ConfigHandlers
+from .handlers.consumer_groups import ConsumerGroupHandlers
+from .handlers.coordinators import CoordinatorHandlers
+from .handlers.delete_records import DeleteRecordsHandlers
+from .handlers.describe_producers import DescribeProducersHandlers
+from .handlers.features import FeatureHandlers
+from .handlers.fetch import FetchHandlers, FetchSettings
+from .handlers.group_offsets import GroupOffsetHandlers
+from .handlers.groups import GroupHandlers
+from .handlers.log_dirs import LogDirHandlers
+from .handlers.metadata import MetadataHandlers
+from .handlers.node_authentication import NodeAuthenticationHandlers
+from .handlers.offsets import OffsetHandlers
+from .handlers.produce import ProduceHandlers
+from .handlers.quorum import QuorumHandlers
+from .handlers.quotas import QuotaHandlers
+from .handlers.reassignments import ReassignmentHandlers
+from .handlers.topic_creation import TopicCreator
+from .handlers.topic_partitions import TopicPartitionsHandlers
+from .handlers.topics import TopicHandlers
+from .handlers.transaction_apis import transaction_handlers
 from .listed_brokers import ListedBrokers
-from .log_cleaner import CleanerSettings, LogCleaner
-from .log_store import LogStore
-from .log_upkeep import LogUpkeep
-from .log_verifier import LogVerifier
 from .metrics import BrokerMetrics
+from .quorum import metadata_position
 from .quorum.config import Position, QuorumSessionConfig
+from .quorum.image_gate import ImageGate
 from .quorum.session import QuorumSession, SessionLost
-from .replication.fetcher import LinkSettings
-from .replication.fetching import FetchLimits
-from .replication.isr_submission import submit_to
-from .replication.offline import report_to
-from .replication.partition import Partition
-from .replication.renewal import renew_with
-from .replication.replicas import Replicas, ReplicasConfig
-from .replication.surroundings import monotonic_ms, wall_ms
+from .replication.follower.fetcher import LinkSettings
+from .replication.follower.fetching import FetchLimits
+from .replication.leader.isr_submission import submit_to
+from .replication.replicas.dependencies import monotonic_ms, wall_ms
+from .replication.replicas.offline import report_to
+from .replication.replicas.partition import Partition
+from .replication.replicas.rebuilding import renew_with
+from .replication.replicas.replicas import Replicas, ReplicasConfig
+from .runtime.allocator import keep_freed_memory
 from .server import HandlerTable, Server
-from .server.handlers.api_versions import ApiVersionsHandlers
-from .server.handlers.config_changes import ConfigChangeHandlers
-from .server.handlers.config_view import ConfigView
-from .server.handlers.configs import ConfigHandlers
-from .server.handlers.consumer_groups import ConsumerGroupHandlers
-from .server.handlers.coordinators import CoordinatorHandlers
-from .server.handlers.delete_records import DeleteRecordsHandlers
-from .server.handlers.describe_producers import DescribeProducersHandlers
-from .server.handlers.features import FeatureHandlers
-from .server.handlers.fetch import FetchHandlers, FetchSettings
-from .server.handlers.group_offsets import GroupOffsetHandlers
-from .server.handlers.groups import GroupHandlers
-from .server.handlers.log_dirs import LogDirHandlers
-from .server.handlers.metadata import MetadataHandlers
-from .server.handlers.node_authentication import NodeAuthenticationHandlers
-from .server.handlers.offsets import OffsetHandlers
-from .server.handlers.produce import ProduceHandlers
-from .server.handlers.quorum import QuorumHandlers
-from .server.handlers.quotas import QuotaHandlers
-from .server.handlers.reassignments import ReassignmentHandlers
-from .server.handlers.topic_creation import TopicCreator
-from .server.handlers.topic_partitions import TopicPartitionsHandlers
-from .server.handlers.topics import TopicHandlers
-from .server.handlers.transaction_apis import transaction_handlers
 from .server.request_times import FOLLOWER_FETCH
-from .topic_settings import TopicSettingsView
+from .storage.folder_moves import FolderMoves
+from .storage.log_cleaner import CleanerSettings, LogCleaner
+from .storage.log_store import LogStore
+from .storage.log_upkeep import LogUpkeep
+from .storage.log_verifier import LogVerifier
 from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..protocol.cluster_image import ClusterImage
     from .groups.coordinator import GroupCoordinator
     from .groups.shard import Shard
-    from .replication.partition import Partition
-    from .replication.replicas import Replicas
+    from .replication.replicas.partition import Partition
+    from .replication.replicas.replicas import Replicas
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")

@@ -13,10 +13,10 @@ import pytest
 from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
 from ottla.dataplane import broker as broker_module
-from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.configuration.config import BrokerConfig
+from ottla.dataplane.handlers import transaction_apis
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
-from ottla.dataplane.server.handlers import transaction_apis
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import (
     IGNORED_KEYS,
@@ -35,7 +35,7 @@ API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \|", re.MULTILINE)
 COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
-CONFIG_FILES = ("dataplane/config.py", "metadata_quorum/config.py", "cli/node.py")
+CONFIG_FILES = ("dataplane/configuration/config.py", "metadata_quorum/config.py", "cli/node.py")
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 

@@ -17,10 +17,10 @@ from .consumer.group import Change, ConsumerGroup, RecordKind
 from .consumer.member import JOIN_EPOCH, Heartbeat, HeartbeatReply
 from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
+from .dependencies import Surroundings
 from .group_table import GroupTable
 from .limits import GroupLimits
 from .records import KeyValue, group_record
-from .surroundings import Surroundings
 from .writes import ShardWrites
 
 HeartbeatTicket = Callable[[HeartbeatReply | KafkaError], None]

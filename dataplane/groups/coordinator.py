@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
+from .dependencies import Surroundings
 from .limits import GroupLimits
 from .shard import Shard
-from .surroundings import Surroundings
 from .writes import OffsetsLog
 
 OFFSETS_TOPIC = "__consumer_offsets"

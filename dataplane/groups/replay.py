@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from ...protocol.record_batch import NO_PRODUCER_ID
 from .consumer.records import ConsumerRecord, StoredConsumerGroup
+from .dependencies import Surroundings
 from .group_table import AnyGroup
 from .limits import GroupLimits
 from .offsets import OffsetStore
 from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, restore_group
-from .surroundings import Surroundings
 
 
 class Replay:

@@ -20,6 +20,7 @@ from .commit_checks import Committer, check_commit, check_transactional_commit
 from .consumer.group import ConsumerGroup
 from .consumer.offset_checks import check_fetch
 from .consumer_shell import ConsumerGroups
+from .dependencies import Surroundings
 from .expiry import consumed_topics, expired, may_go
 from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
@@ -27,7 +28,6 @@ from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
 from .records import KeyValue, OffsetRecord, TransactionEnd, Writer, group_record, offset_record
 from .replay import Replay
-from .surroundings import Surroundings
 from .writes import OffsetsLog, ShardWrites
 
 _TOMBSTONES_BYTES = 256 * 1024

@@ -6,15 +6,15 @@ changed and never served if they cannot be trusted; truncation, deletion and com
 go.
 """
 
+from ..storage.directory import LogDirectory
+from ..storage.meta_properties import MetaProperties
 from .append_checks import RefusedRecords, TakesLong
 from .config import LogConfig
-from .directory import LogDirectory
 from .leader_epochs import LeaderEpochs
-from .log_slice import LogSlice
-from .meta_properties import MetaProperties
 from .partition_log import AppendResult, PartitionLog
-from .producer_state import ProducerStates
-from .storage_errors import is_damage
+from .producers.producer_state import ProducerStates
+from .segments.log_slice import LogSlice
+from .segments.storage_errors import is_damage
 from .timestamps import TimestampOffset
 
 __all__ = [

@@ -10,9 +10,9 @@ from pathlib import Path
 from ...protocol.errors import KafkaError
 from .checkpoints import PARTITION_METADATA, sync_directory, sync_file, write_leader_epochs
 from .leader_epochs import LeaderEpochs
-from .producer_snapshot import snapshot_path
-from .segment import Segment
-from .segment_list import SegmentList
+from .producers.producer_snapshot import snapshot_path
+from .segments.segment import Segment
+from .segments.segment_list import SegmentList
 
 BeforeRecoveryPointFalls = Callable[[int], None]
 

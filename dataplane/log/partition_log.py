@@ -24,9 +24,9 @@ from ...protocol.record_batch import (
     walk_batches,
 )
 from .append_checks import check_limits, check_records_on_loop
-from .log_slice import LogSlice
 from .placement import Placement, must_roll, place_fetched, place_produced
-from .storage_errors import DISK_FULL, disk_error, is_unreadable
+from .segments.log_slice import LogSlice
+from .segments.storage_errors import DISK_FULL, disk_error, is_unreadable
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 from .transactional_log import TransactionalLog
 

@@ -18,7 +18,7 @@ from ...protocol.record_batch import (
     walk_batches,
 )
 from .config import OFFSETS_MAX, LogConfig
-from .segment import POSITION_MAX, Segment
+from .segments.segment import POSITION_MAX, Segment
 
 _EPOCH_MAX = 2**31 - 1
 

@@ -9,16 +9,16 @@ from typing import Self
 from ...protocol.errors import ErrorCode, KafkaError
 from .checkpoints import sync_file
 from .config import LogConfig
-from .descriptors import FileCache
 from .durability import BeforeRecoveryPointFalls, Durability
 from .leader_epochs import LeaderEpochs
-from .producer_snapshot import write_snapshot
-from .producer_state import ProducerStates
-from .recovery import OpenRequest, open_folder
-from .segment import Segment
-from .segment_list import SegmentList
-from .segment_swap import mark_gaps, note_gap
-from .storage_errors import lacks_resources, may_pass
+from .producers.producer_snapshot import write_snapshot
+from .producers.producer_state import ProducerStates
+from .recovery.recovery import OpenRequest, open_folder
+from .segments.descriptors import FileCache
+from .segments.segment import Segment
+from .segments.segment_list import SegmentList
+from .segments.segment_swap import mark_gaps, note_gap
+from .segments.storage_errors import lacks_resources, may_pass
 
 OnFailure = Callable[[KafkaError], None]
 

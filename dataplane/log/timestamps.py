@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ...protocol.errors import KafkaError
 from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
-from .batch_walk import BrokenBatch
-from .segment import Segment
-from .storage_errors import damage, disk_error
+from .segments.batch_walk import BrokenBatch
+from .segments.segment import Segment
+from .segments.storage_errors import damage, disk_error
 
 
 class TimestampOffset(NamedTuple):

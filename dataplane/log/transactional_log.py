@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .log_slice import LogSlice
-from .marker_search import MarkerSearch
-from .open_transactions import AbortedTransaction
-from .producer_loading import load_transactions
-from .recent_markers import FirstMarker
+from .producers.marker_search import MarkerSearch
+from .producers.open_transactions import AbortedTransaction
+from .producers.producer_loading import load_transactions
+from .producers.recent_markers import FirstMarker
+from .segments.log_slice import LogSlice
 from .trimmable_log import TrimmableLog
 
 

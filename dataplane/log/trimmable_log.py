@@ -7,12 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .producer_loading import load_producers, told_by_batches_from
-from .producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
+from .producers.producer_loading import load_producers, told_by_batches_from
+from .producers.producer_snapshot import snapshot_offsets, snapshot_path, write_snapshot
 from .retention import segments_to_drop
-from .segment import Segment
-from .segment_swap import swap_in
-from .storage_errors import disk_error
+from .segments.segment import Segment
+from .segments.segment_swap import swap_in
+from .segments.storage_errors import disk_error
 from .stored_log import StoredLog
 
 _DROPPED_AT_ONCE = 16

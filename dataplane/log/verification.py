@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...protocol.errors import KafkaError
-from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .leader_epochs import LeaderEpochs
-from .log_slice import LogSlice
-from .storage_errors import damage
+from .segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from .segments.log_slice import LogSlice
+from .segments.storage_errors import damage
 
 
 def check_slice(

@@ -39,10 +39,10 @@ from ...protocol.messages.transaction_questions import (
 from ...protocol.schema import Message
 from .commands import Answer, CommandSubmitter
 from .config import Position, QuorumSessionConfig
-from .echo import Echo
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
+from .offset_reports import Echo
 from .progress import Progress, ToldProgress
 from .questions import Questions
 from .transaction_questions import TransactionQuestions

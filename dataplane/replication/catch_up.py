@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...protocol.cluster_image import ClusterImage
-from .partition import Partition
+from .replicas.partition import Partition
 from .throttle import Throttle, is_held, rate_of
 
 LEADER_RATE = "leader.replication.throttled.rate"

@@ -16,17 +16,17 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.record_batch import HEADER_SIZE, parse_header
+from ..handlers.cluster_access import endpoint
+from ..handlers.leaders import LEADERSHIP_ERRORS, leader_of
 from ..log import LogSlice, is_damage
 from ..replica_selection import ReplicaView, Selector
-from ..replication.follower import UNDEFINED_EPOCH, diverges
-from ..replication.leader import LeaderState
-from ..replication.partition import Partition
-from ..replication.replicas import Replicas
+from ..replication.follower.follower import UNDEFINED_EPOCH, diverges
+from ..replication.leader.leader import LeaderState
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import pieces
 from .fetch_sessions import FetchSession, SessionPartition
 from .handler import Request, as_kafka_error
-from .handlers.cluster_access import endpoint
-from .handlers.leaders import LEADERSHIP_ERRORS, leader_of
-from .turns import pieces
 
 READ_COMMITTED = 1
 """The isolation level of consumers that see nothing of open and of aborted transactions."""

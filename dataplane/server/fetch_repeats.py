@@ -22,7 +22,7 @@ from .handler import Request
 if TYPE_CHECKING:
     from ..log import LogSlice
     from ..quotas import ClientQuotas
-    from ..replication.partition import Partition
+    from ..replication.replicas.partition import Partition
     from .cold_reads import ColdReads
     from .connection import Connection
     from .fetch_sessions import SessionPartition

@@ -24,7 +24,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
-    from ..replication.partition import Partition
+    from ..replication.replicas.partition import Partition
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1

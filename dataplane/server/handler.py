@@ -17,9 +17,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
+from ..runtime.time_slices import is_large
 from .connection import Connection
 from .sending import IN_MEMORY, Part
-from .turns import is_large
 
 if TYPE_CHECKING:
     from ..quotas import RequestMeter

@@ -16,10 +16,10 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
+from ..handlers.api_versions import unsupported_version_response
 from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request, as_kafka_error
-from .handlers.api_versions import unsupported_version_response
 from .long_requests import (
     LONG_FRAME_BYTES,
     READ_AT_ONCE,

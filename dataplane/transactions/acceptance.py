@@ -10,7 +10,7 @@ from enum import Enum
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.transaction_table import Phase, Place, TransactionTable
-from ..log.producer_state import NO_NUMBER, ProducerEntry
+from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 
 _NUMBERS = 2**31
 

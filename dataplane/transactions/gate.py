@@ -26,7 +26,7 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
-from ..replication.partition import Partition
+from ..replication.replicas.partition import Partition
 from .acceptance import TransactionGone, Verdict, judge
 from .quorum import TransactionCommands
 

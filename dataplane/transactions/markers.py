@@ -18,9 +18,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
 from ...protocol.transaction_table import Place, Transaction, Writer
 from ..groups.coordinator import OFFSETS_TOPIC
-from ..log.producer_state import NO_NUMBER
-from ..replication.partition import Partition
-from ..replication.replicas import Replicas
+from ..log.producers.producer_state import NO_NUMBER
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
 from .acceptance import is_behind
 from .quorum import TransactionCommands
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta
-from ..replication.partition import Partition
-from ..replication.replicas import Replicas
-from ..replication.surroundings import wall_ms
-from .endings import Endings
+from ..replication.replicas.dependencies import wall_ms
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from .completion_waits import Endings
 from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded
 from .quorum import QuorumCommands, TransactionCommands

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log_verifier import LogVerifier
+from ottla.dataplane.storage.log_verifier import LogVerifier
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record import encode_batch
 

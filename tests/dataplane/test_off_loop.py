@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log_verifier import LogVerifier
-from ottla.dataplane.off_loop import off_loop
-from ottla.dataplane.replication.doubts import Doubts
+from ottla.dataplane.replication.leader.rechecks import Doubts
+from ottla.dataplane.runtime.threads import off_loop
+from ottla.dataplane.storage.log_verifier import LogVerifier
 from ottla.protocol.record import encode_batch
 
 

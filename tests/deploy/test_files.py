@@ -19,7 +19,7 @@ import yaml
 from confluent_kafka.admin import AdminClient
 
 from ottla.cli.settings import read_settings
-from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import NODE_KEYS, Scope, check_properties
 from tests.cluster import wait_until

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from ....protocol.record_batch import parse_header
 from ..checkpoints import sync_file
-from ..descriptors import FileCache
-from ..offset_index import OffsetIndex
-from ..open_transactions import AbortedTransaction
-from ..segment import (
+from ..producers.open_transactions import AbortedTransaction
+from ..segments.descriptors import FileCache
+from ..segments.offset_index import OffsetIndex
+from ..segments.segment import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from ..segment_swap import CLEANED_SUFFIX
-from ..time_index import TimeIndex
-from ..transaction_index import TransactionIndex
+from ..segments.segment_swap import CLEANED_SUFFIX
+from ..segments.time_index import TimeIndex
+from ..segments.transaction_index import TransactionIndex
 
 
 class CleanedSegment:

@@ -7,10 +7,10 @@ from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, Sy
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.limits import ConsumerLimits, GroupLimits, MigrationPolicy
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

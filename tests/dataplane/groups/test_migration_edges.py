@@ -9,10 +9,10 @@ from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
 from ottla.dataplane.groups.consumer.member import Heartbeat
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,

@@ -12,9 +12,9 @@ import pytest
 
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -12,12 +12,12 @@ import pytest
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
+from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
+from ottla.dataplane.handlers.groups import GroupHandlers
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers.group_offsets import GroupOffsetHandlers
-from ottla.dataplane.server.handlers.groups import GroupHandlers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import ListGroupsRequest
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic

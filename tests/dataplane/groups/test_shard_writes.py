@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
 from ottla.dataplane.groups.writes import ShardWrites
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record_batch import walk_batches

@@ -10,12 +10,12 @@ import pytest
 
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.coordinator import GroupCoordinator
+from ottla.dataplane.groups.dependencies import Surroundings
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.records import Writer
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.groups.surroundings import Surroundings
+from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers.group_offsets import GroupOffsetHandlers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.record_batch import NO_SEQUENCE, walk_batches

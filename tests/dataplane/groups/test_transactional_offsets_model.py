@@ -17,8 +17,8 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.records import OffsetRecord, Writer, read_records
 from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers.group_offsets import GroupOffsetHandlers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 

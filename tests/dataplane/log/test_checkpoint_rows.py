@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.dataplane.log.checkpoints import RECOVERY_POINTS, read_offsets
-from ottla.dataplane.log.folder_checkpoints import FolderCheckpoints
+from ottla.dataplane.storage.folder_checkpoints import FolderCheckpoints
 
 
 def log_at(offset: int) -> Any:

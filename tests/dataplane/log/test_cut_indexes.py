@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog, is_damage
-from ottla.dataplane.log.producer_state import NO_NUMBER
+from ottla.dataplane.log.producers.producer_state import NO_NUMBER
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, parse_header
 from tests.dataplane.log.batches import make_batch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.producer_state import ProducedBatch
+from ottla.dataplane.log.producers.producer_state import ProducedBatch
 from tests.dataplane.log.batches import make_batch
 
 

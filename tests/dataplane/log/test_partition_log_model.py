@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.descriptors import FileCache
-from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.log.segments.descriptors import FileCache
+from ottla.dataplane.log.segments.segment import Segment
 from ottla.protocol.record_batch import parse_header, walk_batches
 from tests.dataplane.log.batches import make_batch
 

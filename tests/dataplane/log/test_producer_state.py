@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import ProducerStates
-from ottla.dataplane.log.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.dataplane.log.producer_state import REFUSED_MAX
+from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.dataplane.log.producers.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.retention import segments_to_drop
-from ottla.dataplane.log_upkeep import LogUpkeep
+from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.descriptors import FileCache
-from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.log.segments.descriptors import FileCache
+from ottla.dataplane.log.segments.segment import Segment
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_batch import walk_batches
 from tests.dataplane.log.batches import make_batch

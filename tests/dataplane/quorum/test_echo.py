@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.dataplane.quorum.echo import Echo
+from ottla.dataplane.quorum.offset_reports import Echo
 from ottla.protocol.cluster_image import ImageDelta
 
 OF_A_TRANSACTION = ImageDelta(transactions={"t"})

@@ -11,22 +11,22 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from ottla.dataplane.handlers.fetch import FetchHandlers
+from ottla.dataplane.handlers.node_authentication import NodeAuthenticationHandlers
+from ottla.dataplane.handlers.offsets import OffsetHandlers
+from ottla.dataplane.handlers.produce import ProduceHandlers
+from ottla.dataplane.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.log_store import LogStore
-from ottla.dataplane.replication.fetcher import LinkSettings
-from ottla.dataplane.replication.isr_submission import submit_to
-from ottla.dataplane.replication.offline import report_to
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.renewal import renew_with
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
-from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.follower.fetcher import LinkSettings
+from ottla.dataplane.replication.leader.isr_submission import submit_to
+from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replicas.offline import report_to
+from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replicas.rebuilding import renew_with
+from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.server.handler import HandlerTable
-from ottla.dataplane.server.handlers.fetch import FetchHandlers
-from ottla.dataplane.server.handlers.node_authentication import NodeAuthenticationHandlers
-from ottla.dataplane.server.handlers.offsets import OffsetHandlers
-from ottla.dataplane.server.handlers.produce import ProduceHandlers
-from ottla.dataplane.server.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from ottla.dataplane.server.server import Server
+from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, partition_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult

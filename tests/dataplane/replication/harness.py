@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
-from ottla.dataplane.replication.fetching import FetchLimits, LeaderSession
-from ottla.dataplane.replication.follower_sessions import FollowerSessions
-from ottla.dataplane.replication.in_sync import Proposal
-from ottla.dataplane.replication.isr_updates import Accepted, Outcome, settle
-from ottla.dataplane.replication.leader import Refusal
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.surroundings import ReplicationSettings
+from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
+from ottla.dataplane.replication.leader.follower_sessions import FollowerSessions
+from ottla.dataplane.replication.leader.in_sync import Proposal
+from ottla.dataplane.replication.leader.isr_updates import Accepted, Outcome, settle
+from ottla.dataplane.replication.leader.leader import Refusal
+from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch, value_of
 

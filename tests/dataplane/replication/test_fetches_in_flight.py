@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.replication.fetch_values import FollowerFetch, SessionAnswer
-from ottla.dataplane.replication.fetching import FetchLimits, LeaderSession
+from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 
 from .harness import KEY, Cluster, Node, over_the_wire
 from .test_replication_random import SEGMENT_BYTES, History

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LeaderEpochs
-from ottla.dataplane.replication.log_copy import CopyFrom, CutTo, StartAt, next_step
+from ottla.dataplane.replication.follower.log_copy import CopyFrom, CutTo, StartAt, next_step
 
 STEPS_MAX = 200
 

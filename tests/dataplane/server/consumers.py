@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ottla.dataplane.handlers.fetch import FetchHandlers, FetchSettings
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.log_store import LogStore
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.replicas import Replicas, ReplicasConfig
-from ottla.dataplane.replication.surroundings import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.server.connection import Connection
 from ottla.dataplane.server.handler import HandlerTable, Request
-from ottla.dataplane.server.handlers.fetch import FetchHandlers, FetchSettings
 from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import Part
+from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.messages.fetch import (
     FetchPartition,

@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.broker_settings import BrokerSettings
+from ottla.dataplane.configuration.broker_settings import BrokerSettings
+from ottla.dataplane.handlers.config_changes import ConfigChangeHandlers
+from ottla.dataplane.handlers.config_view import ConfigView
+from ottla.dataplane.handlers.configs import ConfigHandlers
+from ottla.dataplane.handlers.topic_creation import TopicDefaults
+from ottla.dataplane.handlers.topics import TopicHandlers
 from ottla.dataplane.server import Request
-from ottla.dataplane.server.handlers.config_changes import ConfigChangeHandlers
-from ottla.dataplane.server.handlers.config_view import ConfigView
-from ottla.dataplane.server.handlers.configs import ConfigHandlers
-from ottla.dataplane.server.handlers.topic_creation import TopicDefaults
-from ottla.dataplane.server.handlers.topics import TopicHandlers
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource

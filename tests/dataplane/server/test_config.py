@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.config import BrokerConfig
+from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.protocol.config_chain import ConfigSource, topic_defaults
 from ottla.protocol.config_keys import ConfigError
 

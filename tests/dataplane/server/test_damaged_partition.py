@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.handlers.offsets import OffsetHandlers
 from ottla.dataplane.log import LogConfig, LogSlice, PartitionLog
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers.offsets import OffsetHandlers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,

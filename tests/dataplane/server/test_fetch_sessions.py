@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.dataplane.handlers.fetch import FetchSettings
 from ottla.dataplane.server.fetch_sessions import (
     EVICTABLE_AFTER_MS,
     MAX_SESSION_ID,
@@ -20,7 +21,6 @@ from ottla.dataplane.server.fetch_sessions import (
     FetchSessionCache,
     next_epoch,
 )
-from ottla.dataplane.server.handlers.fetch import FetchSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchPartition,

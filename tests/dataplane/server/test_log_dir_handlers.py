@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from ottla.dataplane.handlers.log_dirs import LogDirHandlers
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.log_store import LogStore
-from ottla.dataplane.replication.surroundings import wall_ms
-from ottla.dataplane.server.handlers.log_dirs import LogDirHandlers
+from ottla.dataplane.replication.replicas.dependencies import wall_ms
+from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.log_dirs import (
     AlterReplicaLogDir,

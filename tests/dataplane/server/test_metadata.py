@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.handlers.cluster_access import OFFSETS_TOPIC
+from ottla.dataplane.handlers.coordinators import CoordinatorHandlers
+from ottla.dataplane.handlers.metadata import MetadataHandlers
+from ottla.dataplane.handlers.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Request
-from ottla.dataplane.server.handlers.cluster_access import OFFSETS_TOPIC
-from ottla.dataplane.server.handlers.coordinators import CoordinatorHandlers
-from ottla.dataplane.server.handlers.metadata import MetadataHandlers
-from ottla.dataplane.server.handlers.topic_creation import TopicCreator, TopicDefaults
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError

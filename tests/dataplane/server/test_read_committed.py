@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.surroundings import wall_ms
+from ottla.dataplane.handlers.offsets import LATEST, MAX_TIMESTAMP, OffsetHandlers
+from ottla.dataplane.replication.replicas.dependencies import wall_ms
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers.offsets import LATEST, MAX_TIMESTAMP, OffsetHandlers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.list_offsets import (

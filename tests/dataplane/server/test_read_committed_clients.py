@@ -15,14 +15,14 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from ottla.client.consumer import Consumer
+from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.handlers.metadata import MetadataHandlers
+from ottla.dataplane.handlers.offsets import OffsetHandlers
+from ottla.dataplane.handlers.produce import ProduceHandlers
+from ottla.dataplane.handlers.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Server
 from ottla.dataplane.server.handler import HandlerTable
-from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
-from ottla.dataplane.server.handlers.metadata import MetadataHandlers
-from ottla.dataplane.server.handlers.offsets import OffsetHandlers
-from ottla.dataplane.server.handlers.produce import ProduceHandlers
-from ottla.dataplane.server.handlers.topic_creation import TopicCreator, TopicDefaults
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord
 from tests.dataplane.transactions.closed_gate import closed_gate
 

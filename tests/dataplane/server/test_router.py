@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.server import HandlerTable, PortInUse, Request, Server, ServerConfig, handles
-from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.dataplane.handlers.quotas import QuotaHandlers
+from ottla.dataplane.handlers.reassignments import ReassignmentHandlers
 from ottla.dataplane.server import Request
-from ottla.dataplane.server.handlers.quotas import QuotaHandlers
-from ottla.dataplane.server.handlers.reassignments import ReassignmentHandlers
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quota_commands, reassignment_commands

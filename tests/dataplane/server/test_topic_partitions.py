@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.dataplane.handlers.topic_partitions import TopicPartitionsHandlers
 from ottla.dataplane.server import Request
-from ottla.dataplane.server.handlers.topic_partitions import TopicPartitionsHandlers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.messages.topic_partitions import (

@@ -13,11 +13,11 @@ from unittest import mock
 
 import pytest
 
+from ottla.dataplane.handlers import produce
+from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
 from ottla.dataplane.server import HandlerTable, Server, validation_queue
-from ottla.dataplane.server.handlers import produce
-from ottla.dataplane.server.handlers.produce import ProduceHandlers
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request

@@ -12,9 +12,9 @@ from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.replication.replicas import Replicas
-from ottla.dataplane.transactions.endings import Endings
+from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replicas.replicas import Replicas
+from ottla.dataplane.transactions.completion_waits import Endings
 from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.dataplane.transactions.quorum import TransactionCommands

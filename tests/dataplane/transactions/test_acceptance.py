@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.dataplane.log.producer_state import ProducerEntry
+from ottla.dataplane.log.producers.producer_state import ProducerEntry
 from ottla.dataplane.transactions.acceptance import Verdict, is_behind, judge
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_records import (

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.client.connections.connection import BrokerAddress, connect
-from ottla.dataplane.log import recent_markers
+from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.handlers.cuts import CutHandlers
+from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.quorum.transaction_questions import Cut
 from ottla.dataplane.server.handler import HandlerTable
-from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
-from ottla.dataplane.server.handlers.cuts import CutHandlers
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.transaction_questions import largest_cut

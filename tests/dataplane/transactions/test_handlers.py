@@ -12,11 +12,11 @@ import pytest
 
 from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost, connect
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
+from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
+from ottla.dataplane.handlers.transaction_clients import TransactionClients
+from ottla.dataplane.handlers.transactions import TransactionHandlers
 from ottla.dataplane.server.handler import HandlerTable, Request, handles
-from ottla.dataplane.server.handlers.api_versions import ApiVersionsHandlers
-from ottla.dataplane.server.handlers.shared_transactions import SharedTransactionHandlers
-from ottla.dataplane.server.handlers.transaction_clients import TransactionClients
-from ottla.dataplane.server.handlers.transactions import TransactionHandlers
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.dataplane.transactions.tokens import TransactionTokens

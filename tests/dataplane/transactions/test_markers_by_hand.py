@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.handlers import transaction_markers
+from ottla.dataplane.handlers.transaction_markers import TransactionMarkerHandlers
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.server.handlers import transaction_markers
-from ottla.dataplane.server.handlers.transaction_markers import TransactionMarkerHandlers
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.transactions import (

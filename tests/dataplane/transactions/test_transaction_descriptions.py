@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from ottla.dataplane.handlers.transaction_descriptions import TransactionDescriptionHandlers
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
-from ottla.dataplane.server.handlers.transaction_descriptions import TransactionDescriptionHandlers
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers

@@ -11,13 +11,15 @@ from unittest.mock import patch
 from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
-from ottla.dataplane.log import directory, producer_loading, trimmable_log
+from ottla.dataplane.log import trimmable_log
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
-from ottla.dataplane.log.producer_state import ProducerStates
+from ottla.dataplane.log.producers import producer_loading
+from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.log.retention import segments_to_drop
-from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.server.fetch_reading import FetchReader, Outcome
+from ottla.dataplane.storage import directory
 from ottla.metadata_quorum import liveness
 from ottla.protocol.errors import ErrorCode
 from tests.simulation.cluster.planting import mutant

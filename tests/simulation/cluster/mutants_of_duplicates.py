@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
-from ottla.dataplane.log.producer_state import ProducerEntry
-from ottla.dataplane.replication.leader import LeaderState
-from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.log.producers.producer_state import ProducerEntry
+from ottla.dataplane.replication.leader.leader import LeaderState
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.protocol.errors import ErrorCode
 from tests.simulation.cluster.planting import mutant

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from unittest.mock import patch
 
+from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.transactional_log import TransactionalLog
-from ottla.dataplane.replication.partition import Partition
-from ottla.dataplane.server.handlers.cuts import CutHandlers
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
 from ottla.metadata_quorum.marker_reports import ToldMarkers

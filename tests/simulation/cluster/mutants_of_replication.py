@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from ottla.dataplane.replication import fetching, follower_sessions, partition
 from ottla.dataplane.replication.fetch_values import FetchPosition, PartitionKey
-from ottla.dataplane.replication.fetching import LeaderSession
-from ottla.dataplane.replication.follower import UNDEFINED_EPOCH, EpochEnd
-from ottla.dataplane.replication.leader import LeaderState
-from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.follower import fetching
+from ottla.dataplane.replication.follower.fetching import LeaderSession
+from ottla.dataplane.replication.follower.follower import UNDEFINED_EPOCH, EpochEnd
+from ottla.dataplane.replication.leader import follower_sessions
+from ottla.dataplane.replication.leader.leader import LeaderState
+from ottla.dataplane.replication.replicas import partition
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.protocol.cluster_image import PartitionState
 from tests.simulation.cluster.planting import mutant
 

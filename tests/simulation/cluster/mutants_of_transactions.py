@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactional_log import TransactionalLog
-from ottla.dataplane.replication.partition import Partition
+from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.transactions import gate, markers
 from ottla.dataplane.transactions.acceptance import Verdict, judge
-from ottla.dataplane.transactions.endings import Endings
+from ottla.dataplane.transactions.completion_waits import Endings
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state import transaction_markers, transactions
 from ottla.protocol.errors import ErrorCode, KafkaError

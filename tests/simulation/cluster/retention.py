@@ -10,7 +10,7 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from ottla.dataplane.log.partition_log import PartitionLog
-from ottla.dataplane.log.segment import Segment
+from ottla.dataplane.log.segments.segment import Segment
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Deleted
 from tests.simulation.cluster.cluster import Cluster

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ottla.dataplane.log import directory as directory_module
+from ottla.dataplane.storage import directory as directory_module
 from tests.simulation.machine.files import replacements
 from tests.simulation.machine.rooms import Room
 from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRLock

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ottla.dataplane.cleaning_process import CleaningProcess, CleaningProcessDied
 from ottla.dataplane.log.compaction.job import CleaningFailed, CleaningJob, Reply
+from ottla.dataplane.storage.cleaning_process import CleaningProcess, CleaningProcessDied
 from tests.simulation.machine.disk import VirtualDisk
 from tests.simulation.machine.host import Host
 from tests.simulation.machine.installed import installed

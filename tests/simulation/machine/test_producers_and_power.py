@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.producer_state import WINDOW
+from ottla.dataplane.log.producers.producer_state import WINDOW
 from tests.dataplane.log.batches import make_batch
 from tests.simulation.machine.rooms import Room
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.compaction.choosing import LONG_MAX, LogFacts, SegmentFacts, dirty_range, filthiest
 from ottla.dataplane.log.compaction.grouping import SegmentSizes, group
 from ottla.dataplane.log.compaction.offset_map import SLOT_BYTES, OffsetMap
 from ottla.dataplane.log.compaction.throttle import Throttle
+from ottla.dataplane.storage.cleaning_choice import LONG_MAX, LogFacts, SegmentFacts, dirty_range, filthiest
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlType, encode_batch

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ottla.dataplane.cleaning_process import CleaningProcessDied
 from ottla.dataplane.log import PartitionLog
 from ottla.dataplane.log.compaction.job import Limits
-from ottla.dataplane.log_cleaner import CleanerSettings, LogCleaner
+from ottla.dataplane.storage.cleaning_process import CleaningProcessDied
+from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.protocol.record import encode_batch
 from tests.poisoned import poisoned
 
@@ -256,7 +256,7 @@ _BROKER = """
 import asyncio, sys
 from pathlib import Path
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log_cleaner import CleanerSettings, LogCleaner
+from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.dataplane.log.compaction.job import Limits
 
 class Replica:

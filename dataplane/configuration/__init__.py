@@ -1,0 +1,1 @@
+"""The settings of a broker: its file, and what may change while it runs."""

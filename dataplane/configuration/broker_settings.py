@@ -1,0 +1,54 @@
+"""This broker's settings in force: dynamic ones of its own, else those of all brokers, else its file's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.config_chain import ConfigSource, Layer, links
+from ottla.protocol.config_keys import NODE_KEYS
+from ottla.protocol.messages.config_commands import ResourceType
+
+
+class BrokerSettings:
+    """Asked anew whenever settings change: nothing is kept."""
+
+    def __init__(self, broker_id: int, static: Mapping[str, str], image: Callable[[], ClusterImage]) -> None:
+        self.broker_id = broker_id
+        self._static = static
+        self._image = image
+
+    def layers(self) -> list[Layer]:
+        """Where a value is looked for before the defaults."""
+        configs = self._image().configs
+        return [
+            (ConfigSource.DYNAMIC_BROKER, configs.get((ResourceType.BROKER, str(self.broker_id)), {})),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, configs.get((ResourceType.BROKER, ""), {})),
+            (ConfigSource.STATIC_BROKER, self._static),
+        ]
+
+    def text(self, name: str) -> str | None:
+        """The value of a declared key, None if it has none."""
+        found = links((name,), self.layers())
+        return found[0].value if found else NODE_KEYS[name].default
+
+    def number(self, name: str) -> int:
+        """The value of a declared key that is a whole number and has a default."""
+        value = self._value(name)
+        assert isinstance(value, int), f"{name} is no whole number by its type"
+        return value
+
+    def real(self, name: str) -> float:
+        """The value of a declared key that is a number and has a default."""
+        value = self._value(name)
+        assert isinstance(value, int | float), f"{name} is no number by its type"
+        return value
+
+    def truth(self, name: str) -> bool:
+        """The value of a declared key that is true or false and has a default."""
+        return self._value(name) is True
+
+    def _value(self, name: str) -> object:
+        text = self.text(name)
+        assert text is not None, f"{name} has no default"
+        return NODE_KEYS[name].parse(text)

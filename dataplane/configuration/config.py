@@ -1,0 +1,306 @@
+"""The broker's configuration: Kafka's property names, read once into one frozen, typed object."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from ottla.protocol.config_key import LONG_MAX
+from ottla.protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
+from ottla.protocol.handshake import MIN_SECRET_BYTES
+
+from ..groups.limits import GroupLimits
+from ..groups.settings import consumer_limits
+from ..handlers.topic_creation import TopicDefaults
+from ..quotas import QuotaWindows
+from ..replica_selection import Selector, selector_named
+from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
+from ..server import ConnectionLimits, ServerConfig
+from .folder_settings import CORDONED, check_cordoned
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """One listener: where it is bound, and the address that clients are told."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """How this broker follows and leads."""
+
+    lag_time_max_ms: int = 30_000
+    fetch_wait_ms_max: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_response_max_bytes: int = 10 * 1024 * 1024
+    fetch_backoff_ms: int = 1000
+    socket_timeout_ms: int = 30_000
+    watermark_checkpoint_interval_ms: int = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """How this broker finds and stays in touch with the metadata quorum."""
+
+    voters: Mapping[int, tuple[str, int]]
+    secret: bytes
+    session_timeout_ms: int = 3000
+    heartbeat_interval_ms: int = 500
+    controlled_shutdown_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a broker is told."""
+
+    node_id: int
+    cluster_id: str
+    rack: str | None
+    log_dirs: tuple[Path, ...]
+    listeners: tuple[ListenerConfig, ...]
+    inter_broker_listener: str
+    quorum: QuorumConfig
+    server: ServerConfig = field(default_factory=ServerConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+    groups: GroupLimits = field(default_factory=GroupLimits)
+    offset_metadata_max_bytes: int = 4096
+    delete_topic_enable: bool = True
+    recovery_threads_per_data_dir: int = 1
+    fetch_answer_max_bytes: int = 57_671_680
+    fetch_session_slots: int = 1000
+    replica_selector: Selector | None = None
+    producer_id_expiration_ms: int = 86_400_000
+    fenced_linger_ms: int = 9_000
+    retention_check_interval_ms: int = 300_000
+    verify_bytes_per_second: int = 4_194_304
+    # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
+    restored: bool = False
+    # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def watermark_delay_s(self) -> float:
+        """How long a moved high watermark may wait for records to travel to followers with, in seconds: consumers may
+        be sent there to read."""
+        return READ_WATERMARK_DELAY_S if self.replica_selector is not None else WATERMARK_DELAY_S
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Read Kafka's properties. Raises ConfigError that names the key, the value and what is allowed."""
+        for remark in check_properties(properties, Scope.BROKER):
+            log.warning("%s", remark)
+        read = _Reader(properties)
+        roles = [role.strip() for role in read.text("process.roles", "broker").split(",")]
+        if "broker" not in roles:
+            raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
+        listeners = _listeners(read)
+        log_dirs = _log_dirs(read)
+        check_cordoned(read.text(CORDONED, ""), log_dirs)
+        return cls(
+            node_id=read.number("node.id"),
+            cluster_id=read.required("cluster.id"),
+            rack=read.text("broker.rack", "") or None,
+            log_dirs=log_dirs,
+            listeners=listeners,
+            inter_broker_listener=_inter_broker_listener(read, listeners),
+            quorum=_quorum(read),
+            server=_server(read),
+            replication=_replication(read),
+            topics=TopicDefaults(
+                auto_create=read.truth("auto.create.topics.enable"),
+                num_partitions=read.number("num.partitions"),
+                replication_factor=read.number("default.replication.factor"),
+                offsets_num_partitions=read.number("offsets.topic.num.partitions"),
+                offsets_replication_factor=read.number("offsets.topic.replication.factor"),
+                offsets_segment_bytes=read.number("offsets.topic.segment.bytes"),
+            ),
+            groups=GroupLimits(
+                min_session_timeout_ms=read.number("group.min.session.timeout.ms"),
+                max_session_timeout_ms=read.number("group.max.session.timeout.ms"),
+                max_size=read.number("group.max.size"),
+                offsets_retention_ms=60_000 * read.number("offsets.retention.minutes"),
+                initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms"),
+                consumer=consumer_limits(properties),
+            ),
+            offset_metadata_max_bytes=read.number("offset.metadata.max.bytes"),
+            delete_topic_enable=read.truth("delete.topic.enable"),
+            fetch_answer_max_bytes=read.number("fetch.max.bytes"),
+            fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
+            replica_selector=_replica_selector(read),
+            producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
+            fenced_linger_ms=read.number("broker.fenced.linger.ms"),
+            retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
+            verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
+            recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
+            properties=MappingProxyType(dict(properties)),
+        )
+
+
+class _Reader:
+    """Typed access to text; errors say what was wrong and what is allowed."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+
+    def text(self, key: str, default: str) -> str:
+        return self._properties.get(key, "").strip() or default
+
+    def required(self, key: str) -> str:
+        value = self.text(key, "")
+        if not value:
+            raise ConfigError(f"{key} is missing")
+        return value
+
+    def number(self, key: str) -> int:
+        value = self._value(key)
+        assert isinstance(value, int), f"{key} is no whole number by its type"
+        return value
+
+    def truth(self, key: str) -> bool:
+        return self._value(key) is True
+
+    def _value(self, key: str) -> object:
+        """By the table of keys: its type, its bounds, its default. Without a default it has to be given."""
+        declared = NODE_KEYS[key]
+        default = declared.default
+        return declared.parse(self.required(key) if default is None else self.text(key, default))
+
+    def addresses(self, key: str, text: str) -> dict[str, tuple[str, int]]:
+        """`NAME://host:port,...` by name."""
+        found: dict[str, tuple[str, int]] = {}
+        for entry in text.split(","):
+            name, separator, address = entry.strip().partition("://")
+            host, colon, port = address.rpartition(":")
+            if not (name and separator and colon and port.isdecimal() and int(port) <= 65535):
+                raise ConfigError(f"{key}: {entry.strip()!r} is not of the form NAME://host:port")
+            if name in found:
+                raise ConfigError(f"{key}: the listener {name} stands there twice")
+            found[name] = (host.strip("[]"), int(port))
+        return found
+
+
+def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
+    controllers = {name.strip() for name in read.text("controller.listener.names", "CONTROLLER").split(",")}
+    bound = {
+        name: address
+        for name, address in read.addresses("listeners", read.text("listeners", "PLAINTEXT://:9092")).items()
+        if name not in controllers
+    }
+    if not bound:
+        raise ConfigError("listeners names no listener for clients")
+    told = read.text("advertised.listeners", "")
+    advertised = read.addresses("advertised.listeners", told) if told else {}
+    unknown = sorted(set(advertised) - set(bound))
+    if unknown:
+        raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
+    protocols = read.text("listener.security.protocol.map", "")
+    for entry in protocols.split(",") if protocols else ():
+        name, _, protocol = entry.strip().partition(":")
+        if name in bound and protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener.security.protocol.map: {entry.strip()!r}: only PLAINTEXT is supported"
+            )
+    return tuple(
+        ListenerConfig(name, host, port, *_advertised(advertised.get(name), host, port))
+        for name, (host, port) in bound.items()
+    )
+
+
+def _advertised(told: tuple[str, int] | None, host: str, port: int) -> tuple[str, int]:
+    if told is not None:
+        return told
+    return ("localhost" if host in ("", "0.0.0.0", "::") else host), port
+
+
+def _inter_broker_listener(read: _Reader, listeners: tuple[ListenerConfig, ...]) -> str:
+    names = [listener.name for listener in listeners]
+    chosen = read.text("inter.broker.listener.name", "PLAINTEXT" if "PLAINTEXT" in names else names[0])
+    if chosen not in names:
+        raise ConfigError(f"inter.broker.listener.name is {chosen!r}: the listeners are {names}")
+    return chosen
+
+
+def _log_dirs(read: _Reader) -> tuple[Path, ...]:
+    text = read.text("log.dirs", "") or read.required("log.dir")
+    paths = tuple(Path(entry.strip()) for entry in text.split(",") if entry.strip())
+    if len(set(paths)) < len(paths):
+        raise ConfigError(f"log.dirs: {text!r} names a directory twice")
+    return paths
+
+
+def _replica_selector(read: _Reader) -> Selector | None:
+    try:
+        return selector_named(read.text("replica.selector.class", ""))
+    except ValueError as error:
+        raise ConfigError(f"replica.selector.class: {error}") from None
+
+
+def _quorum(read: _Reader) -> QuorumConfig:
+    voters: dict[int, tuple[str, int]] = {}
+    for entry in read.required("controller.quorum.voters").split(","):
+        name, at, address = entry.strip().partition("@")
+        host, colon, port = address.rpartition(":")
+        if not (at and colon and host and name.isdecimal() and port.isdecimal() and 0 < int(port) < 65536):
+            raise ConfigError(f"controller.quorum.voters: {entry.strip()!r} is not of the form id@host:port")
+        voters[int(name)] = (host.strip("[]"), int(port))
+    path = Path(read.required("cluster.secret.file"))
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster.secret.file: cannot read {path}: {error.strerror}") from None
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ConfigError(
+            f"cluster.secret.file: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+        )
+    return QuorumConfig(
+        voters=MappingProxyType(voters),
+        secret=secret,
+        session_timeout_ms=read.number("broker.session.timeout.ms"),
+        heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
+        controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),
+    )
+
+
+def _server(read: _Reader) -> ServerConfig:
+    defaults = ServerConfig()
+    idle_ms = read.number("connections.max.idle.ms")
+    budget = read.number("queued.max.request.bytes")
+    request_max = read.number("socket.request.max.bytes")
+    return ServerConfig(
+        limits=ConnectionLimits(request_max_bytes=request_max),
+        max_connections=read.number("max.connections"),
+        max_connections_per_ip=read.number("max.connections.per.ip"),
+        connections_max_idle_ms=idle_ms if idle_ms > 0 else LONG_MAX,
+        backlog=read.number("socket.listen.backlog.size"),
+        # The largest request must fit, and its buffer is a power of two.
+        receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
+        quota_windows=QuotaWindows(
+            samples=read.number("quota.window.num"),
+            sample_ms=1000 * read.number("quota.window.size.seconds"),
+        ),
+    )
+
+
+def _replication(read: _Reader) -> ReplicationConfig:
+    return ReplicationConfig(
+        lag_time_max_ms=read.number("replica.lag.time.max.ms"),
+        fetch_wait_ms_max=read.number("replica.fetch.wait.max.ms"),
+        fetch_min_bytes=read.number("replica.fetch.min.bytes"),
+        fetch_max_bytes=read.number("replica.fetch.max.bytes"),
+        fetch_response_max_bytes=read.number("replica.fetch.response.max.bytes"),
+        fetch_backoff_ms=read.number("replica.fetch.backoff.ms"),
+        socket_timeout_ms=read.number("replica.socket.timeout.ms"),
+        watermark_checkpoint_interval_ms=read.number("replica.high.watermark.checkpoint.interval.ms"),
+    )

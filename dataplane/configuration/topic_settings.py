@@ -1,0 +1,63 @@
+"""A topic's settings in force: its own, else dynamic ones of brokers, else this broker's, else defaults."""
+
+from __future__ import annotations
+
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.config_chain import topic_defaults
+from ottla.protocol.messages.config_commands import ResourceType
+
+from ..log import LogConfig
+from ..replication.replicas.dependencies import ReplicationSettings, TopicSettings
+from ..replication.throttle import throttled_partitions
+from .broker_settings import BrokerSettings
+from .config import BrokerConfig
+
+_OF_BROKER = "producer.id.expiration.ms"
+
+
+class TopicSettingsView:
+    """Resolves settings against an image; the results are kept until `forget`."""
+
+    def __init__(self, config: BrokerConfig, broker: BrokerSettings) -> None:
+        self._config = config
+        self._broker = broker
+        self._known: dict[str, TopicSettings] = {}
+        self._defaults: dict[str, str] | None = None
+
+    def forget(self, delta: ImageDelta) -> None:
+        """What a change of the image makes wrong or useless."""
+        of_brokers = any(kind == ResourceType.BROKER for kind, _ in delta.configs)
+        if of_brokers:
+            self._defaults = None
+        if of_brokers or delta.removed_topics:
+            self._known.clear()
+        for kind, name in delta.configs:
+            if kind == ResourceType.TOPIC:
+                self._known.pop(name, None)
+
+    def of(self, image: ClusterImage, topic: str) -> TopicSettings:
+        """What the log and replication of a topic go by."""
+        found = self._known.get(topic)
+        if found is None:
+            found = self._known[topic] = self._resolve(image, topic)
+        return found
+
+    def _resolve(self, image: ClusterImage, topic: str) -> TopicSettings:
+        if self._defaults is None:
+            self._defaults = topic_defaults(self._broker.layers())
+            self._defaults[_OF_BROKER] = str(self._broker.number(_OF_BROKER))
+        texts = self._defaults | image.configs.get((ResourceType.TOPIC, topic), {})
+        log = LogConfig.from_properties(texts)
+        return TopicSettings(
+            log=log,
+            replication=ReplicationSettings(
+                min_in_sync=int(texts.get("min.insync.replicas", "1")),
+                lag_time_max_ms=self._config.replication.lag_time_max_ms,
+                durable_before_acknowledged=log.flush_messages == 1,
+                leader_throttled=throttled_partitions(texts, "leader", self._config.node_id),
+                follower_throttled=throttled_partitions(texts, "follower", self._config.node_id),
+                flush_messages=log.flush_messages,
+                flush_ms=log.flush_ms,
+                stored=log.stored_compression,
+            ),
+        )

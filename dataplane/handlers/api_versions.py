@@ -1,0 +1,82 @@
+"""ApiVersions (0-5): what the registered handlers serve, nothing else."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import FEATURES, finalized
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+from ..server.handler import Handler, HandlerTable, Request, handles
+from .cluster_access import Quorum
+
+_FIRST_WITH_NAMES = 3
+_FIRST_WITH_LEVEL_0 = 4
+_NO_NODE = -1
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def unsupported_version_response(handler: Handler) -> ApiVersionsResponse:
+    """The answer to a version of ApiVersions that we do not know: our range for it (KIP-511)."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(handler)])
+
+
+class ApiVersionsHandlers:
+    """Derives the answer from the handler table, so that it cannot promise what is not there."""
+
+    def __init__(self, table: HandlerTable, quorum: Quorum, node_id: int) -> None:
+        self._table = table
+        self._quorum = quorum
+        self._node_id = node_id
+
+    @handles(ApiVersionsRequest, 0, 5)
+    def api_versions(self, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
+        """All registered APIs, and the features with the levels that are finalized."""
+        error = self._refusal(message, request.api_version)
+        if error is not None:
+            return ApiVersionsResponse(error_code=error)
+        image = self._quorum.image
+        return ApiVersionsResponse(
+            api_keys=[_entry(handler) for handler in self._table],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=feature.least, max_version=feature.most)
+                for name, feature in FEATURES.items()
+                # Clients of older versions cannot read a range that begins at 0 (KAFKA-17011).
+                if feature.least > 0 or request.api_version >= _FIRST_WITH_LEVEL_0
+            ],
+            finalized_features_epoch=image.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in finalized(image.features).items()
+                if level > 0
+            ],
+        )
+
+    def _refusal(self, message: ApiVersionsRequest, version: int) -> ErrorCode | None:
+        named = version < _FIRST_WITH_NAMES or (
+            _SOFTWARE.fullmatch(message.client_software_name)
+            and _SOFTWARE.fullmatch(message.client_software_version)
+        )
+        # Below version 5 both are absent.
+        if not named or (message.cluster_id is None) != (message.node_id == _NO_NODE):
+            return ErrorCode.INVALID_REQUEST
+        if message.cluster_id is not None and (
+            message.cluster_id != self._quorum.image.cluster_id or message.node_id != self._node_id
+        ):
+            return ErrorCode.REBOOTSTRAP_REQUIRED
+        return None
+
+
+def _entry(handler: Handler) -> ApiVersion:
+    return ApiVersion(
+        api_key=handler.api_key,
+        min_version=handler.advertised_min_version,
+        max_version=handler.max_version,
+    )

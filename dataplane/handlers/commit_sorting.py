@@ -1,0 +1,52 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: which of the offsets in a request may be committed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offsets import OffsetCommitRequestTopic
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequestTopic
+
+from ..groups.offsets import CommittedOffset, TopicPartition
+
+
+class SortedCommit(NamedTuple):
+    """The offsets to commit, and what is wrong with the others, by topic name (or id, if it is not known by it)."""
+
+    accepted: dict[TopicPartition, CommittedOffset]
+    errors: dict[tuple[str | bytes, int], ErrorCode]
+
+
+def sort_commit(
+    topics: Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic],
+    image: ClusterImage,
+    now_ms: int,
+    metadata_bytes_max: int,
+    *,
+    by_id: bool,
+) -> SortedCommit:
+    """Topics that are named by id are given their names, as far as these are known."""
+    accepted: dict[TopicPartition, CommittedOffset] = {}
+    errors: dict[tuple[str | bytes, int], ErrorCode] = {}
+    for topic in topics:
+        if by_id:
+            found = image.topics_by_id.get(topic.topic_id)
+            topic.name = found.name if found is not None else ""
+        known = image.topics.get(topic.name)
+        for p in topic.partitions:
+            key = (topic.name, p.partition_index)
+            metadata = p.committed_metadata or ""
+            if by_id and not topic.name:
+                errors[topic.topic_id, p.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
+            elif known is None or p.partition_index not in known.partitions:
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata.encode()) > metadata_bytes_max:
+                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                accepted[key] = CommittedOffset(
+                    p.committed_offset, p.committed_leader_epoch, metadata, now_ms, known.id
+                )
+    return SortedCommit(accepted, errors)

@@ -1,0 +1,278 @@
+"""IncrementalAlterConfigs (0-1) and AlterConfigs (0-2): settings of topics, brokers, groups, client metrics
+and, kept by this process alone, of loggers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ottla.protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic
+from ottla.protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import config_commands
+from ottla.protocol.messages.config_commands import ConfigOperation, ResourceType
+from ottla.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ReplaceConfigsResource,
+)
+
+from ..configuration.broker_settings import BrokerSettings
+from ..configuration.folder_settings import CORDONED, check_cordoned
+from ..runtime.time_slices import in_turns, pieces
+from ..server.handler import Request, handles
+from .broker_loggers import BrokerLoggers
+from .cluster_access import Quorum
+
+_BROKER_LOGGER = 8
+_RESOURCES_PER_COMMAND = 250
+_OPERATIONS = frozenset(ConfigOperation)
+_KEPT = frozenset(ResourceType)
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def _incremental_error(
+    message: IncrementalAlterConfigsRequest, error: KafkaError
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=_responses(message.resources, [error] * len(message.resources))
+    )
+
+
+def _replace_error(message: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=_responses(message.resources, [error] * len(message.resources)))
+
+
+def _responses(
+    resources: Sequence[_Resource], errors: Iterable[KafkaError | None]
+) -> list[AlterConfigsResourceResponse]:
+    return [
+        AlterConfigsResourceResponse(
+            error_code=error.code if error else ErrorCode.NONE,
+            error_message=error.message if error else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, error in zip(resources, errors, strict=True)
+    ]
+
+
+class ConfigChangeHandlers:
+    """Refuses what is wrong in itself and passes on the rest to the quorum, which decides."""
+
+    def __init__(self, quorum: Quorum, broker: BrokerSettings, log_dirs: Sequence[Path] = ()) -> None:
+        self._quorum = quorum
+        self._log_dirs = log_dirs
+        self._broker = broker
+        self._loggers = BrokerLoggers()
+
+    @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error)
+    async def incremental_alter_configs(
+        self, request: Request, message: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Set, delete, append to and subtract from single settings."""
+        changes = [
+            config_commands.ConfigResource(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                changes=[
+                    config_commands.ConfigChange(name=c.name, operation=c.config_operation, value=c.value)
+                    for c in resource.configs
+                ],
+            )
+            for resource in message.resources
+        ]
+        errors = await self._alter(
+            changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
+        )
+        return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
+
+    @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error)
+    async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Replace all dynamic settings of a resource by the given ones."""
+        changes = [
+            config_commands.ConfigResource(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                changes=self._replacement(resource),
+            )
+            for resource in message.resources
+        ]
+        errors = await self._alter(changes, kinds=_KEPT, validate_only=message.validate_only)
+        return AlterConfigsResponse(responses=_responses(message.resources, errors))
+
+    def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
+        """Set what is named, delete what is set now and not named."""
+        named = {config.name for config in resource.configs}
+        present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
+        return [
+            *(
+                config_commands.ConfigChange(name=c.name, operation=ConfigOperation.SET, value=c.value)
+                for c in resource.configs
+            ),
+            *(
+                config_commands.ConfigChange(name=name, operation=ConfigOperation.DELETE)
+                for name in present
+                if name not in named
+            ),
+        ]
+
+    async def _alter(
+        self, resources: list[config_commands.ConfigResource], *, kinds: frozenset[int], validate_only: bool
+    ) -> list[KafkaError | None]:
+        """What became of each; those that are wrong in themselves do not reach the quorum."""
+        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        errors: list[KafkaError | None] = []
+        async for one in in_turns(resources):
+            try:
+                if times[one.resource_type, one.resource_name] > 1:
+                    raise _refusal("Each resource must appear at most once.")
+                if one.resource_type not in kinds:
+                    raise _refusal(f"Unknown resource type {one.resource_type}")
+                self._check(one)
+                errors.append(None)
+            except KafkaError as error:
+                errors.append(error)
+        sound = [one for one, error in zip(resources, errors, strict=True) if error is None]
+        if not validate_only:
+            for one in sound:
+                if one.resource_type == _BROKER_LOGGER:
+                    self._loggers.change(one.changes)
+        kept = [one for one in sound if one.resource_type != _BROKER_LOGGER]
+        if kept:
+            failures = await self._submit(kept, validate_only=validate_only)
+            errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
+        return errors
+
+    async def _submit(
+        self, resources: list[config_commands.ConfigResource], *, validate_only: bool
+    ) -> dict[int, KafkaError | None]:
+        """What the quorum says of each, by the `id` of the resource; in commands that do not hold it up for long.
+
+        An error of a whole command is one of all that would have come after it.
+        """
+        failures: dict[int, KafkaError | None] = {}
+        refused: KafkaError | None = None
+        for some in pieces(resources, _RESOURCES_PER_COMMAND):
+            if refused is None:
+                command = config_commands.AlterConfigs(resources=list(some), validate_only=validate_only)
+                try:
+                    outcome = await self._quorum.submit(command)
+                except KafkaError as error:
+                    refused = error
+                else:
+                    assert isinstance(outcome, config_commands.AlterConfigsResult)
+                    found = zip(some, outcome.resources, strict=True)
+                    failures |= {id(one): _failure(result) for one, result in found}
+            if refused is not None:
+                failures |= {id(one): refused for one in some}
+        return failures
+
+    def _check(self, resource: config_commands.ConfigResource) -> None:
+        """Raises KafkaError for what is wrong whatever the quorum keeps."""
+        names = [change.name for change in resource.changes]
+        if len(set(names)) < len(names):
+            raise _refusal("Error due to duplicate config keys")
+        nulls = [
+            change.name
+            for change in resource.changes
+            if change.value is None and change.operation != ConfigOperation.DELETE
+        ]
+        if nulls:
+            raise _refusal(f"Null value not supported for : {','.join(nulls)}")
+        for change in resource.changes:
+            if change.operation not in _OPERATIONS:
+                raise _refusal(f"{change.name}: unknown operation {change.operation}")
+        match resource.resource_type:
+            case ResourceType.BROKER:
+                _check_dynamic(names)
+                self._check_cordoned(resource)
+            case ResourceType.GROUP:
+                self._check_group(resource)
+            case ResourceType.CLIENT_METRICS:
+                _check_client_metrics(resource)
+            case number if number == _BROKER_LOGGER:
+                self._check_loggers(resource)
+
+    def _check_cordoned(self, resource: config_commands.ConfigResource) -> None:
+        """Folders are a single broker's. Those of another are not known here: it ignores what it has not."""
+        for change in resource.changes:
+            if change.name != CORDONED or change.operation in (
+                ConfigOperation.DELETE,
+                ConfigOperation.SUBTRACT,
+            ):
+                continue
+            name, value = resource.resource_name, change.value or ""
+            if not name:
+                raise _refusal(
+                    "Cannot update these configs at default cluster level, "
+                    f"broker id must be specified: [{CORDONED}]"
+                )
+            if name != str(self._broker.broker_id):
+                continue
+            if change.operation == ConfigOperation.APPEND:
+                present = self._quorum.image.configs.get((ResourceType.BROKER, name), {}).get(CORDONED)
+                given = [item for item in value.split(",") if item not in (present or "").split(",")]
+                value = ",".join(filter(None, [present, *given]))
+            try:
+                check_cordoned(value, self._log_dirs)
+            except ConfigError as error:
+                raise _refusal(str(error)) from None
+
+    def _check_group(self, resource: config_commands.ConfigResource) -> None:
+        allowed = {
+            name: text
+            for name in NODE_KEYS
+            if name.startswith("group.consumer.") and (text := self._broker.text(name)) is not None
+        }
+        for change in resource.changes:
+            value = change.value or ""
+            # What is no number is left to the quorum, which says so.
+            if change.operation == ConfigOperation.SET and change.name in GROUP_KEYS and value.isdecimal():
+                try:
+                    check_group_bounds(change.name, value, allowed)
+                except ConfigError as error:
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def _check_loggers(self, resource: config_commands.ConfigResource) -> None:
+        name, own = resource.resource_name, self._broker.broker_id
+        if not name.removeprefix("-").isdecimal():
+            raise _refusal(f"Node id must be an integer, but it is: {name}")
+        if name != str(own):
+            raise _refusal(f"Unexpected node id. Expected {own}, but received {name}")
+        self._loggers.check(resource.changes)
+
+
+def _check_dynamic(names: list[str]) -> None:
+    fixed = [
+        name for name in names if name in IGNORED_AT_START or (name in NODE_KEYS and not is_dynamic(name))
+    ]
+    if fixed:
+        raise _refusal(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+
+
+def _check_client_metrics(resource: config_commands.ConfigResource) -> None:
+    for change in resource.changes:
+        if change.name == "match" and change.operation in (ConfigOperation.SET, ConfigOperation.APPEND):
+            try:
+                check_client_patterns(change.value or "")
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _failure(result: config_commands.AlteredConfig) -> KafkaError | None:
+    return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,207 @@
+"""ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1: consumer groups of KIP-848."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Mapping
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import consumer_group_description as described
+from ottla.protocol.messages.consumer_groups import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+from ..groups.consumer.group import ConsumerGroup
+from ..groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    Heartbeat,
+    HeartbeatReply,
+    Partitions,
+    by_topic,
+)
+from ..groups.coordinator import GroupCoordinator
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+
+CLIENT_MAKES_MEMBER_ID_VERSION = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def new_member_id() -> str:
+    """As Kafka writes its uuids: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+class ConsumerGroupHandlers:
+    """The KIP-848 APIs over the coordinator's shards."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, assignors: tuple[str, ...], group_version: Callable[[], int]
+    ) -> None:
+        """`group_version` is the level of the feature `group.version`: at 0 there are no such groups."""
+        self._coordinator, self._assignors = coordinator, assignors
+        self._group_version = group_version
+
+    def _check_feature(self) -> None:
+        if self._group_version() < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The feature group.version is not in force.")
+
+    @handles(ConsumerGroupHeartbeatRequest, 0, 1)
+    def heartbeat(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
+        """Answered once what it changed is committed; at once if nothing did."""
+
+        def reply(result: HeartbeatReply | KafkaError) -> None:
+            request.reply(_refusal(result) if isinstance(result, KafkaError) else _response(result))
+
+        try:
+            self._check_feature()
+            self._check(request.api_version, message)
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            reply(error)
+            return
+        beat = Heartbeat(
+            message.member_id or new_member_id(),
+            message.member_epoch,
+            message.instance_id,
+            message.rack_id,
+            request.client_id or "",
+            f"/{request.client_host}",
+            message.rebalance_timeout_ms,
+            None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
+            message.subscribed_topic_regex,
+            message.server_assignor,
+            None
+            if message.topic_partitions is None
+            else frozenset((bytes(t.topic_id), p) for t in message.topic_partitions for p in t.partitions),
+        )
+        shard.consumer.heartbeat(message.group_id, beat, reply)
+
+    def _check(self, version: int, message: ConsumerGroupHeartbeatRequest) -> None:
+        """Raises KafkaError for a request that contradicts itself, whatever the group: INVALID_REQUEST,
+        UNSUPPORTED_ASSIGNOR."""
+        epoch = message.member_epoch
+        needs_id = version >= CLIENT_MAKES_MEMBER_ID_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+        if needs_id and not message.member_id.strip():
+            raise _invalid("MemberId can't be empty.")
+        named = {"GroupId": message.group_id, "InstanceId": message.instance_id, "RackId": message.rack_id}
+        for what, value in named.items():
+            if value is not None and not value.strip():
+                raise _invalid(f"{what} can't be empty.")
+        if epoch == JOIN_EPOCH:
+            if message.rebalance_timeout_ms == -1:
+                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            if message.topic_partitions is None or message.topic_partitions:
+                raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
+                raise _invalid(
+                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+                )
+        elif epoch == LEAVE_STATIC_EPOCH and message.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+        elif epoch < LEAVE_STATIC_EPOCH:
+            raise _invalid("MemberEpoch is invalid.")
+        if message.server_assignor is not None and message.server_assignor not in self._assignors:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {message.server_assignor} is not supported. "
+                f"Supported assignors: {', '.join(self._assignors)}.",
+            )
+
+    @handles(described.ConsumerGroupDescribeRequest, 0, 1)
+    async def describe(
+        self, _request: Request, message: described.ConsumerGroupDescribeRequest
+    ) -> described.ConsumerGroupDescribeResponse:
+        """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
+        Each once.
+        """
+        return described.ConsumerGroupDescribeResponse(
+            groups=[self._describe(g) async for g in in_turns(dict.fromkeys(message.group_ids))]
+        )
+
+    def _describe(self, group_id: str) -> described.DescribedGroup:
+        try:
+            self._check_feature()
+            group = self._coordinator.shard_for(group_id).groups.get(group_id)
+            if not isinstance(group, ConsumerGroup):
+                problem = "not found" if group is None else "is not a consumer group"
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
+        except KafkaError as error:
+            return described.DescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message
+            )
+        return described.DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=group.assignor,
+            members=[
+                _member(
+                    member,
+                    _named(member.assigned, group.topics.names),
+                    _named(group.target.get(member.member_id, frozenset()), group.topics.names),
+                )
+                for member in group.members.values()
+            ],
+        )
+
+
+def _named(held: Partitions, names: Mapping[bytes, str]) -> described.Assignment:
+    return described.Assignment(
+        topic_partitions=[
+            described.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
+            for topic_id, indexes in by_topic(held).items()
+            if topic_id in names
+        ]
+    )
+
+
+def _member(
+    member: ConsumerMember, assigned: described.Assignment, target: described.Assignment
+) -> described.Member:
+    return described.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=assigned,
+        target_assignment=target,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _response(reply: HeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+    assigned = reply.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=None
+        if assigned is None
+        else Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(assigned).items()
+            ]
+        ),
+    )
+
+
+def _refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,87 @@
+"""FindCoordinator (0-6): for a group, the leader of the `__consumer_offsets` partition that it hashes to; for a
+transactional id, a broker that speaks to the quorum for it."""
+
+from __future__ import annotations
+
+from ottla.protocol.cluster_image import BrokerState
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+from ..groups.coordinator import partition_for
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+from ..transactions.coordinator import coordinator_of
+from .cluster_access import OFFSETS_TOPIC, Endpoint, Quorum, endpoint
+from .topic_creation import TopicCreator
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+def _error(message: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+    if message.coordinator_keys:
+        return FindCoordinatorResponse(
+            coordinators=[_unknown(key, error) for key in message.coordinator_keys]
+        )
+    return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
+
+
+def _unknown(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
+
+
+class CoordinatorHandlers:
+    """Names coordinators; the first question of all creates the offsets topic."""
+
+    def __init__(self, quorum: Quorum, creator: TopicCreator) -> None:
+        self._quorum = quorum
+        self._creator = creator
+
+    @handles(FindCoordinatorRequest, 0, 6, on_error=_error)
+    async def find_coordinator(
+        self, request: Request, message: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        """One key up to version 3, many from version 4 on."""
+        if message.key_type not in (_GROUP, _TRANSACTION):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"key type {message.key_type}: allowed are 0, a group, and 1, a transactional id",
+            )
+        if message.key_type == _GROUP and OFFSETS_TOPIC not in self._quorum.image.topics:
+            await self._creator.create([OFFSETS_TOPIC])
+        if request.api_version >= 4:
+            return FindCoordinatorResponse(
+                coordinators=[
+                    self._coordinator(key, message.key_type, request.listener)
+                    async for key in in_turns(message.coordinator_keys)
+                ]
+            )
+        found = self._find(message.key, message.key_type, request.listener)
+        if found is None:
+            return _error(message, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return FindCoordinatorResponse(node_id=found.broker_id, host=found.host, port=found.port)
+
+    def _coordinator(self, key: str, key_type: int, listener: str) -> Coordinator:
+        found = self._find(key, key_type, listener)
+        if found is None:
+            return _unknown(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return Coordinator(key=key, node_id=found.broker_id, host=found.host, port=found.port)
+
+    def _find(self, key: str, key_type: int, listener: str) -> Endpoint | None:
+        found = self._leader_of(key) if key_type == _GROUP else self._speaker_for(key)
+        return endpoint(found, listener) if found is not None else None
+
+    def _leader_of(self, group: str) -> BrokerState | None:
+        image = self._quorum.image
+        topic = image.topics.get(OFFSETS_TOPIC)
+        if topic is None or not topic.partitions:
+            return None
+        partition = topic.partitions[partition_for(group, len(topic.partitions))]
+        return image.brokers.get(partition.leader)
+
+    def _speaker_for(self, transactional_id: str) -> BrokerState | None:
+        image = self._quorum.image
+        return image.brokers.get(coordinator_of(transactional_id, image))

@@ -1,0 +1,190 @@
+"""FindCut and ListCutOffsets, 0 each: where all partitions are to be cut so that no transaction is torn (rule T19).
+
+The quorum's leader knows the newest commit index X up to which no marker is missing in some partitions. The leader of
+each partition knows where the first marker above X lies. What readers take below these offsets of transactions up to X
+is all of them, and they need not wait for any other, however long it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.cuts import (
+    CutOffset,
+    CutOffsetsTopic,
+    FindCutRequest,
+    FindCutResponse,
+    ListCutOffsetsRequest,
+    ListCutOffsetsResponse,
+)
+from ottla.protocol.messages.transaction_commands import VerifyTransaction
+from ottla.protocol.transaction_table import Place
+
+from ..log.producers.marker_search import MarkerSearch
+from ..log.producers.recent_markers import FirstMarker
+from ..quorum.transaction_questions import Cut
+from ..replication.leader.leader import LeaderState
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.threads import off_loop
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, as_kafka_error, handles
+from ..transactions.quorum import TransactionCommands
+
+FIND_TIMEOUT_S = 5.0
+VERIFY_TIMEOUT_S = 2.0
+SEARCHES_MAX = 2
+"""At a time; each reads a segment, perhaps."""
+FOUND_MAX = 1000
+
+_Searched = tuple[bytes, int, int, int]
+"""Topic id, partition, leader epoch, cut."""
+
+
+class CutFinder(Protocol):
+    """Who asks the quorum's leader."""
+
+    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+        """The newest one of these partitions, of all if there are none; None if no leader has answered in time."""
+
+
+def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffsetsResponse:
+    return ListCutOffsetsResponse(
+        topics=[
+            CutOffsetsTopic(
+                topic_id=topic.topic_id,
+                partitions=[
+                    CutOffset(partition_index=index, error_code=error.code) for index in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+class CutHandlers:
+    """For readers that take transactions as a whole."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        finder: CutFinder,
+        commands: TransactionCommands,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._image = image
+        self._finder = finder
+        self._commands = commands
+        self._searching = asyncio.Semaphore(SEARCHES_MAX)
+        self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
+
+    @handles(FindCutRequest, 0, 0)
+    async def find(self, request: Request, message: FindCutRequest) -> FindCutResponse:
+        """The newest cut of some partitions."""
+        places = {(topic.topic_id, index) for topic in message.topics for index in topic.partitions}
+        cut = await self._finder.cut(places, FIND_TIMEOUT_S)
+        if cut is None:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"the metadata quorum did not answer within {FIND_TIMEOUT_S:g} s"
+            )
+        return FindCutResponse(cut=cut.commit_index, metadata_offset=cut.metadata_offset)
+
+    @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused)
+    async def list_offsets(self, request: Request, message: ListCutOffsetsRequest) -> ListCutOffsetsResponse:
+        """Where the partitions are cut that this broker leads.
+
+        Who leads no more, and has not heard of it, does not know of the newest markers: its high watermark may lie
+        below some that belong to the cut. So a leader answers only if its image is as new as the cut.
+        """
+        if message.cut < -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"cut {message.cut}: it must be a commit index, or -1"
+            )
+        if not 0 <= message.metadata_offset <= self._image().offset:
+            await self._catch_up()
+        answers = [CutOffsetsTopic(topic_id=topic.topic_id) for topic in message.topics]
+        parts = (
+            (answer, index)
+            for topic, answer in zip(message.topics, answers, strict=True)
+            for index in topic.partitions
+        )
+        async for answer, index in in_turns(parts):
+            answer.partitions.append(await self._offset(answer.topic_id, index, message.cut))
+        return ListCutOffsetsResponse(topics=answers)
+
+    async def _catch_up(self) -> None:
+        """This broker's image has what the quorum had when the request came."""
+        verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
+        try:
+            async with asyncio.timeout(VERIFY_TIMEOUT_S):
+                await self._commands.verify(verify)
+        except (KafkaError, TimeoutError):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"
+            ) from None
+
+    async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
+        try:
+            found = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
+        except Exception as error:
+            code = as_kafka_error(error, f"a cut through {topic_id.hex()}-{index}").code
+            return CutOffset(partition_index=index, error_code=code)
+        return CutOffset(
+            partition_index=index,
+            offset=found.offset,
+            open_from=found.open_from,
+            least_offset=found.least_offset,
+        )
+
+    async def _cut_offset(self, partition: Partition, cut: int) -> FirstMarker:
+        leader = _settled(partition)
+        found = partition.log.marker_above(cut)
+        if isinstance(found, MarkerSearch):
+            found = await self._search((partition.topic_id, partition.index, leader.leader_epoch, cut), found)
+            if partition.leader is not leader:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        start, watermark = partition.log.log_start_offset, leader.high_watermark
+        if found is None or found.offset >= watermark:
+            last = (
+                partition.log.producers.transactions.behind_last_end if found is None else found.least_offset
+            )
+            stable = partition.log.last_stable_offset(watermark)
+            return FirstMarker(watermark, stable, min(max(last, start), watermark))
+        return FirstMarker(*(max(offset, start) for offset in found))
+
+    async def _search(self, searched: _Searched, search: MarkerSearch) -> FirstMarker | None:
+        """What was found is remembered for who asks again because it took long. It stays there in this leader epoch."""
+        try:
+            async with self._searching:
+                if searched in self._found:
+                    return self._found[searched]
+                found = await off_loop(search.find)
+        finally:
+            search.close()
+        if found is not None:
+            self._found[searched] = found
+            if len(self._found) > FOUND_MAX:
+                self._found.popitem(last=False)
+        return found
+
+
+def _settled(partition: Partition) -> LeaderState:
+    """Its leadership, whose high watermark is above all that former leaders have shown.
+
+    KafkaError: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
+    """
+    leader = partition.leading()
+    if leader.high_watermark < leader.epoch_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",
+        )
+    return leader

@@ -1,0 +1,259 @@
+"""Produce requests some of whose batches cannot be appended at once: it takes long to validate them, their topic has
+them compressed anew, or this broker does not know of their transaction yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from ottla.protocol.record_batch import parse_header
+
+from ..log import RefusedRecords, TakesLong
+from ..replication.replicas.partition import Partition
+from ..server.handler import Request
+from ..server.validation_queue import Outcome, ValidatedBatch, ValidationQueue
+from ..transactions.acceptance import TransactionGone
+from ..transactions.gate import Adding, TransactionGate
+
+HELD_BYTES_MAX = 128 << 20
+"""Of batches that wait for their transactions; more are refused, and the producer tries again."""
+_MUTED_BYTES = HELD_BYTES_MAX // 4
+_MUTED_MS = 100
+"""From so many waiting bytes on, connections that bring more are not read for so long."""
+_FIRST_WITH_ABORTABLE = 11
+_FIRST_THAT_ADDS = 12
+ALL = -1
+"""acks=all."""
+
+Uncommitted = tuple[Partition, int, PartitionProduceResponse]
+"""A batch that is appended, the offset behind it, and its answer."""
+
+
+def failure(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionProduceResponse:
+    """The answer for a batch that is refused. Upon UNKNOWN_PRODUCER_ID some producers look at the log start, and send
+    the batch again and again without it."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1 if partition is None else partition.log.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
+            for number, reason in (error.records if isinstance(error, RefusedRecords) else ())
+        ],
+        error_message=error.message,
+    )
+
+
+def in_version(error: KafkaError, version: int) -> KafkaError:
+    """As a client is told in this version of Produce. Those below 12 take INVALID_PRODUCER_EPOCH for the end, as
+    librdkafka does; upon UNKNOWN_PRODUCER_ID they abort and ask for the next epoch (KIP-360)."""
+    if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
+        return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
+    return error
+
+
+class Place(NamedTuple):
+    """Whose batch it is, and where in the answer it stands."""
+
+    partition: Partition
+    answers: list[PartitionProduceResponse]
+    position: int
+
+    @property
+    def partition_index(self) -> int:
+        """As the request names it."""
+        return self.answers[self.position].index
+
+
+class DeferredBatch(NamedTuple):
+    """A batch that is not appended at once."""
+
+    place: Place
+    records: memoryview
+    takes_long: bool = False
+    """Whether the event loop has found that out already."""
+
+
+class Appender(Protocol):
+    """The handlers of Produce."""
+
+    def append(
+        self,
+        partition: Partition,
+        index: int,
+        records: memoryview,
+        acks: int,
+        max_timestamp: int | None = None,
+    ) -> tuple[PartitionProduceResponse, int]:
+        """The answer if the append is enough, and the offset behind the batch. KafkaError, and nothing else: nobody is
+        above who would answer, and what waits behind this batch goes on."""
+
+    def finish(
+        self,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        failed: bool,
+    ) -> ProduceResponse | None:
+        """Everything is appended or refused: the answer, None if there is none or not yet."""
+
+
+class TransactionalBatches:
+    """What of producers' batches has to wait at the gate. Owned by the event loop."""
+
+    def __init__(self, gate: TransactionGate) -> None:
+        self.gate = gate
+        self._held_bytes = 0
+
+    def admits(self, partition: Partition, records: memoryview, transactional_id: str) -> bool:
+        """Whether a transactional batch may be appended in this turn, or be refused by the append. KafkaError."""
+        if partition.leader is None:
+            return True
+        header = parse_header(records)
+        self.gate.check_owner(header.producer_id, transactional_id)
+        if partition.log.producers.is_duplicate(header):
+            return False  # Whether it is one of this transaction, the gate finds out.
+        return self.gate.admits(partition, header.producer_id, header.producer_epoch)
+
+    def hold(self, request: Request, size: int) -> None:
+        """Make room for a batch that waits. KafkaError: REQUEST_TIMED_OUT if too much waits already."""
+        if self._held_bytes + size > HELD_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait for their transactions already"
+            )
+        self._held_bytes += size
+        if self._held_bytes > _MUTED_BYTES:
+            request.connection.mute(_MUTED_MS)
+
+    def let_go(self, size: int) -> None:
+        """It waits no longer."""
+        self._held_bytes -= size
+
+
+class Deferred:
+    """One request, answered when the last of its batches is appended or refused."""
+
+    __slots__ = (
+        "_adding",
+        "_appender",
+        "_failed",
+        "_left",
+        "_message",
+        "_request",
+        "_response",
+        "_transactional",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        appender: Appender,
+        transactional: TransactionalBatches,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        failed: bool,
+    ) -> None:
+        self._appender = appender
+        self._transactional = transactional
+        self._request = request
+        self._message = message
+        self._response = response
+        self._waiting = waiting
+        self._failed = failed
+        self._left = 0
+        adds = request.api_version >= _FIRST_THAT_ADDS and message.transactional_id is not None
+        self._adding = Adding(message.transactional_id or "") if adds else None
+
+    def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:
+        """Send them on their way; the request is answered when all have arrived."""
+        self._left = len(batches)
+        for place, records, takes_long in batches:
+            arrived = partial(self._arrived, place)
+            try:
+                queue.submit(place.partition, records, self._request.connection, arrived, takes_long)
+            except KafkaError as error:
+                arrived(error)
+
+    def _arrived(self, place: Place, outcome: Outcome) -> None:
+        """Validated, and in the topic's form. If its transaction is not known yet, it goes on waiting for that."""
+        if isinstance(outcome, KafkaError):
+            self._settle(place, outcome)
+            return
+        records = outcome.records
+        try:
+            header = parse_header(records)
+            name = self._message.transactional_id or ""
+            if header.is_transactional and not self._transactional.admits(place.partition, records, name):
+                self._transactional.hold(self._request, len(records))
+                released = partial(self._released, place, outcome)
+                self._transactional.gate.wait(
+                    place.partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    self._adding,
+                    released,
+                    is_duplicate=place.partition.log.producers.is_duplicate(header),
+                )
+                return
+        except KafkaError as error:
+            self._settle(place, error)
+            return
+        self._settle(place, outcome)
+
+    def _released(self, place: Place, batch: ValidatedBatch, error: KafkaError | None) -> None:
+        self._transactional.let_go(len(batch.records))
+        if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            place.partition.log.refused_for_now(batch.records)
+        if (
+            error is not None
+            and error.code is ErrorCode.INVALID_TXN_STATE
+            and self._request.api_version >= _FIRST_WITH_ABORTABLE
+        ):
+            error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
+        self._settle(place, batch if error is None else error)
+
+    def _settle(self, place: Place, outcome: Outcome) -> None:
+        """Append it or take the refusal; with the last one the request is answered."""
+        partition, answers, position = place
+        try:
+            answers[position] = self._append(partition, place.partition_index, outcome)
+        except KafkaError as error:
+            self._failed = True
+            told = in_version(error, self._request.api_version)
+            answers[position] = failure(place.partition_index, told, partition)
+        except TakesLong:
+            # It was known as a duplicate, and no longer is: the producer may send it again.
+            self._failed = True
+            answers[position] = failure(place.partition_index, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        self._left -= 1
+        if self._left == 0:
+            self._finish()
+
+    def _append(self, partition: Partition, index: int, outcome: Outcome) -> PartitionProduceResponse:
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        acks = self._message.acks
+        answer, end = self._appender.append(partition, index, outcome.records, acks, outcome.max_timestamp)
+        if acks == ALL and partition.high_watermark < end:
+            self._waiting.append((partition, end, answer))
+        return answer
+
+    def _finish(self) -> None:
+        response = self._appender.finish(
+            self._request, self._message, self._response, self._waiting, self._failed
+        )
+        if response is not None:
+            self._request.reply(response)

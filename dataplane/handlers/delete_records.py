@@ -1,0 +1,117 @@
+"""DeleteRecords (0-2): leaders move the log start offset and wait until every live replica has followed.
+
+Whole segments below it go at once or at the next retention check; a batch that holds the offset stays, and what
+of it lies below is not to be had any more. Committed offsets of groups stay as they are: a consumer that goes on
+below the log start is told OFFSET_OUT_OF_RANGE and resets as it is configured to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from typing import NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_turns, pieces
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from .cluster_access import INTERNAL_TOPICS
+
+_HIGH_WATERMARK = -1
+_UNKNOWN = -1
+_TRIMS_PER_TURN = 100
+
+
+class _Trim(NamedTuple):
+    """What became of one partition so far."""
+
+    partition: Partition | None
+    offset: int
+    result: DeleteRecordsPartitionResult
+
+
+class DeleteRecordsHandlers:
+    """Deletes records of the partitions this broker leads.
+
+    ``keep_log_starts`` makes the log start offsets durable: what is answered as deleted does not come back when
+    this broker crashes.
+    """
+
+    def __init__(self, replicas: Replicas, keep_log_starts: Callable[[], Awaitable[None]]) -> None:
+        self._replicas = replicas
+        self._keep_log_starts = keep_log_starts
+
+    @handles(DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def delete_records(self, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """Trim each partition, then answer when all have followed, or when the time is over."""
+        deadline = request.received_at + max(0, message.timeout_ms) / 1000
+        response = DeleteRecordsResponse()
+        trims = []
+        asked = ((topic, part) for topic in message.topics for part in topic.partitions)
+        async for topic, part in in_turns(asked, _TRIMS_PER_TURN):
+            trims.append(self._trim(topic.name, part.partition_index, part.offset))
+        results = iter([trim.result for trim in trims])
+        response.topics = [
+            DeleteRecordsTopicResult(name=topic.name, partitions=list(islice(results, len(topic.partitions))))
+            for topic in message.topics
+        ]
+        done = [trim for trim in trims if trim.partition is not None]
+        if done:
+            await self._keep_log_starts()
+            for some in pieces(done, _TRIMS_PER_TURN):
+                await asyncio.gather(*(_followed(trim, deadline) for trim in some))
+        return response
+
+    def _trim(self, topic: str, index: int, offset: int) -> _Trim:
+        result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=_UNKNOWN)
+        try:
+            if topic in INTERNAL_TOPICS:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} stay"
+                )
+            partition = self._replicas.get(topic, index)
+            partition.leading()
+            policy = partition.log.config
+            if policy.compacted and not policy.deletes:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"records of {topic} are compacted, not deleted: cleanup.policy={policy.cleanup_policy}",
+                )
+            offset = partition.trims.trim(None if offset == _HIGH_WATERMARK else offset)
+        except Exception as error:
+            result.error_code = as_kafka_error(error, f"deleting records of {topic}-{index}").code
+            return _Trim(None, offset, result)
+        return _Trim(partition, offset, result)
+
+
+async def _followed(trim: _Trim, deadline: float) -> None:
+    """Fill in the result once every live replica starts at the offset."""
+    partition, offset, result = trim
+    assert partition is not None
+    outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def done(code: ErrorCode) -> None:
+        if not outcome.done():
+            outcome.set_result(code)
+
+    partition.trims.on_low_watermark(offset, done)
+    try:
+        async with asyncio.timeout_at(deadline):
+            code = await outcome
+    except TimeoutError:
+        partition.trims.stop_waiting(done)
+        code = ErrorCode.REQUEST_TIMED_OUT
+    if partition.leader is None:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.REQUEST_TIMED_OUT else code
+    else:
+        result.low_watermark = partition.trims.low_watermark()
+    result.error_code = code

@@ -1,0 +1,62 @@
+"""DescribeProducers (0): the producers that a replica remembers, asked of the leader or of any other replica."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from ..log.producers.producer_state import ProducerEntry
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+
+
+class DescribeProducersHandlers:
+    """Reads the producer states of this broker's replicas."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    @handles(DescribeProducersRequest, 0, 0)
+    async def describe(
+        self, request: Request, message: DescribeProducersRequest
+    ) -> DescribeProducersResponse:
+        """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
+        has no replica.
+        """
+        asked: dict[str, dict[int, None]] = {}
+        for topic in message.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        answers = {name: TopicResponse(name=name) for name in asked}
+        partitions = ((name, index) for name, indexes in asked.items() for index in indexes)
+        async for name, index in in_turns(partitions):
+            answers[name].partitions.append(self._partition(name, index))
+        return DescribeProducersResponse(topics=list(answers.values()))
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            producers = self._replicas.get(topic, index).log.producers
+        except KafkaError as error:
+            return PartitionResponse(
+                partition_index=index, error_code=error.code, error_message=error.message
+            )
+        return PartitionResponse(
+            partition_index=index, active_producers=[_producer(entry) for entry in producers.entries()]
+        )
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.batches[-1].timestamp if entry.batches else entry.last_seen_ms,
+        coordinator_epoch=entry.marker_number,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )

@@ -1,0 +1,57 @@
+"""UpdateFeatures (0-2): levels of features that are finalized for the whole cluster (KIP-584)."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quota_commands as commands
+from ottla.protocol.messages.features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+from ..server.handler import Request, handles
+from .cluster_access import Quorum
+
+_FIRST_WITH_TYPES = 1
+_LAST_WITH_RESULTS = 1
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+
+
+class FeatureHandlers:
+    """Passes changes of levels to the quorum."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    @handles(UpdateFeaturesRequest, 0, 2)
+    async def update_features(
+        self, request: Request, message: UpdateFeaturesRequest
+    ) -> UpdateFeaturesResponse:
+        """All levels change, or none and the answer is about the first that is wrong."""
+        command = commands.UpdateFeatures(
+            updates=[
+                commands.FeatureLevel(
+                    feature=update.feature,
+                    level=update.max_version_level,
+                    upgrade_type=update.upgrade_type
+                    if request.api_version >= _FIRST_WITH_TYPES
+                    else (_SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE),
+                )
+                for update in message.feature_updates
+            ],
+            validate_only=message.validate_only,
+        )
+        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+        assert isinstance(outcome, commands.UpdateFeaturesResult)
+        if outcome.error_code:
+            raise KafkaError(
+                ErrorCode.of(outcome.error_code),
+                "The update failed for all features since the following feature had an error: "
+                + outcome.error_message,
+            )
+        named = message.feature_updates if request.api_version <= _LAST_WITH_RESULTS else []
+        return UpdateFeaturesResponse(
+            error_message=None,
+            results=[UpdatableFeatureResult(feature=update.feature, error_message=None) for update in named],
+        )

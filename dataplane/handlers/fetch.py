@@ -1,0 +1,357 @@
+"""Fetch (4-18), for consumers and for followers.
+
+Consumers get records below the high watermark, or below the last stable offset if they read what is committed,
+as slices that are sent from the files: from the leader, or from the follower that the leader named (KIP-392). A
+fetch that finds less than `min_bytes` is parked until a high watermark moves far enough or `max_wait_ms` is over:
+a last stable offset moves only with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from dataclasses import dataclass
+
+from ottla.protocol.codec import encode_parts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+from ..quotas import ANONYMOUS, ClientQuotas
+from ..replica_selection import Selector
+from ..replication.fetch_codec import encode_answer, fetch_of
+from ..replication.fetch_values import SessionAnswer
+from ..replication.replicas.replicas import Replicas
+from ..server.cold_reads import ColdReads
+from ..server.connection import Connection
+from ..server.fetch_reading import ClientFetch, FetchReader, Round
+from ..server.fetch_repeats import FetchRepeats
+from ..server.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.long_fetch import LongFetch, is_long
+from ..server.purgatory import Parked, Purgatory
+from ..server.request_times import FOLLOWER_FETCH
+from .leaders import endpoints
+
+_UNKNOWN = -1
+_CONSUMER = -1
+"""Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
+_FIRST_WITH_TOPIC_IDS = 13
+_FIRST_WITH_REPLICA_STATE = 15
+_FIRST_WITH_ENDPOINTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """fetch.max.bytes: the most one answer holds, whatever the consumer asks for;
+    max.incremental.fetch.session.cache.slots; what replica.selector.class selects by."""
+
+    max_bytes: int = 57_671_680
+    session_slots: int = 1000
+    selector: Selector | None = None
+
+
+def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
+    """Whoever has not proved to be that replica is told so for each partition, as Kafka does where a follower is not
+    authorized for CLUSTER_ACTION. All other errors are of the fetch as a whole.
+    """
+    if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return FetchResponse(error_code=error.code)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=part.partition,
+                        error_code=error.code,
+                        high_watermark=_UNKNOWN,
+                        aborted_transactions=[],
+                        records=b"",
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+class FetchHandlers:
+    """Reads from the partitions of this broker."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        purgatory: Purgatory,
+        settings: FetchSettings | None = None,
+        quotas: ClientQuotas | None = None,
+    ) -> None:
+        settings = settings or FetchSettings()
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._quotas = quotas or ClientQuotas()
+        self._reader = FetchReader(replicas, settings.selector, settings.max_bytes)
+        self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
+        self.cold_reads = ColdReads(asyncio.get_running_loop())
+        self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
+        self._selects = settings.selector is not None
+        self._waiting: dict[Connection, dict[_ParkedFetch | LongFetch, None]] = {}
+
+    @handles(FetchRequest, 4, 18, on_error=_failed, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
+        """Answer with what there is, or park the request."""
+        version = request.api_version
+        state = message.replica_state
+        replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id
+        if replica_id > _CONSUMER:
+            if not request.connection.is_broker(replica_id):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            self._follower(request, message, replica_id, state.replica_epoch)
+            return None
+        fetch = self._in_session(request, message)
+        if self._quotas.consumer is not None:
+            self._keep_to_window(request, message)
+        if is_long(fetch):
+            self._read_in_turns(fetch)
+            return None
+        session = fetch.session
+        found = self._reader.read(
+            fetch, tuple(session.active) if fetch.incremental else session.partitions.values()
+        )
+        if (
+            len(found.outcomes) == 1
+            and found.size
+            and message.session_id == NO_SESSION_ID
+            and message.session_epoch == FINAL_EPOCH
+            and not (message.rack_id and self._selects)
+            and (replica := found.outcomes[0].replica) is not None
+        ):
+            self._repeats.note(request, message, found.outcomes[0].partition, replica)
+        if (
+            found.urgent
+            or found.size >= message.min_bytes
+            or message.max_wait_ms <= 0
+            or not session.partitions
+        ):
+            self.answer(fetch, found)
+            return None
+        found.release()
+        self._waiting_of(request.connection)[_ParkedFetch(self, fetch)] = None
+        return None
+
+    def _read_in_turns(self, fetch: ClientFetch) -> None:
+        waiting = self._waiting_of(fetch.request.connection)
+        waiting[LongFetch(fetch, self._reader, self._answer_long, lambda one: waiting.pop(one, None))] = None
+
+    # Sessions
+
+    def _in_session(self, request: Request, message: FetchRequest) -> ClientFetch:
+        """The session that the request opens, goes on with, or does without."""
+        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        session_id, epoch = message.session_id, message.session_epoch
+        if epoch in (FINAL_EPOCH, FIRST_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self.sessions.close(session_id)
+            session = FetchSession(by_id=by_id)
+            session.update(message.topics)
+            session.isolate(message.isolation_level)
+            return ClientFetch(request, message, session, wants_session=epoch == FIRST_EPOCH)
+        session = self.sessions.get(session_id, epoch, by_id=by_id)
+        session.update(message.topics, message.forgotten_topics_data)
+        session.isolate(message.isolation_level)
+        self.sessions.proceed(session, _now_ms(request))
+        if not session.partitions:
+            self.sessions.close(session_id)
+            return ClientFetch(request, message, FetchSession(by_id=by_id))
+        return ClientFetch(request, message, session, incremental=True)
+
+    def _waiting_of(self, connection: Connection) -> dict[_ParkedFetch | LongFetch, None]:
+        """The fetches of a connection that are not answered yet, which go when it does."""
+        waiting = self._waiting.get(connection)
+        if waiting is None:
+            waiting = self._waiting[connection] = {}
+            connection.call_on_close(lambda: self._closed(connection))
+        return waiting
+
+    def _closed(self, connection: Connection) -> None:
+        for fetch in list(self._waiting.pop(connection, {})):
+            fetch.abandon()
+
+    def forget(self, parked: _ParkedFetch, connection: Connection) -> None:
+        """It is answered."""
+        self._waiting.get(connection, {}).pop(parked, None)
+
+    # Followers
+
+    def _follower(self, request: Request, message: FetchRequest, replica_id: int, broker_epoch: int) -> None:
+        if request.api_version < _FIRST_WITH_REPLICA_STATE:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"followers need Fetch version {_FIRST_WITH_REPLICA_STATE} or above, which has broker epochs",
+            )
+
+        request.timed_as = FOLLOWER_FETCH
+
+        request.meter = None  # quotas are for clients
+
+        def reply(answer: SessionAnswer) -> None:
+            self.cold_reads.reply(request, encode_answer(answer, request.api_version))
+
+        fetch = fetch_of(message, replica_id, broker_epoch)
+        self._replicas.sessions.fetch(fetch, message.max_wait_ms / 1000, reply)
+
+    # Answers
+
+    def read(self, fetch: ClientFetch, *, complete: bool) -> Round:
+        """Look again into what may have news; `complete` into everything that an answer has to hold."""
+        if complete and not fetch.incremental:
+            return self._reader.read(fetch, fetch.session.partitions.values())
+        return self._reader.read(fetch, tuple(fetch.session.active))
+
+    def answer(self, fetch: ClientFetch, found: Round) -> None:
+        """Send what was read."""
+        message = self._response(fetch, found)
+        self.cold_reads.reply(fetch.request, encode_parts(message, fetch.request.api_version))
+
+    async def _answer_long(self, fetch: ClientFetch, found: Round) -> None:
+        """The same, for what takes long to encode."""
+        message = self._response(fetch, found)
+        parts = await asyncio.to_thread(encode_parts, message, fetch.request.api_version)
+        self.cold_reads.reply(fetch.request, parts)
+
+    def _response(self, fetch: ClientFetch, found: Round) -> FetchResponse:
+        request, session = fetch.request, fetch.session
+        request.charge()
+        if self._is_throttled(request, found.size):
+            # Over quota: nothing now, and the same records later.
+            found.release()
+            if not fetch.incremental:
+                session.close()
+            return FetchResponse(throttle_time_ms=request.throttle_ms, session_id=session.id)
+        if fetch.wants_session:
+            self.sessions.admit(session, _now_ms(request))
+        message = FetchResponse(session_id=session.id, responses=_by_topic(fetch, found))
+        if not session.id:
+            session.close()
+        if found.leaders and request.api_version >= _FIRST_WITH_ENDPOINTS:
+            message.node_endpoints = [
+                NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)
+                for place in endpoints(self._replicas.image, found.leaders, request.listener)
+            ]
+        return message
+
+    def _keep_to_window(self, request: Request, message: FetchRequest) -> None:
+        """Ask for no more than the quota lets through in one window."""
+        assert self._quotas.consumer is not None
+        most = self._quotas.consumer.most_in_window(ANONYMOUS, request.client_id)
+        if most is not None:
+            message.max_bytes = min(message.max_bytes, int(most))
+            message.min_bytes = min(message.min_bytes, message.max_bytes)
+
+    def _is_throttled(self, request: Request, size: int) -> bool:
+        quota = self._quotas.consumer
+        if quota is not None and not request.throttle_ms:
+            now_ms = asyncio.get_running_loop().time() * 1000
+            request.throttle(quota.admit(ANONYMOUS, request.client_id, size, now_ms))
+        return request.throttle_ms > 0
+
+    def expire_at(self, fetch: ClientFetch, parked: _ParkedFetch) -> Parked:
+        """Answer `parked` when the request's time is over."""
+        return self._purgatory.park(
+            fetch.request.received_at + fetch.message.max_wait_ms / 1000, parked.expired
+        )
+
+    def close(self) -> None:
+        """The broker stops."""
+        self.sessions.clear()
+        self.cold_reads.close()
+
+
+class _ParkedFetch:
+    """A consumer's fetch that waits for records."""
+
+    __slots__ = ("_due", "_fetch", "_handlers", "_loop", "_parked")
+
+    def __init__(self, handlers: FetchHandlers, fetch: ClientFetch) -> None:
+        self._handlers = handlers
+        self._fetch = fetch
+        self._loop = asyncio.get_running_loop()
+        self._due = False
+        self._parked: Parked | None = handlers.expire_at(fetch, self)
+        fetch.session.parked = self
+
+    def wake(self) -> None:
+        """A partition may have news: look again when this turn's news are complete."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._due = False
+        if self._parked is None:
+            return
+        found = self._handlers.read(self._fetch, complete=False)
+        if not (found.urgent or found.size >= self._fetch.message.min_bytes):
+            found.release()
+        elif self._fetch.incremental:
+            self._finish()
+            self._handlers.answer(self._fetch, found)
+        else:
+            found.release()
+            self.expired()
+
+    def expired(self) -> None:
+        """The time is over: answer with what there is."""
+        self._finish()
+        self._handlers.answer(self._fetch, self._handlers.read(self._fetch, complete=True))
+
+    def superseded(self, error: ErrorCode) -> None:
+        """The session goes on, or ends, without this fetch."""
+        if self._parked is not None:
+            self._finish()
+            self._fetch.request.reply(FetchResponse(error_code=error))
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self._finish()
+        if not self._fetch.session.id:
+            self._fetch.session.close()
+
+    def _finish(self) -> None:
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
+        if self._fetch.session.parked is self:
+            self._fetch.session.parked = None
+        self._handlers.forget(self, self._fetch.request.connection)
+
+
+def _now_ms(request: Request) -> int:
+    return int(request.received_at * 1000)
+
+
+def _by_topic(fetch: ClientFetch, found: Round) -> list[FetchableTopicResponse]:
+    """What the client is told, which it is taken to know from now on."""
+    topics: list[FetchableTopicResponse] = []
+    last: str | bytes | None = None
+    for outcome in found.outcomes:
+        wanted = outcome.partition
+        if fetch.incremental and not wanted.has_news(outcome.data, outcome.size):
+            continue
+        topic = wanted.key[0]
+        if topic != last:
+            topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
+            last = topic
+        topics[-1].partitions.append(outcome.data)
+        wanted.sent(outcome.data, outcome.size)
+        if outcome.replica is not None:
+            outcome.replica.traffic.bytes_out += outcome.size
+    return topics

@@ -1,0 +1,301 @@
+"""OffsetCommit 1-10, OffsetFetch 1-10, OffsetDelete 0: committed offsets of groups of either protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+from ..groups.coordinator import GroupCoordinator
+from ..groups.offsets import CommittedOffset, TopicPartition
+from ..groups.shard import Shard
+from ..runtime.time_slices import in_turns
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from .commit_sorting import sort_commit
+
+EPOCHS_VERSION = 9
+"""From here on commits say a member epoch where a generation was."""
+TOPIC_IDS_VERSION = 10
+UNSET = -1
+
+
+class _Found(NamedTuple):
+    """What is answered for one partition."""
+
+    committed: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def offset(self) -> int:
+        return self.committed.offset if self.committed else UNSET
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.committed.leader_epoch if self.committed else UNSET
+
+    @property
+    def metadata(self) -> str:
+        return self.committed.metadata if self.committed else ""
+
+
+_UNSTABLE = _Found(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+class GroupOffsetHandlers:
+    """Offsets over the coordinator's shards."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        image: Callable[[], ClusterImage],
+        now_ms: Callable[[], int],
+        metadata_bytes_max: int,
+    ) -> None:
+        self._coordinator, self._image, self._now_ms = coordinator, image, now_ms
+        self._metadata_bytes_max = metadata_bytes_max
+
+    @handles(OffsetCommitRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
+        """Answered once the offsets are below the high watermark of their shard."""
+        by_id = request.api_version >= TOPIC_IDS_VERSION
+        accepted, errors = sort_commit(
+            message.topics, self._image(), self._now_ms(), self._metadata_bytes_max, by_id=by_id
+        )
+
+        def done(outcome: ErrorCode) -> None:
+            request.reply(
+                OffsetCommitResponse(
+                    topics=[
+                        OffsetCommitResponseTopic(
+                            name=topic.name,
+                            topic_id=topic.topic_id,
+                            partitions=[
+                                OffsetCommitResponsePartition(
+                                    partition_index=p.partition_index,
+                                    error_code=errors.get(
+                                        (topic.name or topic.topic_id, p.partition_index), outcome
+                                    ),
+                                )
+                                for p in topic.partitions
+                            ],
+                        )
+                        for topic in message.topics
+                    ]
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
+        except KafkaError as error:
+            errors.clear()
+            done(error.code)
+            return
+        shard.commit(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id_or_member_epoch,
+            accepted,
+            done,
+            knows_epochs=request.api_version >= EPOCHS_VERSION,
+        )
+
+    @handles(OffsetFetchRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        if request.api_version < 8:
+            return self._fetch_one(message)
+        by_id = request.api_version >= TOPIC_IDS_VERSION
+        # An answer must not grow with how often a group is named.
+        groups = {asked.group_id: asked for asked in reversed(message.groups)}
+        return OffsetFetchResponse(
+            groups=[
+                self._fetch_group(asked, by_id=by_id, stable=message.require_stable)
+                async for asked in in_turns(reversed(groups.values()))
+            ]
+        )
+
+    def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """One group of a request since version 8; topics that are unknown by id have their own error."""
+        group = OffsetFetchResponseGroup(group_id=asked.group_id)
+        image = self._image()
+        try:
+            shard = self._coordinator.shard_for(asked.group_id, empty_id_allowed=True)
+            refusal = shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+            if refusal is not ErrorCode.NONE:
+                raise KafkaError(refusal)
+        except KafkaError as error:
+            group.error_code = error.code
+            return group
+        wanted: dict[str, list[int]] | None = None
+        if asked.topics is not None:
+            wanted = {}
+            for topic in asked.topics:
+                known = image.topics_by_id.get(topic.topic_id)
+                if by_id and known is None:
+                    group.topics.append(_unknown(topic.topic_id, topic.partition_indexes))
+                else:
+                    wanted[known.name if by_id and known is not None else topic.name] = (
+                        topic.partition_indexes
+                    )
+        for name, offsets in _committed(shard, asked.group_id, wanted, image, stable=stable):
+            topic_id = image.topics[name].id if name in image.topics else ZERO_UUID
+            if by_id and topic_id == ZERO_UUID:
+                continue
+            rows = [_fetched(p, found) for p, found in offsets]
+            group.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
+        return group
+
+    def _fetch_one(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
+        wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
+        try:
+            shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
+            found_by_topic = _committed(
+                shard, message.group_id, wanted, self._image(), stable=message.require_stable
+            )
+            code = ErrorCode.NONE
+        except KafkaError as error:
+            code = error.code
+            found_by_topic = [
+                (name, [(p, _Found(None, code)) for p in ps]) for name, ps in (wanted or {}).items()
+            ]
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=p,
+                            committed_offset=found.offset,
+                            committed_leader_epoch=found.leader_epoch,
+                            metadata=found.metadata,
+                            error_code=found.error,
+                        )
+                        for p, found in offsets
+                    ],
+                )
+                for name, offsets in found_by_topic
+            ],
+        )
+
+    @handles(OffsetDeleteRequest, 0, 0)
+    def offset_delete(self, request: Request, message: OffsetDeleteRequest) -> None:
+        """Answered once the tombstones are committed; topics that the group consumes keep their offsets."""
+        topics = self._image().topics
+        errors = {
+            (topic.name, p.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic in message.topics
+            for p in topic.partitions
+            if topic.name not in topics or p.partition_index not in topics[topic.name].partitions
+        }
+        asked = [(t.name, p.partition_index) for t in message.topics for p in t.partitions]
+
+        def done(outcome: ErrorCode, subscribed: frozenset[str] = frozenset()) -> None:
+            if outcome is not ErrorCode.NONE:
+                request.reply(OffsetDeleteResponse(error_code=outcome))
+                return
+            errors.update(
+                {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for each in asked if each[0] in subscribed}
+            )
+            request.reply(_deleted(message, errors))
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+            shard.delete_offsets(message.group_id, [each for each in asked if each not in errors], done)
+        except KafkaError as error:
+            done(error.code)
+
+
+def _deleted(
+    message: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=errors.get((topic.name, p.partition_index), ErrorCode.NONE),
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _unknown(topic_id: bytes, partitions: list[int]) -> OffsetFetchResponseTopics:
+    rows = [_fetched(p, _Found(None, ErrorCode.UNKNOWN_TOPIC_ID)) for p in partitions]
+    return OffsetFetchResponseTopics(topic_id=topic_id, partitions=rows)
+
+
+def _fetched(partition: int, found: _Found) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error,
+    )
+
+
+def _committed(
+    shard: Shard,
+    group_id: str,
+    wanted: dict[str, list[int]] | None,
+    image: ClusterImage,
+    *,
+    stable: bool,
+) -> list[tuple[str, list[tuple[int, _Found]]]]:
+    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's.
+
+    What was committed for an earlier topic of the same name does not count. With `stable`, partitions have none as
+    long as a transaction that has committed one is open.
+    """
+    pending = shard.offsets.pending
+
+    def found(name: str, partition: int, committed: CommittedOffset | None) -> _Found:
+        if stable and pending.has(group_id, (name, partition)):
+            return _UNSTABLE
+        topic = image.topics.get(name)
+        return _Found(committed if committed is None or topic is None or committed.is_of(topic.id) else None)
+
+    if wanted is not None:
+        return [
+            (name, [(p, found(name, p, shard.offsets.get(group_id, (name, p)))) for p in partitions])
+            for name, partitions in wanted.items()
+        ]
+    by_topic: dict[str, list[tuple[int, _Found]]] = {}
+    for (name, partition), committed in sorted(shard.offsets.of_group(group_id).items()):
+        row = found(name, partition, committed)
+        if row is _UNSTABLE or row.committed is not None:
+            by_topic.setdefault(name, []).append((partition, row))
+    return list(by_topic.items())

@@ -1,0 +1,259 @@
+"""JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, ListGroups 0-5,
+DeleteGroups 0-2.
+
+The classic protocol, which members of consumer groups may speak, too; `consumer_groups` has KIP-848's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+from ..groups.classic.group import Group
+from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
+from ..groups.coordinator import GroupCoordinator
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+
+REQUIRE_MEMBER_ID_VERSION = 4
+SKIP_ASSIGNMENT_VERSION = 9
+NOT_FOUND_VERSION = 6
+_DELETIONS_PER_TURN = 50
+
+
+class GroupHandlers:
+    """The group APIs over the coordinator's shards."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    # ------------------------------------------------------------ membership
+
+    @handles(JoinGroupRequest, 0, 9)
+    def join_group(self, request: Request, message: JoinGroupRequest) -> None:
+        """Answered when the whole group has joined."""
+
+        def reply(result: JoinReply) -> None:
+            request.reply(
+                JoinGroupResponse(
+                    error_code=result.error,
+                    generation_id=result.generation,
+                    protocol_type=result.protocol_type,
+                    protocol_name=result.protocol if request.api_version >= 7 else result.protocol or "",
+                    leader=result.leader,
+                    skip_assignment=result.skip_assignment,
+                    member_id=result.member_id,
+                    members=[
+                        JoinGroupResponseMember(member_id=m, group_instance_id=i, metadata=data)
+                        for m, i, data in result.members
+                    ],
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            reply(JoinReply(reply, error.code, message.member_id))
+            return
+        rebalance_timeout_ms = message.rebalance_timeout_ms
+        joining = JoinRequest(
+            message.member_id,
+            message.group_instance_id,
+            request.client_id or "",
+            f"/{request.client_host}",
+            message.session_timeout_ms,
+            message.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+            message.protocol_type,
+            tuple((p.name, bytes(p.metadata)) for p in message.protocols),
+            require_known_id=request.api_version >= REQUIRE_MEMBER_ID_VERSION,
+            can_skip_assignment=request.api_version >= SKIP_ASSIGNMENT_VERSION,
+        )
+        shard.join(message.group_id, joining, reply)
+
+    @handles(SyncGroupRequest, 0, 5)
+    def sync_group(self, request: Request, message: SyncGroupRequest) -> None:
+        """Answered once the leader's assignment is stored."""
+
+        def reply(result: SyncReply) -> None:
+            request.reply(
+                SyncGroupResponse(
+                    error_code=result.error,
+                    protocol_type=result.protocol_type,
+                    protocol_name=result.protocol,
+                    assignment=result.assignment,
+                )
+            )
+
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            reply(SyncReply(reply, _loading_is_rebalance(error.code)))
+            return
+        shard.sync(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id,
+            {a.member_id: bytes(a.assignment) for a in message.assignments},
+            message.protocol_type,
+            message.protocol_name,
+            reply,
+        )
+
+    @handles(HeartbeatRequest, 0, 4)
+    def heartbeat(self, _request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            # While a shard is replayed its members are alive as far as anyone knows.
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+        code = shard.heartbeat(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id
+        )
+        return HeartbeatResponse(error_code=code)
+
+    @handles(LeaveGroupRequest, 0, 5)
+    def leave_group(self, request: Request, message: LeaveGroupRequest) -> LeaveGroupResponse:
+        try:
+            shard = self._coordinator.shard_for(message.group_id)
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=error.code)
+        if request.api_version < 3:
+            return LeaveGroupResponse(error_code=shard.leave(message.group_id, message.member_id, None))
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=m.member_id,
+                    group_instance_id=m.group_instance_id,
+                    error_code=shard.leave(message.group_id, m.member_id, m.group_instance_id),
+                )
+                for m in message.members
+            ]
+        )
+
+    # ------------------------------------------------------------ administration
+
+    @handles(DescribeGroupsRequest, 0, 6)
+    async def describe_groups(
+        self, request: Request, message: DescribeGroupsRequest
+    ) -> DescribeGroupsResponse:
+        wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
+        return DescribeGroupsResponse(
+            groups=[self._describe(g, request.api_version) async for g in in_turns(wanted)]
+        )
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, Group):
+            return _not_classic(group_id, version, exists=group is not None)
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=group.protocol or "",
+            members=[
+                DescribedGroupMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    member_metadata=m.metadata_for(group.protocol),
+                    member_assignment=m.assignment,
+                )
+                for m in group.members.values()
+            ],
+        )
+
+    @handles(ListGroupsRequest, 0, 5)
+    def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+        if self._coordinator.loading:
+            # A list that lacks groups would look complete.
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        states = {s.lower() for s in message.states_filter}
+        types = {t.lower() for t in message.types_filter}
+        listed = []
+        for shard in self._coordinator.shards():
+            for group in shard.groups.values():
+                if states and group.state.value.lower() not in states:
+                    continue
+                classic = isinstance(group, Group)
+                kind = "classic" if classic else "consumer"
+                if types and kind not in types:
+                    continue
+                listed.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=(group.protocol_type or "") if isinstance(group, Group) else "consumer",
+                        group_state=group.state.value,
+                        group_type=kind,
+                    )
+                )
+        return ListGroupsResponse(groups=listed)
+
+    @handles(DeleteGroupsRequest, 0, 2)
+    async def delete_groups(self, request: Request, message: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        """Answered once the tombstones of every group are committed."""
+        results: dict[str, ErrorCode] = {}
+        names = dict.fromkeys(message.groups_names)
+        all_done = asyncio.Event()
+
+        def done(group_id: str, code: ErrorCode) -> None:
+            results[group_id] = code
+            if len(results) == len(names):
+                all_done.set()
+
+        async for group_id in in_turns(names, _DELETIONS_PER_TURN):
+            try:
+                shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
+            except KafkaError as error:
+                done(group_id, error.code)
+            else:
+                shard.delete_group(group_id, partial(done, group_id))
+        if names:
+            await all_done.wait()
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=g, error_code=results[g]) for g in names]
+        )
+
+
+def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
+    """A SyncGroup that meets a loading coordinator starts over with a join, as in Kafka."""
+    return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+
+
+def _not_classic(group_id: str, version: int, *, exists: bool) -> DescribedGroup:
+    """From version 6 on a group that is not there, or of another protocol, is an error (KIP-1043)."""
+    described = DescribedGroup(group_id=group_id, group_state="Dead")
+    if version >= NOT_FOUND_VERSION:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} {'is not a classic group' if exists else 'not found'}."
+    return described

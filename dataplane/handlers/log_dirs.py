@@ -1,0 +1,127 @@
+"""DescribeLogDirs (1-5) and AlterReplicaLogDirs (1-2): the data folders of this broker (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from ..log import LogDirectory, PartitionLog
+from ..server.handler import Request, handles
+from ..storage.folder_moves import FolderMoves
+from ..storage.log_store import LogStore, TopicPartition
+
+_LOGS_PER_TURN = 200
+"""Of a description: other requests have their turns between."""
+
+
+class LogDirHandlers:
+    """Both are about the broker that is asked alone."""
+
+    def __init__(self, logs: LogStore, moves: FolderMoves) -> None:
+        self._logs = logs
+        self._moves = moves
+
+    @handles(DescribeLogDirsRequest, 1, 5)
+    async def describe(self, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        """Every folder, and of the topics that are asked for what is in it."""
+        wanted: set[TopicPartition] | None = None
+        if message.topics is not None:
+            wanted = {(topic.topic, index) for topic in message.topics for index in topic.partitions}
+        results = [
+            DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_name(path))
+            for path in self._logs.unopened
+        ]
+        results += [await self._describe(directory, wanted) for directory in self._logs.directories]
+        return DescribeLogDirsResponse(results=results)
+
+    async def _describe(
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+    ) -> DescribeLogDirsResult:
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        shown = 0
+        for logs in (directory.logs, directory.futures):
+            for key, log in list(logs.items()):
+                if wanted is not None and key not in wanted:
+                    continue
+                shown += 1
+                if shown % _LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                if logs.get(key) is log:
+                    topic = topics.setdefault(key[0], DescribeLogDirsTopic(name=key[0]))
+                    topic.partitions.append(self._partition(directory, key, log))
+        try:
+            total, usable = await asyncio.to_thread(_room, directory.path)
+        except OSError:
+            total = usable = -1
+        if directory.failure is not None:
+            return DescribeLogDirsResult(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_name(directory.path)
+            )
+        return DescribeLogDirsResult(
+            log_dir=_name(directory.path),
+            topics=list(topics.values()),
+            total_bytes=total,
+            usable_bytes=usable,
+            is_cordoned=directory.path in self._logs.cordoned,
+        )
+
+    def _partition(
+        self, directory: LogDirectory, key: TopicPartition, log: PartitionLog
+    ) -> DescribeLogDirsPartition:
+        described = DescribeLogDirsPartition(partition_index=key[1], partition_size=log.size)
+        if directory.futures.get(key) is log:
+            described.is_future_key = True
+            current = self._logs.directory_of(*key)
+            end_offset = log.log_end_offset if current is None else current.logs[key].log_end_offset
+            described.offset_lag = max(0, end_offset - log.log_end_offset)
+        return described
+
+    @handles(AlterReplicaLogDirsRequest, 1, 2, elements_max=6_000)
+    def alter(self, request: Request, message: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        """Each partition on its own; one that is named twice goes to the last folder named, as in Kafka."""
+        targets = {
+            (topic.name, index): directory.path
+            for directory in message.dirs
+            for topic in directory.topics
+            for index in topic.partitions
+        }
+        return AlterReplicaLogDirsResponse(results=self._altered(targets))
+
+    def _altered(self, targets: Mapping[TopicPartition, str]) -> list[AlterReplicaLogDirTopicResult]:
+        results: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for (topic, index), path in targets.items():
+            error = ErrorCode.NONE
+            try:
+                self._moves.alter(topic, index, path)
+            except KafkaError as refused:
+                error = refused.code
+            result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
+            result.partitions.append(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+            )
+        return list(results.values())
+
+
+def _name(path: Path) -> str:
+    return str(path.absolute())
+
+
+def _room(path: Path) -> tuple[int, int]:
+    """Bytes of the volume, and those that are free for this process."""
+    found = os.statvfs(path)
+    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

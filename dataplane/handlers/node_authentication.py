@@ -1,0 +1,46 @@
+"""AuthenticateNode (0): whoever holds the cluster secret proves it, once for a connection.
+
+Listeners do not authenticate clients yet, so this proof is all that tells a broker from a client. Handlers ask
+`Connection.node` and `Connection.is_broker`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
+from ottla.protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
+
+from ..server.handler import Request, handles
+
+log = logging.getLogger(__name__)
+
+
+class NodeAuthenticationHandlers:
+    """Checks proofs, and marks the connections whose proof is right."""
+
+    def __init__(self, credentials: NodeCredentials) -> None:
+        self._credentials = credentials
+
+    @handles(AuthenticateNodeRequest, 0, 0)
+    def authenticate(
+        self, request: Request, message: AuthenticateNodeRequest
+    ) -> AuthenticateNodeResponse | None:
+        """The next message of the exchange. A refusal closes the connection unanswered."""
+        connection = request.connection
+        # No quota holds up a follower. A stranger has one attempt for each connection, and those are counted.
+        request.meter = None
+        proof = connection.node_proof
+        if proof is None:
+            proof = connection.node_proof = ServerProof(self._credentials, os.urandom(NONCE_BYTES))
+        try:
+            answer = proof.receive(message.auth_bytes)
+        except ProofRefused as error:
+            log.warning(
+                "closing the connection of %s, which is no node of this cluster: %s", connection, error
+            )
+            request.close_connection()
+            return None
+        connection.node = proof.peer
+        return AuthenticateNodeResponse(auth_bytes=answer)

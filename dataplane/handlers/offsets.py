@@ -1,0 +1,222 @@
+"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4), answered by leaders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+from ..log import is_damage
+from ..replication.leader.leader import LeaderState
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_turns
+from ..server.fetch_reading import READ_COMMITTED
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_CONSUMER = -1
+_FIRST_WITH_EPOCHS = 4
+_FIRST_WITH_NOT_AVAILABLE = 5
+_FIRST_WITH_MAX_TIMESTAMP = 7
+_FIRST_WITH_EARLIEST_LOCAL = 8
+_FIRST_WITH_LATEST_TIERED = 9
+_FIRST_WITH_PENDING_UPLOAD = 11
+_FIRST_VERSION_WITH = {
+    MAX_TIMESTAMP: _FIRST_WITH_MAX_TIMESTAMP,
+    EARLIEST_LOCAL: _FIRST_WITH_EARLIEST_LOCAL,
+    LATEST_TIERED: _FIRST_WITH_LATEST_TIERED,
+    EARLIEST_PENDING_UPLOAD: _FIRST_WITH_PENDING_UPLOAD,
+}
+
+
+_LOOK_UPS_PER_TURN = 100
+
+
+class _Seen(Enum):
+    """How much of a log who asks gets to see."""
+
+    ALL = "up to the log end: brokers, and tools that debug"
+    REPLICATED = "up to the high watermark"
+    STABLE = "up to the last stable offset"
+
+
+class _Found(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+_NOTHING = _Found(-1, -1, -1)
+
+
+class OffsetHandlers:
+    """Looks up offsets in the partitions this broker leads."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    @handles(ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
+        read what is committed, from the last stable offset on.
+        """
+        may_ask = _may_ask(request, message.replica_id)
+        seen = _Seen.ALL
+        if message.replica_id == _CONSUMER:
+            seen = _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
+        asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
+        repeated = {name for name, times in Counter(asked).items() if times > 1}
+        answers = [ListOffsetsTopicResponse(name=topic.name) for topic in message.topics]
+        parts = (
+            (topic, part)
+            for topic in zip(message.topics, answers, strict=True)
+            for part in topic[0].partitions
+        )
+        async for (topic, answer), part in in_turns(parts, _LOOK_UPS_PER_TURN):
+            found = self._list(
+                topic.name,
+                part,
+                request.api_version,
+                may_ask=may_ask,
+                seen=seen,
+                repeated=(topic.name, part.partition_index) in repeated,
+            )
+            answer.partitions.append(found)
+        return ListOffsetsResponse(topics=answers)
+
+    def _list(
+        self,
+        topic: str,
+        part: ListOffsetsPartition,
+        version: int,
+        *,
+        may_ask: bool,
+        seen: _Seen,
+        repeated: bool,
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if not may_ask:
+                raise _not_that_broker()
+            if repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+            if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} needs a later version"
+                )
+            partition = self._replicas.get(topic, part.partition_index)
+            leader = partition.leading(part.current_leader_epoch)
+            found = self._look_up(partition, leader, part.timestamp, seen)
+        except Exception as error:
+            code = as_kafka_error(error, f"a look-up in {topic}-{part.partition_index}").code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
+        answer = ListOffsetsPartitionResponse(
+            partition_index=part.partition_index, timestamp=found.timestamp, offset=found.offset
+        )
+        if version >= _FIRST_WITH_EPOCHS:
+            answer.leader_epoch = found.leader_epoch
+        return answer
+
+    def _look_up(self, partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
+        try:
+            return _look_up(partition, leader, timestamp, seen)
+        except KafkaError as error:
+            if is_damage(error):
+                self._replicas.found_damaged(partition, error)
+            raise
+
+    @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def offset_for_leader_epoch(
+        self, request: Request, message: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        may_ask = _may_ask(request, message.replica_id)
+        answers = [OffsetForLeaderTopicResult(topic=topic.topic) for topic in message.topics]
+        parts = (
+            (answer, part)
+            for topic, answer in zip(message.topics, answers, strict=True)
+            for part in topic.partitions
+        )
+        async for answer, part in in_turns(parts):
+            answer.partitions.append(self._end_of_epoch(answer.topic, part, may_ask=may_ask))
+        return OffsetForLeaderEpochResponse(topics=answers)
+
+    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, may_ask: bool) -> EpochEndOffset:
+        try:
+            if not may_ask:
+                raise _not_that_broker()
+            partition = self._replicas.get(topic, part.partition)
+            partition.leading(part.current_leader_epoch)
+        except KafkaError as error:
+            return EpochEndOffset(partition=part.partition, error_code=error.code)
+        epoch, end_offset = partition.end_of_epoch(part.leader_epoch)
+        return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _not_that_broker() -> KafkaError:
+    return KafkaError(
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the connection has not proved to come from that broker"
+    )
+
+
+def _may_ask(request: Request, replica_id: int) -> bool:
+    """Whether the peer is who it says it is: a consumer, a tool that debugs, or that broker."""
+    return replica_id < 0 or request.connection.is_broker(replica_id)
+
+
+def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
+    log = partition.log
+    end = _end(partition, leader, seen)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _Found(-1, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING  # no segment is or will be on another tier
+    if timestamp == MAX_TIMESTAMP:
+        # Whether what has it counts is not known while its transaction is open: as in Kafka nothing is told then.
+        largest = log.max_timestamp_offset(leader.high_watermark if seen is _Seen.STABLE else end)
+        return _NOTHING if largest is None or largest.offset >= end else _Found(*largest)
+    if timestamp < 0 and timestamp != LATEST:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+    if timestamp != LATEST:
+        found = log.offset_for_timestamp(timestamp, end)
+        if found is not None:
+            return _Found(*found)
+    if seen is not _Seen.ALL and leader.high_watermark < leader.epoch_start_offset:
+        # Committed under the leader before, and perhaps already seen: an answer now would go back in time.
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",
+        )
+    return _Found(-1, end, leader.leader_epoch) if timestamp == LATEST else _NOTHING
+
+
+def _end(partition: Partition, leader: LeaderState, seen: _Seen) -> int:
+    log = partition.log
+    if seen is _Seen.ALL:
+        return log.log_end_offset
+    watermark = leader.high_watermark
+    return watermark if seen is _Seen.REPLICATED else log.last_stable_offset(watermark)

@@ -1,0 +1,48 @@
+"""Connections on which a producer added its group's offsets to a transaction, and then fell silent.
+
+A producer below transaction version 2 sends AddOffsetsToTxn to the coordinator of its transaction, and the offsets
+themselves to that of the group. librdkafka 2.11 to 2.16 may wait there for a coordinator that it has struck off its
+list: because Metadata did not name it, or because all of its connections had ended. It looks for the coordinator anew
+when the next of its connections comes or goes. So a connection that is silent after such an answer is closed, once;
+to any client that is the end of an idle connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..server.connection import Connection
+
+SILENCE_S = 5.0
+
+
+class OffsetsDue:
+    """Watches connections from the answer to AddOffsetsToTxn on, until their transaction is being ended."""
+
+    def __init__(self) -> None:
+        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+
+    def added(self, connection: Connection) -> None:
+        """The offsets of a group belong to a transaction now: the client is about to send them."""
+        if connection not in self._timers:
+            self._look_after(connection, SILENCE_S)
+
+    def ending(self, connection: Connection) -> None:
+        """The client ends its transaction: it is not held up."""
+        timer = self._timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _look_after(self, connection: Connection, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[connection] = loop.call_later(delay_s, self._look, connection)
+
+    def _look(self, connection: Connection) -> None:
+        del self._timers[connection]
+        if connection.closed:
+            return
+        left_s = connection.last_activity + SILENCE_S - asyncio.get_running_loop().time()
+        if left_s > 0 or connection.owes_replies:
+            self._look_after(connection, max(left_s, 0.1 * SILENCE_S))
+        else:
+            connection.close()

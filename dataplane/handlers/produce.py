@@ -1,0 +1,356 @@
+"""Produce (3-13, advertised from 0: old librdkafka turns features on by exact versions, and never sends
+them).
+
+acks=0 gets no answer; an error closes the connection, so that the producer looks for the leaders again.
+acks=all waits until the high watermark has passed the batch. A transactional batch is appended only while this broker
+knows that its partition is in the open transaction of its producer (rule T2); what cannot be appended in the turn in
+which it came is `Deferred`.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from functools import partial
+from time import perf_counter
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+
+from ..log import TakesLong
+from ..quotas import ANONYMOUS, ClientQuotas
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..server.handler import Request, as_kafka_error, handles
+from ..server.purgatory import Parked, Purgatory
+from ..server.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
+from ..transactions.gate import TransactionGate
+from .cluster_access import INTERNAL_TOPICS
+from .deferred_batches import (
+    ALL,
+    Deferred,
+    DeferredBatch,
+    Place,
+    TransactionalBatches,
+    Uncommitted,
+    failure,
+    in_version,
+)
+from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+
+log = logging.getLogger(__name__)
+
+# Batch length, magic and attributes of a record batch.
+_BATCH = struct.Struct(">8xi4xb4xh")
+_MAGIC = 2
+_ZSTD = 4
+
+_ON_LOOP_S = 0.01
+"""For so long the event loop expands the batches of one request, which may have many; threads do the rest."""
+_FIRST_WITH_ZSTD = 7
+_FIRST_WITH_ENDPOINTS = 10
+_FIRST_WITH_TOPIC_IDS = 13
+
+
+def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    """Every partition of the request with the same error."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[failure(data.index, error) for data in topic.partition_data],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+class ProduceHandlers:
+    """Appends to the partitions this broker leads."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        purgatory: Purgatory,
+        gate: TransactionGate,
+        quotas: ClientQuotas | None = None,
+        validation: ValidationQueue | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._transactional = TransactionalBatches(gate)
+        self._quotas = quotas or ClientQuotas()
+        self._validation = validation or ValidationQueue()
+
+    def close(self) -> None:
+        """Validate nothing more in threads."""
+        self._validation.close()
+
+    @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
+    def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
+        """Append each batch; answer when `acks` is satisfied, or with what is known after `timeout_ms`."""
+        acks = message.acks
+        if acks not in (ALL, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
+        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        response = ProduceResponse()
+        waiting: list[Uncommitted] = []
+        deferred: list[DeferredBatch] = []
+        validation = self._validation
+        validating = validation.waiting
+        failed = False
+        for topic in message.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                partition: Partition | None = None
+                try:
+                    partition = (
+                        self._replicas.get_by_id(topic.topic_id, data.index)
+                        if by_id
+                        else self._replicas.get(topic.name, data.index)
+                    )
+                    attributes = _check(partition, data, request.api_version)
+                    assert data.records is not None
+                    records = memoryview(data.records)
+                    if attributes & TRANSACTIONAL_FLAG:
+                        _check_transactional(message)
+                    takes_long = bool(
+                        attributes & COMPRESSION_MASK and perf_counter() - request.began_s > _ON_LOOP_S
+                    )
+                    if (
+                        takes_long
+                        or (
+                            (
+                                attributes & COMPRESSION_MASK
+                                or len(records) > UNCOMPRESSED_ON_LOOP_MAX
+                                or partition.settings.stored is not None
+                                or validating
+                            )
+                            and validation.takes(partition, records)
+                        )
+                    ) or (
+                        attributes & TRANSACTIONAL_FLAG
+                        and not self._transactional.admits(partition, records, message.transactional_id or "")
+                    ):
+                        place = Place(partition, answers, len(answers))
+                        deferred.append(DeferredBatch(place, records, takes_long))
+                        answers.append(PartitionProduceResponse(index=data.index))
+                        continue
+                    answer, end = self.append(partition, data.index, records, acks)
+                    if acks == ALL and partition.high_watermark < end:
+                        waiting.append((partition, end, answer))
+                except TakesLong:
+                    assert partition is not None
+                    place = Place(partition, answers, len(answers))
+                    deferred.append(DeferredBatch(place, records, takes_long=True))
+                    answer = PartitionProduceResponse(index=data.index)
+                except Exception as error:
+                    failed = True
+                    told = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
+                    answer = failure(data.index, in_version(told, request.api_version), partition)
+                answers.append(answer)
+            response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        quota = self._quotas.producer
+        if quota is not None:
+            size, now_ms = request.connection.frame_bytes, request.received_at * 1000
+            request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
+        if deferred:
+            rest = Deferred(self, self._transactional, request, message, response, waiting, failed)
+            rest.run(deferred, validation)
+            return None
+        return self.finish(request, message, response, waiting, failed)
+
+    def finish(
+        self,
+        request: Request,
+        message: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        failed: bool,
+    ) -> ProduceResponse | None:
+        """Everything is appended or refused: the answer, None if there is none or not yet."""
+        if message.acks == 0:
+            if failed:
+                log.info("closing the connection of %s: %s", request.connection, _failures(response))
+                request.close_connection()
+            else:
+                request.no_reply()
+            return None
+        if waiting:
+            _Waiting(self, request, response, waiting, message.timeout_ms)
+            return None
+        if failed:
+            self.add_leaders(request, response)
+        return response
+
+    def append(
+        self,
+        partition: Partition,
+        index: int,
+        records: memoryview,
+        acks: int,
+        max_timestamp: int | None = None,
+    ) -> tuple[PartitionProduceResponse, int]:
+        """The answer if the append is enough, and the offset behind the batch. With `max_timestamp` its records were
+        validated before.
+
+        Raises:
+            KafkaError: why it is not appended, or REQUEST_TIMED_OUT where that is not certain.
+            TakesLong: its records have to be validated in a thread.
+        """
+        end = partition.log.log_end_offset
+        try:
+            result = partition.append(records, required_acks=acks, max_timestamp=max_timestamp)
+        except (KafkaError, TakesLong):
+            raise
+        except Exception as error:
+            refusal = as_kafka_error(error, f"a batch for {partition!r}")
+            if partition.log.log_end_offset != end or partition.log.has(records):
+                refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            raise refusal from error
+        if not result.duplicate:
+            traffic = partition.traffic
+            traffic.bytes_in += result.size
+            traffic.messages_in += result.last_offset + 1 - result.first_offset
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        ), result.last_offset + 1
+
+    def expire_at(self, request: Request, timeout_ms: int, waiting: _Waiting) -> Parked:
+        """Answer `waiting` as it is when the request's time is over."""
+        return self._purgatory.park(request.received_at + max(0, timeout_ms) / 1000, waiting.expired)
+
+    def add_leaders(self, request: Request, response: ProduceResponse) -> None:
+        """Tell a client that asked the wrong broker who leads now (KIP-951)."""
+        if request.api_version < _FIRST_WITH_ENDPOINTS:
+            return
+        image = self._replicas.image
+        leaders: set[int] = set()
+        for topic in response.responses:
+            state = image.topics_by_id.get(topic.topic_id) or image.topics.get(topic.name)
+            for answer in topic.partition_responses:
+                if answer.error_code in LEADERSHIP_ERRORS:
+                    leader_id, leader_epoch = leader_of(state, answer.index)
+                    answer.current_leader.leader_id = leader_id
+                    answer.current_leader.leader_epoch = leader_epoch
+                    leaders.add(leader_id)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=found.broker_id, host=found.host, port=found.port, rack=found.rack)
+            for found in endpoints(image, leaders, request.listener)
+        ]
+
+
+def _check(partition: Partition, data: PartitionProduceData, version: int) -> int:
+    """The attributes of the first batch. KafkaError for what no producer may send, as far as its header tells."""
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
+    records = data.records
+    if not records:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
+        )
+    if len(records) < HEADER_SIZE:
+        return 0
+    batch_length, magic, attributes = _BATCH.unpack_from(records)
+    if magic != _MAGIC:
+        return 0
+    if HEADER_SIZE - LOG_OVERHEAD <= batch_length < len(records) - LOG_OVERHEAD:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request may hold one record batch for each partition"
+        )
+    if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_WITH_ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
+        )
+    return int(attributes)
+
+
+def _check_transactional(message: ProduceRequest) -> None:
+    if message.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a request with transactional batches names the transactional id",
+        )
+    if not message.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+    if message.acks != ALL:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"transactional batches need acks=all, not {message.acks}"
+        )
+
+
+class _Waiting:
+    """A request with acks=all whose batches are appended and not all committed yet."""
+
+    __slots__ = ("_answered", "_handlers", "_open", "_parked", "_request", "_response")
+
+    def __init__(
+        self,
+        handlers: ProduceHandlers,
+        request: Request,
+        response: ProduceResponse,
+        waiting: list[Uncommitted],
+        timeout_ms: int,
+    ) -> None:
+        self._handlers = handlers
+        self._request = request
+        self._response = response
+        self._answered = False
+        self._open = {id(answer): answer for _, _, answer in waiting}
+        self._parked: Parked | None = handlers.expire_at(request, timeout_ms, self)
+        for partition, end, answer in waiting:
+            partition.on_high_watermark(end, partial(self._settled, answer))
+
+    def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
+        if self._answered:
+            return
+        del self._open[id(answer)]
+        if error is not ErrorCode.NONE:
+            _unknown_outcome(answer, error)
+        if not self._open:
+            self._reply()
+
+    def expired(self) -> None:
+        """The request's time is over: what is not settled has an unknown outcome."""
+        self._parked = None
+        for answer in self._open.values():
+            _unknown_outcome(answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._reply()
+
+    def _reply(self) -> None:
+        self._answered = True
+        if self._parked is not None:
+            self._parked.cancel()
+        self._handlers.add_leaders(self._request, self._response)
+        self._request.reply(self._response)
+
+
+def _failures(response: ProduceResponse) -> str:
+    """The first of the partitions that failed; with acks=0 the client is told nothing else."""
+    return next(
+        f"produce with acks=0 to partition {answer.index} of {topic.name or topic.topic_id.hex()!r} failed: "
+        f"{ErrorCode.of(answer.error_code).name}"
+        for topic in response.responses
+        for answer in topic.partition_responses
+        if answer.error_code
+    )
+
+
+def _unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

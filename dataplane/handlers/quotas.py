@@ -1,0 +1,196 @@
+"""DescribeClientQuotas (0-1) and AlterClientQuotas (0-1): limits by user, client id and address (KIP-546).
+
+Any broker describes what the quorum keeps; the quorum validates changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+
+from ottla.protocol.client_quotas import CLIENT_ID, IP, USER
+from ottla.protocol.cluster_image import QuotaEntity
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quota_commands as commands
+from ottla.protocol.messages.client_quotas import (
+    AlterClientQuotasEntryData,
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+from ..runtime.time_slices import pieces
+from ..server.handler import Request, handles
+from .cluster_access import Quorum
+
+# So that one entry of the quorum's log does not hold it up for long.
+_ENTRIES_PER_COMMAND = 250
+
+
+class MatchType(IntEnum):
+    """Kafka's ways to match one part of an entity."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+def _describe_error(message: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+
+
+def _alter_error(message: AlterClientQuotasRequest, error: KafkaError) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(entries=[_altered(entry, error) for entry in message.entries])
+
+
+def _altered(
+    entry: AlterClientQuotasRequestEntryData, error: KafkaError | None
+) -> AlterClientQuotasEntryData:
+    return AlterClientQuotasEntryData(
+        error_code=error.code if error else ErrorCode.NONE,
+        error_message=error.message if error else None,
+        entity=sorted(entry.entity, key=lambda part: part.entity_type),
+    )
+
+
+def in_kafkas_order(names: Collection[str]) -> list[str]:
+    """The names of quotas as Kafka lists them, which some clients rely on: it keeps them in Java's hash maps, first the
+    changes in one of 16 buckets, and then all there are in one that is at most three quarters full."""
+    buckets = 2
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def place(name: str) -> tuple[int, int]:
+        number = 0
+        for character in name.encode():
+            number = (31 * number + character) & 0xFFFFFFFF
+        spread = number ^ (number >> 16)
+        return spread % buckets, spread % 16
+
+    return sorted(names, key=place)
+
+
+class QuotaHandlers:
+    """Shows quotas, and passes changes to the quorum."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    @handles(DescribeClientQuotasRequest, 0, 1, on_error=_describe_error)
+    def describe_client_quotas(
+        self, request: Request, message: DescribeClientQuotasRequest
+    ) -> DescribeClientQuotasResponse:
+        """The quotas of every entity that all components match."""
+        components = _components(message.components)
+        return DescribeClientQuotasResponse(
+            error_message="",
+            entries=[
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    values=[ValueData(key=key, value=values[key]) for key in in_kafkas_order(values)],
+                )
+                for entity, values in self._quorum.image.client_quotas.items()
+                if matches(entity, components, strict=message.strict)
+            ],
+        )
+
+    @handles(AlterClientQuotasRequest, 0, 1, on_error=_alter_error)
+    async def alter_client_quotas(
+        self, request: Request, message: AlterClientQuotasRequest
+    ) -> AlterClientQuotasResponse:
+        """Each entity on its own; one that comes twice is refused."""
+        times = Counter(_parts(entry) for entry in message.entries)
+        wanted = [entry for entry in message.entries if times[_parts(entry)] == 1]
+        failures: list[KafkaError | None] = []
+        for some in pieces(wanted, _ENTRIES_PER_COMMAND):
+            command = commands.AlterClientQuotas(
+                entries=[_changes(entry) for entry in some], validate_only=message.validate_only
+            )
+            try:
+                outcome = await self._quorum.submit(command)
+            except KafkaError as error:
+                failures += [error] * (len(wanted) - len(failures))
+                break
+            assert isinstance(outcome, commands.AlterClientQuotasResult)
+            failures += map(_failure, outcome.entries)
+        results = iter(failures)
+        return AlterClientQuotasResponse(
+            entries=[
+                _altered(
+                    entry,
+                    next(results)
+                    if times[_parts(entry)] == 1
+                    else KafkaError(ErrorCode.INVALID_REQUEST, "Each entity must appear at most once."),
+                )
+                for entry in message.entries
+            ]
+        )
+
+
+def _parts(entry: AlterClientQuotasRequestEntryData) -> frozenset[tuple[str, str | None]]:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+def _changes(entry: AlterClientQuotasRequestEntryData) -> commands.EntityQuotaChanges:
+    return commands.EntityQuotaChanges(
+        entity=[
+            commands.QuotaEntityPart(entity_type=part.entity_type, entity_name=part.entity_name)
+            for part in entry.entity
+        ],
+        changes=[commands.QuotaChange(key=op.key, value=op.value, remove=op.remove) for op in entry.ops],
+    )
+
+
+def _failure(result: commands.AlteredQuota) -> KafkaError | None:
+    return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
+
+
+def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:
+    """The components by type. Raises KafkaError for what Kafka refuses."""
+    components: dict[str, ComponentData] = {}
+    for component in given:
+        kind = component.entity_type
+        if kind in components:
+            raise _refusal(f"Entity type {kind} cannot appear more than once in the filter.")
+        if not kind:
+            raise _refusal("Invalid empty entity type.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        try:
+            match_type = MatchType(component.match_type)
+        except ValueError:
+            raise _refusal(f"Unknown match type {component.match_type}") from None
+        asked = f"Request specified MATCH_TYPE_{match_type.name}"
+        if match_type is MatchType.EXACT and component.match is None:
+            raise _refusal(f"{asked}, but set match string to null.")
+        if match_type is not MatchType.EXACT and component.match is not None:
+            raise _refusal(f"{asked}, but also specified a match string.")
+        components[kind] = component
+    if IP in components and len(components) > 1:
+        raise _refusal(
+            "Invalid entity filter component combination. IP filter component should not be used with user "
+            "or clientId filter component."
+        )
+    return components
+
+
+def matches(entity: QuotaEntity, components: dict[str, ComponentData], *, strict: bool) -> bool:
+    """Whether the entity has every part asked for and, with `strict`, no other."""
+    names = dict(entity)
+    if strict and len(names) != len(components):
+        return False
+    return all(
+        kind in names and (component.match_type == MatchType.SPECIFIED or names[kind] == component.match)
+        for kind, component in components.items()
+    )
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,238 @@
+"""AlterPartitionReassignments (0-1), ListPartitionReassignments (0), ElectLeaders (0-2), UnregisterBroker (0):
+where replicas are, and who of them leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ottla.protocol.cluster_image import TopicState
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import broker_commands, partition_commands
+from ottla.protocol.messages import quorum_commands as commands
+from ottla.protocol.messages import reassignment_commands as moves
+from ottla.protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.messages.leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ottla.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
+
+from ..runtime.time_slices import pieces
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from .cluster_access import Quorum
+
+# So that one entry of the quorum's log does not hold it up for long.
+_PARTITIONS_PER_COMMAND = 1000
+
+
+def _alter_error(
+    message: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+def _elect_error(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Version 0 has no error of its own: every partition has it then."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in message.topic_partitions or ()
+        ],
+    )
+
+
+def _unregister_error(message: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+
+
+class ReassignmentHandlers:
+    """Hands the requests on as commands; what is under way is read from the cluster image."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    @handles(
+        AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error, elements_max=WHOLE_CLUSTER_ELEMENTS
+    )
+    async def alter(
+        self, request: Request, message: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin, change or cancel moves, each partition on its own."""
+        allow_change = message.allow_replication_factor_change
+        asked = [(topic, wanted) for topic in message.topics for wanted in topic.partitions]
+        found: list[moves.ReassignedPartition] = []
+        # An empty request is a command, too.
+        for some in pieces(asked, _PARTITIONS_PER_COMMAND) or [()]:
+            try:
+                found += await self._move(some, message.timeout_ms, allow_change=allow_change)
+            except KafkaError as error:
+                if not found:
+                    raise
+                refused = moves.ReassignedPartition(error_code=error.code, error_message=error.message or "")
+                found += [refused] * (len(asked) - len(found))
+                break
+        results = iter(found)
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=message.allow_replication_factor_change,
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=wanted.partition_index,
+                            error_code=result.error_code,
+                            error_message=result.error_message or None,
+                        )
+                        for wanted, result in zip(topic.partitions, results, strict=False)
+                    ],
+                )
+                for topic in message.topics
+            ],
+        )
+
+    async def _move(
+        self,
+        asked: Sequence[tuple[ReassignableTopic, ReassignablePartition]],
+        timeout_ms: int,
+        *,
+        allow_change: bool,
+    ) -> list[moves.ReassignedPartition]:
+        """One command: what became of each partition. Raises KafkaError for a refusal of them all."""
+        topics: list[moves.TopicReassignment] = []
+        last = None
+        for topic, wanted in asked:
+            if topic is not last:
+                topics.append(moves.TopicReassignment(name=topic.name))
+                last = topic
+            topics[-1].partitions.append(
+                moves.WantedReplicas(partition=wanted.partition_index, replicas=wanted.replicas)
+            )
+        command = moves.AlterPartitionReassignments(
+            topics=topics, allow_replication_factor_change=allow_change
+        )
+        outcome = await self._quorum.submit(command, timeout_ms=timeout_ms)
+        assert isinstance(outcome, moves.AlterPartitionReassignmentsResult)
+        _check(outcome.error_code, outcome.error_message)
+        return outcome.partitions
+
+    @handles(ListPartitionReassignmentsRequest, 0, 0, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    def list_ongoing(
+        self, request: Request, message: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """What is moving, of the partitions asked for or of all; what is not moving is left out, as in Kafka."""
+        image = self._quorum.image
+        if message.topics is None:
+            asked = [(topic, iter(sorted(topic.partitions))) for _, topic in sorted(image.topics.items())]
+        else:
+            asked = [
+                (image.topics[wanted.name], iter(wanted.partition_indexes))
+                for wanted in message.topics
+                if wanted.name in image.topics
+            ]
+        found = [(topic.name, list(_moving(topic, indexes))) for topic, indexes in asked]
+        return ListPartitionReassignmentsResponse(
+            topics=[
+                OngoingTopicReassignment(name=name, partitions=partitions)
+                for name, partitions in found
+                if partitions
+            ]
+        )
+
+    @handles(ElectLeadersRequest, 0, 2, on_error=_elect_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect preferred leaders, or any leader where there is none."""
+        image = self._quorum.image
+        command = partition_commands.ElectLeaders(
+            election_type=message.election_type,
+            partitions=None
+            if message.topic_partitions is None
+            else [
+                partition_commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
+                for topic in message.topic_partitions
+                if topic.topic in image.topics
+                for index in topic.partitions
+            ],
+        )
+        names = {topic.id: topic.name for topic in image.topics.values()}
+        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+        assert isinstance(outcome, partition_commands.ElectLeadersResult)
+        _check(outcome.error_code, outcome.error_message)
+        results: dict[str, list[PartitionResult]] = {}
+        for elected in outcome.partitions:
+            name = names.get(elected.topic_id, "")
+            results.setdefault(name, []).append(
+                PartitionResult(
+                    partition_id=elected.partition,
+                    error_code=elected.error_code,
+                    error_message=elected.error_message if elected.error_code else None,
+                )
+            )
+        for topic in message.topic_partitions or ():
+            if topic.topic not in image.topics:
+                results[topic.topic] = [_no_such_topic(topic.topic, index) for index in topic.partitions]
+        return ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(topic=name, partition_result=partitions)
+                for name, partitions in results.items()
+            ]
+        )
+
+    @handles(UnregisterBrokerRequest, 0, 0, on_error=_unregister_error)
+    async def unregister(
+        self, request: Request, message: UnregisterBrokerRequest
+    ) -> UnregisterBrokerResponse:
+        """Forget a broker. It stays in the replica lists it is in."""
+        outcome = await self._quorum.submit(broker_commands.UnregisterBroker(broker_id=message.broker_id))
+        assert isinstance(outcome, commands.CommandResult)
+        _check(outcome.error_code, outcome.error_message)
+        return UnregisterBrokerResponse()
+
+
+def _check(code: int, message: str) -> None:
+    if code:
+        raise KafkaError(ErrorCode.of(code), message)
+
+
+def _moving(topic: TopicState, indexes: Iterable[int]) -> Iterator[OngoingPartitionReassignment]:
+    for index in indexes:
+        state = topic.partitions.get(index)
+        if state is not None and state.is_moving:
+            yield OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(state.replicas),
+                adding_replicas=list(state.adding_replicas),
+                removing_replicas=list(state.removing_replicas),
+            )
+
+
+def _no_such_topic(name: str, index: int) -> PartitionResult:
+    return PartitionResult(
+        partition_id=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"No such topic as {name}",
+    )

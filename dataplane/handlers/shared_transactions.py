@@ -1,0 +1,126 @@
+"""BeginTransaction 0-1, JoinTransaction 0 and CommitTransaction 0: one transaction, many writers (rule T18).
+
+Any broker answers: what a token means is in it, and what has become of its transaction only the quorum knows. A writer
+that has joined produces like any other client that adds partitions by writing to them (Produce 12), in the name of the
+transactional id, under its own producer id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    BeginTransactionResponse,
+    CommitTransactionRequest,
+    CommitTransactionResponse,
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
+from ottla.protocol.messages.transaction_commands import (
+    AddToTransaction,
+    ChosenWriter,
+    EndTransaction,
+    FindOrBegin,
+    JoinTransaction,
+)
+
+from ..server.handler import Request, handles
+from ..transactions.tokens import JoinableTransaction, TransactionTokens
+from .transaction_arguments import check_app_version, check_timeout, check_transactional_id
+from .transaction_clients import TransactionClients
+
+NOBODY = -1
+
+
+class SharedTransactionHandlers:
+    """For owners of transactions, and for those who join."""
+
+    def __init__(
+        self, clients: TransactionClients, tokens: TransactionTokens, timeout_max_ms: Callable[[], int]
+    ) -> None:
+        self._clients = clients
+        self._tokens = tokens
+        self._timeout_max_ms = timeout_max_ms
+
+    @handles(BeginTransactionRequest, 0, 1)
+    async def begin(self, request: Request, message: BeginTransactionRequest) -> BeginTransactionResponse:
+        """The transaction is open; if it is its owner who asks, it has no partition yet."""
+        if request.api_version >= 1 and message.producer_id == NOBODY:
+            return await self._find_or_begin(request, message)
+        name, producer_id, epoch = message.transactional_id, message.producer_id, message.producer_epoch
+        # Before anything begins: a transaction that nobody could join would be of no use.
+        self._tokens.issue(JoinableTransaction(name, producer_id, epoch, 0))
+        command = AddToTransaction(transactional_id=name, producer_id=producer_id, producer_epoch=epoch)
+        begun = await self._clients.add(request, command)
+        token = self._tokens.issue(JoinableTransaction(name, producer_id, epoch, begun.number))
+        return BeginTransactionResponse(
+            number=begun.number, token=token, producer_id=producer_id, producer_epoch=epoch
+        )
+
+    async def _find_or_begin(
+        self, request: Request, message: BeginTransactionRequest
+    ) -> BeginTransactionResponse:
+        name = message.transactional_id
+        check_transactional_id(name)
+        check_timeout(message.timeout_ms, self._timeout_max_ms())
+        check_app_version(message.app_version)
+        self._tokens.issue(JoinableTransaction(name, NOBODY, NOBODY, 0))
+        command = FindOrBegin(
+            transactional_id=name, app_version=message.app_version, timeout_ms=message.timeout_ms
+        )
+        found = await self._clients.find_or_begin(request, command)
+        if found.was_committed:
+            return BeginTransactionResponse(was_committed=True)
+        token = self._tokens.issue(
+            JoinableTransaction(name, found.producer_id, found.producer_epoch, found.number)
+        )
+        return BeginTransactionResponse(
+            number=found.number,
+            token=token,
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+        )
+
+    @handles(JoinTransactionRequest, 0, 0)
+    async def join(self, request: Request, message: JoinTransactionRequest) -> JoinTransactionResponse:
+        """A producer id and epoch that nobody else has in this transaction."""
+        transaction = self._tokens.verify(message.token)
+        command = JoinTransaction(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            number=transaction.number,
+        )
+        joined = await self._clients.join(request, command)
+        return JoinTransactionResponse(
+            transactional_id=transaction.transactional_id,
+            producer_id=joined.producer_id,
+            producer_epoch=joined.producer_epoch,
+            number=transaction.number,
+        )
+
+    @handles(CommitTransactionRequest, 0, 0)
+    async def commit(self, request: Request, message: CommitTransactionRequest) -> CommitTransactionResponse:
+        """Answered once every reader that begins afterwards sees all that was chosen, or nothing."""
+        check_app_version(message.app_version)
+        command = EndTransaction(
+            transactional_id=message.transactional_id,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            commits=message.committed,
+            bumps_epoch=True,
+            writers=[
+                ChosenWriter(producer_id=one.producer_id, producer_epoch=one.producer_epoch)
+                for one in message.writers
+            ],
+            number=message.number,
+            app_version=message.app_version,
+        )
+        ended = await self._clients.end(request, command)
+        return CommitTransactionResponse(
+            producer_id=ended.producer_id,
+            producer_epoch=ended.producer_epoch,
+            was_committed=ended.was_committed,
+            commit_index=ended.commit_index,
+        )

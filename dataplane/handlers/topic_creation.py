@@ -1,0 +1,123 @@
+"""Topics that come into being because someone asked for them: auto-created ones and the internal ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.topic_commands import (
+    CreatedTopic,
+    CreateTopics,
+    CreateTopicsResult,
+    NewTopic,
+    NewTopicConfig,
+)
+
+from ..runtime.time_slices import pieces
+from .cluster_access import OFFSETS_TOPIC, Quorum
+
+log = logging.getLogger(__name__)
+
+
+_TOPICS_PER_COMMAND = 250
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, but neither `.` nor `..`."""
+    return name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """How topics are made whose creator does not say."""
+
+    auto_create: bool = True
+    num_partitions: int = 1
+    replication_factor: int = 1
+    offsets_num_partitions: int = 50
+    offsets_replication_factor: int = 3
+    offsets_segment_bytes: int = 104_857_600
+
+
+def _several(names: list[str]) -> str:
+    return f"topic {names[0]}" + (f" and {len(names) - 1} others" if len(names) > 1 else "")
+
+
+def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
+    error = ErrorCode(created.error_code)
+    if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        return ErrorCode.NONE
+    log.warning("topic %s could not be created: %s %s", name, error.name, created.error_message)
+    return error
+
+
+class TopicCreator:
+    """Creates topics on demand; requests that come while a topic is being created share the outcome."""
+
+    def __init__(
+        self, quorum: Quorum, defaults: TopicDefaults, rng: random.Random, *, timeout_ms: int = 5000
+    ) -> None:
+        self.defaults = defaults
+        self._quorum = quorum
+        self._rng = rng
+        self._timeout_ms = timeout_ms
+        self._creating: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
+
+    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Create the topics of these names that do not exist, and say of each how it went."""
+        outcomes: dict[str, ErrorCode] = {}
+        wanted = list(dict.fromkeys(names))
+        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+            self._begin([name for name in some if name not in self._creating])
+            tasks = {name: self._creating[name] for name in some}
+            await asyncio.wait(set(tasks.values()))
+            outcomes |= {name: task.result()[name] for name, task in tasks.items()}
+            if ErrorCode.REQUEST_TIMED_OUT in outcomes.values():
+                break  # The quorum is not there for the others either.
+        return dict.fromkeys(wanted, ErrorCode.REQUEST_TIMED_OUT) | outcomes
+
+    def _begin(self, names: list[str]) -> None:
+        if not names:
+            return
+        task = asyncio.get_running_loop().create_task(self._create(names))
+        self._creating |= dict.fromkeys(names, task)
+        task.add_done_callback(lambda _: [self._creating.pop(name) for name in names])
+
+    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+        command = CreateTopics(topics=[self._topic(name) for name in names], seed=self._rng.getrandbits(63))
+        try:
+            result = await self._quorum.submit(command, timeout_ms=self._timeout_ms)
+        except KafkaError as error:
+            log.warning("%s could not be created: %s %s", _several(names), error.code.name, error.message)
+            return dict.fromkeys(names, error.code)
+        except Exception:
+            log.exception("%s could not be created", _several(names))
+            return dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert isinstance(result, CreateTopicsResult)
+        return {name: _outcome(name, created) for name, created in zip(names, result.topics, strict=True)}
+
+    def _topic(self, name: str) -> NewTopic:
+        defaults = self.defaults
+        if name != OFFSETS_TOPIC:
+            return NewTopic(
+                name=name,
+                num_partitions=defaults.num_partitions,
+                replication_factor=defaults.replication_factor,
+            )
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(defaults.offsets_segment_bytes),
+        }
+        return NewTopic(
+            name=name,
+            num_partitions=defaults.offsets_num_partitions,
+            replication_factor=defaults.offsets_replication_factor,
+            configs=[NewTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )

@@ -1,0 +1,117 @@
+"""DescribeTopicPartitions (0): topics page by page, with the replicas that could lead without loss (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+from ..server.handler import Request, handles
+from .cluster_access import INTERNAL_TOPICS, TOPIC_OPERATIONS, Quorum, endpoint
+from .topic_creation import is_valid_topic_name
+
+PARTITIONS_MAX = 2000
+"""Partitions of one page at most: Kafka's default of max.request.partition.size.limit."""
+
+
+def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
+            for topic in message.topics
+        ]
+    )
+
+
+class TopicPartitionsHandlers:
+    """Answers from the image."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error)
+    def describe(
+        self, request: Request, message: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """Topics in the order of their names, from the cursor on, until the page is full."""
+        cursor = message.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
+        image = self._quorum.image
+        names = sorted({topic.name for topic in message.topics} or image.topics)
+        view = _View(image, request.listener)
+        response = DescribeTopicPartitionsResponse()
+        left = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
+        for name in names:
+            if cursor is not None and name < cursor.topic_name:
+                continue
+            topic = image.topics.get(name)
+            if topic is None:
+                response.topics.append(_missing(name))
+                continue
+            if left == 0:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+            page = [index for index in sorted(topic.partitions) if index >= first]
+            response.topics.append(view.topic(topic, page[:left]))
+            if len(page) > left:
+                response.next_cursor = Cursor(topic_name=name, partition_index=page[left])
+                break
+            left -= len(page)
+        return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    valid = is_valid_topic_name(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+class _View:
+    """Topics as clients of one listener are shown them."""
+
+    def __init__(self, image: ClusterImage, listener: str) -> None:
+        self._live = {
+            broker_id for broker_id, broker in image.brokers.items() if endpoint(broker, listener) is not None
+        }
+
+    def topic(self, topic: TopicState, page: list[int]) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=list(self._partitions(topic, page)),
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+
+    def _partitions(
+        self, topic: TopicState, page: list[int]
+    ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+        for index in page:
+            state = topic.partitions[index]
+            live = state.leader in self._live
+            yield DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE if live else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=index,
+                leader_id=state.leader if live else -1,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                eligible_leader_replicas=list(state.elr),
+                last_known_elr=list(state.last_known_elr),
+                offline_replicas=self._offline(state),
+            )
+
+    def _offline(self, state: PartitionState) -> list[int]:
+        return [one for one in state.replicas if one not in self._live or one in state.offline_replicas]

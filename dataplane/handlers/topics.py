@@ -1,0 +1,363 @@
+"""CreateTopics (2-7), DeleteTopics (1-6) and CreatePartitions (0-3): requests turned into commands to the
+quorum.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import quorum_commands as commands
+from ottla.protocol.messages import topic_commands
+from ottla.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+from ..quotas import ANONYMOUS, ClientQuotas
+from ..runtime.time_slices import in_turns, pieces
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from .cluster_access import Quorum
+from .config_view import ConfigEntry, ConfigView
+from .topic_creation import TopicDefaults
+
+_T = TypeVar("_T")
+
+_DEFAULT = -1
+_TOPICS_PER_COMMAND = 250
+# Of one request, as in Kafka.
+_PARTITIONS_MAX = 10_000
+# From these versions on clients understand that single topics are refused for a quota (KIP-599).
+_STRICT_CREATION, _STRICT_DELETION, _STRICT_PARTITIONS = 6, 5, 3
+
+
+def _create_error(message: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused_creation(topic.name, error) for topic in message.topics])
+
+
+def _refused_creation(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        error_code=error.code,
+        error_message=error.message,
+        num_partitions=-1,
+        replication_factor=-1,
+    )
+
+
+def _delete_error(message: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_refused_deletion(topic, error) for topic in _deletions(message)])
+
+
+def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+    )
+
+
+def _deletions(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """What is to be deleted, whichever field the version keeps it in."""
+    return message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
+
+
+def _partitions_error(message: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[_refused_partitions(topic.name, error) for topic in message.topics]
+    )
+
+
+def _refused_partitions(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+class TopicHandlers:
+    """Checks what concerns the request as such; the controller's state machine decides the rest."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        defaults: TopicDefaults,
+        config_view: ConfigView,
+        rng: random.Random,
+        *,
+        delete_topic_enable: bool = True,
+        quotas: ClientQuotas | None = None,
+    ) -> None:
+        self._quorum = quorum
+        self._defaults = defaults
+        self._config_view = config_view
+        self._rng = rng
+        self._delete_topic_enable = delete_topic_enable
+        self._quotas = quotas or ClientQuotas()
+
+    def _charge(self, request: Request, partitions: int, *, strict: bool) -> KafkaError | None:
+        """Charge the client for partitions it has created or deleted; why it may not, if it may not."""
+        quota = self._quotas.mutations
+        if quota is None:
+            return None
+        now_ms = request.received_at * 1000
+        throttle_ms = quota.charge(ANONYMOUS, request.client_id, max(0, partitions), now_ms, strict=strict)
+        request.throttle(throttle_ms)
+        return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
+
+    @handles(CreateTopicsRequest, 2, 7, on_error=_create_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def create_topics(self, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics; each has its own result, and a name that comes twice is refused."""
+        repeated = _repeated(topic.name for topic in message.topics)
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        results = [_refused_creation(name, error) for name in sorted(repeated)]
+        wanted = []
+        async for topic in in_turns(message.topics):
+            if topic.name in repeated:
+                continue
+            strict = request.api_version >= _STRICT_CREATION
+            over = self._charge(request, self._partitions_of(topic), strict=strict)
+            if over is None:
+                wanted.append(topic)
+            else:
+                results.append(_refused_creation(topic.name, over))
+        if wanted:
+            results += await self._create(request, wanted, message)
+        return CreateTopicsResponse(topics=results)
+
+    async def _create(
+        self, request: Request, wanted: list[CreatableTopic], message: CreateTopicsRequest
+    ) -> list[CreatableTopicResult]:
+        if sum(max(0, self._partitions_of(topic)) for topic in wanted) > _PARTITIONS_MAX:
+            error = KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Excessively large number of partitions per request: at most {_PARTITIONS_MAX}",
+            )
+            return [_refused_creation(topic.name, error) for topic in wanted]
+        settings = _CreatedSettings(self._config_view)
+        outcomes = self._outcomes(
+            wanted,
+            lambda some: topic_commands.CreateTopics(
+                topics=[self._new_topic(topic) for topic in some],
+                validate_only=message.validate_only,
+                seed=self._rng.getrandbits(63),
+            ),
+            message.timeout_ms,
+        )
+        return [_created(topic, result, settings) async for topic, result in outcomes]
+
+    async def _outcomes(
+        self, wanted: list[_T], command_for: Callable[[Sequence[_T]], commands.Command], timeout_ms: int
+    ) -> AsyncIterator[tuple[_T, Any]]:
+        """What became of each topic, by commands that are small enough not to hold up the quorum for long. A
+        KafkaError is of a whole command, and of all that would have come after it.
+        """
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        refused: KafkaError | None = None
+        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+            results: Iterable[Any] = itertools.repeat(refused, len(some))
+            if refused is None:
+                try:
+                    left_ms = int((deadline_s - time.monotonic()) * 1000)
+                    outcome: Any = await self._quorum.submit(command_for(some), timeout_ms=left_ms)
+                    results = outcome.topics
+                except KafkaError as error:
+                    refused = error
+                    results = itertools.repeat(refused, len(some))
+            for topic, result in zip(some, results, strict=True):
+                yield topic, result
+
+    def _partitions_of(self, topic: CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+
+    def _new_topic(self, topic: CreatableTopic) -> topic_commands.NewTopic:
+        assigned = bool(topic.assignments)
+        partitions, factor = topic.num_partitions, topic.replication_factor
+        return topic_commands.NewTopic(
+            name=topic.name,
+            num_partitions=self._defaults.num_partitions
+            if partitions == _DEFAULT and not assigned
+            else partitions,
+            replication_factor=self._defaults.replication_factor
+            if factor == _DEFAULT and not assigned
+            else factor,
+            assignments=[
+                topic_commands.PartitionAssignment(
+                    partition=given.partition_index, replicas=list(given.broker_ids)
+                )
+                for given in topic.assignments
+            ],
+            configs=[
+                topic_commands.NewTopicConfig(name=config.name, value=config.value)
+                for config in topic.configs
+            ],
+        )
+
+    @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def delete_topics(self, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Delete topics by name or, from version 6 on, by id."""
+        if not self._delete_topic_enable:
+            code = (
+                ErrorCode.TOPIC_DELETION_DISABLED if request.api_version >= 3 else ErrorCode.INVALID_REQUEST
+            )
+            raise KafkaError(code, "delete.topic.enable is false on this broker")
+        results: list[DeletableTopicResult] = []
+        wanted: list[DeleteTopicState] = []
+        seen: set[str | bytes] = set()
+        async for topic in in_turns(_deletions(message)):
+            try:
+                name, topic_id = _resolve(self._quorum.image, topic)
+                if topic_id in seen:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
+                seen.add(topic_id)
+                partitions = len(self._quorum.image.topics[name].partitions)
+                over = self._charge(request, partitions, strict=request.api_version >= _STRICT_DELETION)
+                if over is not None:
+                    raise over
+                wanted.append(DeleteTopicState(name=name, topic_id=topic_id))
+            except KafkaError as error:
+                results.append(_refused_deletion(topic, error))
+        if wanted:
+            outcomes = self._outcomes(
+                wanted,
+                lambda some: topic_commands.DeleteTopics(topic_ids=[topic.topic_id for topic in some]),
+                message.timeout_ms,
+            )
+            results += [_deleted(topic, result) async for topic, result in outcomes]
+        return DeleteTopicsResponse(responses=results)
+
+    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
+    async def create_partitions(
+        self, request: Request, message: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
+        """Raise the number of partitions of topics."""
+        repeated = _repeated(topic.name for topic in message.topics)
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        results = [_refused_partitions(name, error) for name in sorted(repeated)]
+        wanted = []
+        async for topic in in_turns(message.topics):
+            if topic.name in repeated:
+                continue
+            present = self._quorum.image.topics.get(topic.name)
+            more = topic.count - len(present.partitions) if present is not None else 0
+            over = self._charge(request, more, strict=request.api_version >= _STRICT_PARTITIONS)
+            if over is None:
+                wanted.append(topic)
+            else:
+                results.append(_refused_partitions(topic.name, over))
+        if wanted:
+            outcomes = self._outcomes(
+                wanted,
+                lambda some: topic_commands.CreatePartitions(
+                    topics=[_more_partitions(topic) for topic in some],
+                    validate_only=message.validate_only,
+                    seed=self._rng.getrandbits(63),
+                ),
+                message.timeout_ms,
+            )
+            results += [_enlarged(topic, result) async for topic, result in outcomes]
+        return CreatePartitionsResponse(results=results)
+
+
+class _CreatedSettings:
+    """Settings of new topics as a response tells them; those that nobody gave are shared by all."""
+
+    def __init__(self, view: ConfigView) -> None:
+        self._settings = view.topics()
+        self._plain = [_created_setting(entry) for entry in self._settings.fallen_back]
+
+    def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+        """All settings of a topic."""
+        overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+        if not overrides:
+            return self._plain
+        return [_created_setting(entry) for entry in self._settings.of(overrides)]
+
+
+def _created_setting(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.is_sensitive
+    )
+
+
+def _created(
+    topic: CreatableTopic, result: topic_commands.CreatedTopic | KafkaError, settings: _CreatedSettings
+) -> CreatableTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_creation(topic.name, result)
+    if result.error_code:
+        return _refused_creation(topic.name, KafkaError(ErrorCode(result.error_code), result.error_message))
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=result.topic_id,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=settings.of(topic),
+    )
+
+
+def _deleted(
+    topic: DeleteTopicState, result: topic_commands.TopicResult | KafkaError
+) -> DeletableTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_deletion(topic, result)
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=result.error_code,
+        error_message=result.error_message or None,
+    )
+
+
+def _enlarged(
+    topic: CreatePartitionsTopic, result: topic_commands.TopicResult | KafkaError
+) -> CreatePartitionsTopicResult:
+    if isinstance(result, KafkaError):
+        return _refused_partitions(topic.name, result)
+    return CreatePartitionsTopicResult(
+        name=topic.name, error_code=result.error_code, error_message=result.error_message or None
+    )
+
+
+def _resolve(image: ClusterImage, topic: DeleteTopicState) -> tuple[str, bytes]:
+    if topic.name is not None and topic.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if topic.topic_id != ZERO_UUID:
+        by_id = image.topics_by_id.get(topic.topic_id)
+        if by_id is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return by_id.name, by_id.id
+    if topic.name is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    by_name = image.topics.get(topic.name)
+    if by_name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return by_name.name, by_name.id
+
+
+def _more_partitions(topic: CreatePartitionsTopic) -> topic_commands.MorePartitions:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [
+            topic_commands.Replicas(broker_ids=list(given.broker_ids)) for given in topic.assignments
+        ]
+    return topic_commands.MorePartitions(name=topic.name, count=topic.count, assignments=assignments)

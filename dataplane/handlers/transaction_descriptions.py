@@ -1,0 +1,202 @@
+"""DescribeTransactions 0, ListTransactions 0-2, AbortTransaction 0 and DeleteTransactionalId 0: transactions as people
+see them.
+
+This broker knows those that concern it; the quorum's leader knows all, and is asked. Kafka's clients ask the broker
+that FindCoordinator names for a transactional id, and every broker for a list, whose answers they put together: so each
+tells of those ids that it is named for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
+from ottla.protocol.messages.transaction_commands import AbortTransaction, DeleteTransactionalId
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from ottla.protocol.messages.transaction_questions import FOREVER_MS, TransactionIdTold, TransactionTold
+from ottla.protocol.messages.transactional_ids import (
+    DeleteTransactionalIdRequest,
+    DeleteTransactionalIdResponse,
+)
+from ottla.protocol.transaction_table import Phase, places_of
+
+from ..patterns import compile_pattern
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+from ..transactions.coordinator import coordinator_of
+from ..transactions.quorum import TransactionCommands
+
+ANSWER_TIMEOUT_S = 5.0
+"""An election takes a small part of it."""
+STATES = {
+    Phase.EMPTY: "Empty",
+    Phase.ONGOING: "Ongoing",
+    Phase.PREPARE_COMMIT: "PrepareCommit",
+    Phase.PREPARE_ABORT: "PrepareAbort",
+    Phase.COMPLETE_COMMIT: "CompleteCommit",
+    Phase.COMPLETE_ABORT: "CompleteAbort",
+}
+"""What Kafka calls them."""
+_NEVER_OURS = frozenset(("Dead", "PrepareEpochFence"))
+"""States that Kafka knows, and no transaction is in here."""
+_PHASES = {name: phase for phase, name in STATES.items()}
+
+
+class TransactionQuestions(Protocol):
+    """What the quorum's leader tells; None: it has not answered in time."""
+
+    async def describe(
+        self, names: Iterable[str], timeout_s: float, /
+    ) -> dict[str, TransactionTold] | None: ...
+
+    async def ids(
+        self,
+        timeout_s: float,
+        /,
+        *,
+        phases: Collection[Phase] = (),
+        producer_ids: Collection[int] = (),
+        started_before_ms: int = FOREVER_MS,
+    ) -> list[TransactionIdTold] | None: ...
+
+
+class TransactionDescriptionHandlers:
+    """Shows transactions, ends one, and removes a transactional id."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        image: Callable[[], ClusterImage],
+        questions: TransactionQuestions,
+        commands: TransactionCommands,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._questions = questions
+        self._commands = commands
+        self._wall_ms = wall_ms
+
+    @handles(DescribeTransactionsRequest, 0, 0)
+    async def describe(
+        self, request: Request, message: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        """Each id on its own: NOT_COORDINATOR, where another broker tells of it; TRANSACTIONAL_ID_NOT_FOUND; and
+        COORDINATOR_LOAD_IN_PROGRESS, which clients try again, while the quorum does not answer.
+        """
+        refused: dict[str, ErrorCode] = {}
+        async for name in in_turns(dict.fromkeys(message.transactional_ids)):
+            if not name:
+                refused[name] = ErrorCode.INVALID_REQUEST
+            elif not self._tells_of(name):
+                refused[name] = ErrorCode.NOT_COORDINATOR
+        ours = [name for name in message.transactional_ids if name not in refused]
+        found = await self._questions.describe(ours, ANSWER_TIMEOUT_S) if ours else {}
+        states: list[DescribedTransaction] = []
+        for name in message.transactional_ids:
+            if name in refused:
+                code = refused[name]
+            elif found is None:
+                code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            elif (one := found.get(name)) is not None:
+                states.append(await self._described(one))
+                continue
+            else:
+                code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            states.append(DescribedTransaction(transactional_id=name, error_code=code))
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    async def _described(self, one: TransactionTold) -> DescribedTransaction:
+        topics: dict[str, set[int]] = {}
+        places = (place for writer in one.writers for place in places_of(writer.topics))
+        async for topic_id, index in in_turns(places):
+            topic = self._image().topics_by_id.get(topic_id)
+            if topic is not None:
+                topics.setdefault(topic.name, set()).add(index)
+        return DescribedTransaction(
+            transactional_id=one.transactional_id,
+            transaction_state=STATES[Phase(one.phase)],
+            transaction_timeout_ms=one.timeout_ms,
+            transaction_start_time_ms=one.started_ms,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            topics=[
+                DescribedTransactionTopic(topic=name, partitions=sorted(topics[name]))
+                for name in sorted(topics)
+            ],
+            app_version=one.app_version,
+        )
+
+    @handles(ListTransactionsRequest, 0, 2)
+    async def list_ids(self, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
+        """Those that pass all filters, among the ids that this broker is named for.
+
+        As in Kafka, an id that never began a transaction passes any duration. By the producer id of one who joined a
+        transaction it is found as well, under that: so Kafka's search for hanging transactions knows whose it is.
+        COORDINATOR_LOAD_IN_PROGRESS while the quorum does not answer.
+        """
+        regex = message.transactional_id_pattern
+        pattern = compile_pattern(regex, "Transaction ID pattern") if regex else None
+        states = frozenset(message.state_filters)
+        response = ListTransactionsResponse(
+            unknown_state_filters=sorted(states - _PHASES.keys() - _NEVER_OURS)
+        )
+        phases = [_PHASES[name] for name in states if name in _PHASES]
+        if states and not phases:
+            return response
+        duration_ms = message.duration_filter
+        found = await self._questions.ids(
+            ANSWER_TIMEOUT_S,
+            phases=phases,
+            producer_ids=frozenset(message.producer_id_filters),
+            started_before_ms=FOREVER_MS if duration_ms < 0 else self._wall_ms() - duration_ms,
+        )
+        if found is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        async for one in in_turns(found):
+            name = one.transactional_id
+            if (pattern is None or pattern.fullmatch(name)) and self._tells_of(name):
+                response.transaction_states.append(
+                    ListedTransaction(
+                        transactional_id=name,
+                        producer_id=one.producer_id,
+                        transaction_state=STATES[Phase(one.phase)],
+                    )
+                )
+        return response
+
+    @handles(AbortTransactionRequest, 0, 0)
+    async def abort(self, request: Request, message: AbortTransactionRequest) -> AbortTransactionResponse:
+        """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
+        name = message.transactional_id
+        try:
+            await self._commands.abort(AbortTransaction(transactional_id=name))
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, error.message) from error
+            raise
+        return AbortTransactionResponse()
+
+    @handles(DeleteTransactionalIdRequest, 0, 0)
+    async def delete(
+        self, request: Request, message: DeleteTransactionalIdRequest
+    ) -> DeleteTransactionalIdResponse:
+        """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
+        CONCURRENT_TRANSACTIONS.
+        """
+        await self._commands.delete(DeleteTransactionalId(transactional_id=message.transactional_id))
+        return DeleteTransactionalIdResponse()
+
+    def _tells_of(self, name: str) -> bool:
+        return coordinator_of(name, self._image()) == self._broker_id

@@ -1,0 +1,195 @@
+"""WriteTxnMarkers 1-2: an operator with `ottla txn abort-hanging` ends a transaction that seems to hang.
+
+Only a connection that has proved to hold the cluster secret may ask: CLUSTER_AUTHORIZATION_FAILED, as Kafka answers
+whoever is not authorized for CLUSTER_ACTION. So `kafka-transactions.sh abort` is refused.
+
+In Kafka this is how coordinators have markers written, and an operator's marker ends a transaction in one partition
+only, whatever its coordinator believes. Here the quorum alone decides, so that no marker contradicts it:
+
+- Where it has the transaction open, it is told to abort it, in all its partitions, and its producer is fenced.
+- Where it has decided to abort it, the marker is on its way, and is waited for.
+- Where it has decided to commit it, the request is refused: INVALID_TXN_STATE.
+- Where it knows of no such transaction, and the log has one open all the same, this leader writes the marker. That
+  should not happen (rule T2); it is what the tool is for.
+- Where nothing is open, nothing is to be done.
+
+The producer epoch must be that of the transaction: INVALID_PRODUCER_EPOCH. The coordinator epoch is what
+DescribeProducers calls so, the number of the producer's last marker in the partition; another one means that whoever
+asks has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.transaction_commands import AbortTransaction
+from ottla.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.protocol.transaction_table import Phase, Transaction
+
+from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+from ..transactions.completion_waits import Endings
+from ..transactions.markers import Markers
+from ..transactions.quorum import TransactionCommands
+from .transaction_clients import END_TIMEOUT_S
+
+log = logging.getLogger(__name__)
+
+
+def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
+    return _answer(message, error.code)
+
+
+def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    """The same for every partition."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in message.markers
+        ]
+    )
+
+
+class TransactionMarkerHandlers:
+    """Ends what hangs."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        commands: TransactionCommands,
+        markers: Markers,
+        endings: Endings,
+    ) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._commands = commands
+        self._markers = markers
+        self._endings = endings
+
+    @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
+    async def write(self, request: Request, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """One after the other; of each partition it is told how it went.
+
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
+        """
+        if request.connection.node is None:
+            log.info(
+                "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
+                "`ottla txn abort` ends transactions",
+                request.connection,
+            )
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only nodes of the cluster write transaction markers"
+            )
+        response = _answer(message, ErrorCode.NONE)
+        rows = (
+            (marker, topic.name, row)
+            for marker, result in zip(message.markers, response.markers, strict=True)
+            for topic in result.topics
+            for row in topic.partitions
+        )
+        async for marker, topic, row in in_turns(rows):
+            try:
+                await self._end(marker, self._replicas.get(topic, row.partition_index))
+            except KafkaError as error:
+                log.info("no marker for %s-%d: %s", topic, row.partition_index, error)
+                row.error_code = error.code
+        return response
+
+    async def _end(self, marker: WritableTxnMarker, partition: Partition) -> None:
+        if marker.transaction_result:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "what is committed is decided by the quorum")
+        partition.leading()
+        entry = partition.log.producers.get(marker.producer_id)
+        place = (partition.topic_id, partition.index)
+        known = self._image().transactions.at(place).get(marker.producer_id)
+        if known is not None:
+            await self._abort_known(marker, known, entry)
+        elif entry is None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"producer {marker.producer_id} has written nothing to {partition!r}",
+            )
+        else:
+            await self._abort_unknown(marker, partition, entry)
+
+    async def _abort_known(
+        self, marker: WritableTxnMarker, transaction: Transaction, entry: ProducerEntry | None
+    ) -> None:
+        writer = transaction.writers[marker.producer_id]
+        name, number = transaction.transactional_id, transaction.number
+        if marker.producer_epoch not in (writer.producer_epoch, transaction.marker_epoch(writer)):
+            raise _other_epoch(marker, writer.producer_epoch)
+        if transaction.phase is Phase.ONGOING:
+            _check_number(marker, entry)
+            await self._commands.abort(AbortTransaction(transactional_id=name, number=number))
+        elif writer.committed:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"transaction {number} of {name!r} is being committed"
+            )
+        try:
+            await self._endings.over(name, number, END_TIMEOUT_S)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
+
+    async def _abort_unknown(
+        self, marker: WritableTxnMarker, partition: Partition, entry: ProducerEntry
+    ) -> None:
+        """The marker is appended in the turn in which it is known that the quorum has nothing to do with it."""
+        if marker.producer_epoch != entry.producer_epoch:
+            raise _other_epoch(marker, entry.producer_epoch)
+        if marker.producer_id not in partition.log.open_transactions:
+            return
+        _check_number(marker, entry)
+        log.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
+        end = self._markers.abort_unknown(partition, marker.producer_id)
+        try:
+            async with asyncio.timeout(END_TIMEOUT_S):
+                outcome = await partition.high_watermark_at(end)
+        except TimeoutError:
+            outcome = ErrorCode.REQUEST_TIMED_OUT
+        if outcome is not ErrorCode.NONE:
+            raise KafkaError(outcome, f"the marker in {partition!r} is not replicated yet")
+
+
+def _check_number(marker: WritableTxnMarker, entry: ProducerEntry | None) -> None:
+    if entry is not None and entry.marker_number not in (NO_NUMBER, marker.coordinator_epoch):
+        raise KafkaError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"the last marker of producer {marker.producer_id} has coordinator epoch {entry.marker_number}, the "
+            f"request has {marker.coordinator_epoch}",
+        )
+
+
+def _other_epoch(marker: WritableTxnMarker, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {marker.producer_id} has epoch {epoch}, the request has {marker.producer_epoch}",
+    )

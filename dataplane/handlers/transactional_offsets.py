@@ -1,0 +1,177 @@
+"""TxnOffsetCommit 0-6: offsets of a group that count once a producer's transaction commits (rule T14).
+
+They are written to the group's partition of `__consumer_offsets` as batches are to any other: in the turn of the loop
+in which that transaction is known to be open there. From version 5 on the request itself makes the partition part of
+the transaction (KIP-890); before, the client has sent AddOffsetsToTxn.
+
+Up to version 4 a request that is delayed for so long that it arrives in the next transaction of a client that keeps its
+epoch is taken for a part of that one, as in Kafka: nothing in it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from ..groups.commit_checks import Committer
+from ..groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, partition_for
+from ..groups.records import Writer
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..transactions.acceptance import TransactionGone
+from ..transactions.gate import Adding, TransactionGate
+from .commit_sorting import SortedCommit, sort_commit
+
+_FIRST_WITH_LOADING = 1
+_FIRST_WITH_ABORTABLE = 4
+_FIRST_THAT_ADDS = 5
+_FIRST_WITH_TOPIC_IDS = 6
+
+_AS_TOLD = {
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What keeps a write from the log for now, as clients of a group's coordinator understand it: the first makes them ask
+again here, the others elsewhere."""
+
+
+def _refused(message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+    return _answer(message, SortedCommit({}, {}), error.code)
+
+
+class TransactionalOffsetHandlers:
+    """Over the coordinator's shards, behind the gate at which all that is transactional waits."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        replicas: Replicas,
+        gate: TransactionGate,
+        image: Callable[[], ClusterImage],
+        now_ms: Callable[[], int],
+        metadata_bytes_max: int,
+    ) -> None:
+        """`now_ms` as for OffsetCommit."""
+        self._coordinator, self._replicas, self._gate = coordinator, replicas, gate
+        self._image, self._now_ms = image, now_ms
+        self._metadata_bytes_max = metadata_bytes_max
+
+    @handles(TxnOffsetCommitRequest, 0, 6, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    def commit(self, request: Request, message: TxnOffsetCommitRequest) -> None:
+        """Answered once the offsets are below the high watermark of their shard, or with why they are not."""
+        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        offsets = sort_commit(
+            message.topics, self._image(), self._now_ms(), self._metadata_bytes_max, by_id=by_id
+        )
+        if not offsets.accepted:
+            request.reply(_answer(message, offsets, ErrorCode.NONE))
+            return
+        write = partial(self._write, request, message, offsets)
+        producer_id, epoch = message.producer_id, message.producer_epoch
+        try:
+            self._coordinator.shard_for(message.group_id)
+            partition = self._partition(message.group_id)
+            self._gate.check_owner(message.producer_id, message.transactional_id)
+            if self._gate.admits(partition, producer_id, epoch):
+                write(partition, None)
+                return
+        except KafkaError as error:
+            self._refuse(request, message, offsets, error)
+            return
+        adds = request.api_version >= _FIRST_THAT_ADDS
+        adding = Adding(message.transactional_id) if adds else None
+        self._gate.wait(partition, producer_id, epoch, adding, partial(write, partition))
+
+    def _write(
+        self,
+        request: Request,
+        message: TxnOffsetCommitRequest,
+        offsets: SortedCommit,
+        partition: Partition,
+        error: KafkaError | None,
+    ) -> None:
+        """In the turn in which the gate has judged, of this partition."""
+        try:
+            if error is not None:
+                raise error
+            self._gate.check_owner(message.producer_id, message.transactional_id)
+            shard = self._coordinator.shard_for(message.group_id)
+            if self._partition(message.group_id) is not partition:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{partition!r} was replaced")
+        except KafkaError as refused:
+            self._refuse(request, message, offsets, refused)
+            return
+
+        def done(outcome: ErrorCode) -> None:
+            request.reply(_answer(message, offsets, _in_version(request, outcome)))
+
+        shard.commit_in_transaction(
+            message.group_id,
+            Committer(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch),
+            Writer(message.producer_id, message.producer_epoch),
+            offsets.accepted,
+            done,
+            knows_epochs=request.api_version >= _FIRST_WITH_TOPIC_IDS,
+        )
+
+    def _partition(self, group_id: str) -> Partition:
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        count = 0 if topic is None else len(topic.partitions)
+        if not count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
+        return self._replicas.get(OFFSETS_TOPIC, partition_for(group_id, count))
+
+    def _refuse(
+        self, request: Request, message: TxnOffsetCommitRequest, offsets: SortedCommit, error: KafkaError
+    ) -> None:
+        code = _AS_TOLD.get(error.code, error.code)
+        if isinstance(error, TransactionGone):
+            # Clients take INVALID_PRODUCER_EPOCH from a group's coordinator for the end; upon these they abort.
+            abortable = request.api_version >= _FIRST_WITH_ABORTABLE
+            code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.UNKNOWN_PRODUCER_ID
+        if code is ErrorCode.INVALID_TXN_STATE and request.api_version >= _FIRST_WITH_ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        request.reply(_answer(message, offsets, _in_version(request, code)))
+
+
+def _in_version(request: Request, code: ErrorCode) -> ErrorCode:
+    """Clients of version 0 do not know that a coordinator may be loading."""
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.api_version < _FIRST_WITH_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+def _answer(
+    message: TxnOffsetCommitRequest, offsets: SortedCommit, outcome: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """`outcome` for every partition that has no error of its own."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=offsets.errors.get(
+                            (topic.name or topic.topic_id, p.partition_index), outcome
+                        ),
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )

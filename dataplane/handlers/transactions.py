@@ -1,0 +1,264 @@
+"""AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, and InitProducerId where it names a transactional id.
+
+This broker decides nothing: it turns requests into commands of the quorum, and answers EndTxn once readers see the end
+(rule T10). So it does not matter which broker a client speaks to, and there is no coordinator that could fail over.
+
+A producer whose transaction was aborted, and that nobody has replaced, is told so in terms upon which clients of that
+version abort and take the next epoch:
+
+    EndTxn 5          abort: the next epoch; commit: TRANSACTION_ABORTABLE
+    EndTxn 2-4        abort: success, its client then asks for the next epoch
+    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, upon which librdkafka asks for the next epoch at once
+    all others        INVALID_PRODUCER_ID_MAPPING: the client aborts and asks for the next epoch (KIP-360)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.transaction_commands import AddToTransaction, EndTransaction, InitTransactionalId
+from ottla.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+from ottla.protocol.transaction_table import Phase, Place, by_topic
+
+from ..groups.coordinator import partition_for
+from ..runtime.time_slices import in_turns
+from ..server.handler import Request, handles
+from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
+from .offsets_due import OffsetsDue
+from .transaction_arguments import check_timeout, check_transactional_id
+from .transaction_clients import TransactionClients, not_told_of_the_next_epoch
+
+_FIRST_WITH_PRODUCER_FENCED = 2
+_FIRST_INIT_THAT_RECOVERS = 3
+_FIRST_INIT_WITH_PRODUCER_FENCED = 4
+_FIRST_END_THAT_RECOVERS = 2
+_FIRST_WITH_MANY = 4
+_FIRST_THAT_BUMPS = 5
+
+
+class Producer(NamedTuple):
+    """Who asks."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
+    """Every partition with the same error, as far as a request of either form names some."""
+    return AddPartitionsToTxnResponse(
+        error_code=error.code,
+        results_by_topic_v3_and_below=_results(message.v3_and_below_topics, lambda _: error.code),
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id,
+                topic_results=_results(one.topics, lambda _: error.code),
+            )
+            for one in message.transactions
+        ],
+    )
+
+
+class TransactionHandlers:
+    """For clients that write in transactions."""
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        clients: TransactionClients,
+        timeout_max_ms: Callable[[], int],
+        make_offsets_topic: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`make_offsets_topic` is called if there is none yet."""
+        self._image = image
+        self._clients = clients
+        self._timeout_max_ms = timeout_max_ms
+        self._make_offsets_topic = make_offsets_topic
+        self._offsets_due = OffsetsDue()
+
+    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
+        """A producer id and epoch for a transactional id. KafkaError."""
+        name, timeout_ms = message.transactional_id or "", message.transaction_timeout_ms
+        check_transactional_id(name)
+        check_timeout(timeout_ms, self._timeout_max_ms())
+        command = InitTransactionalId(
+            transactional_id=name,
+            timeout_ms=timeout_ms,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            recovers=request.api_version >= _FIRST_INIT_THAT_RECOVERS,
+        )
+        knows_fenced = request.api_version >= _FIRST_INIT_WITH_PRODUCER_FENCED
+        found = await self._clients.init(request, command, knows_fenced=knows_fenced)
+        return InitProducerIdResponse(
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            app_version=found.app_version,
+        )
+
+    @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
+    async def add_partitions(
+        self, request: Request, message: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        """All partitions of a transaction or, if one does not exist, none."""
+        if request.api_version < _FIRST_WITH_MANY:
+            who = Producer(
+                message.v3_and_below_transactional_id,
+                message.v3_and_below_producer_id,
+                message.v3_and_below_producer_epoch,
+            )
+            check_transactional_id(who.transactional_id)
+            results = await self._added(request, who, message.v3_and_below_topics)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                await self._one_of_many(request, one) async for one in in_turns(message.transactions)
+            ]
+        )
+
+    async def _one_of_many(
+        self, request: Request, one: AddPartitionsToTxnTransaction
+    ) -> AddPartitionsToTxnResult:
+        who = Producer(one.transactional_id, one.producer_id, one.producer_epoch)
+        if not who.transactional_id:
+            return AddPartitionsToTxnResult(
+                topic_results=_results(one.topics, lambda _: ErrorCode.INVALID_REQUEST)
+            )
+        found = self._verified(who, one) if one.verify_only else await self._added(request, who, one.topics)
+        return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=found)
+
+    async def _added(
+        self, request: Request, who: Producer, topics: list[AddPartitionsToTxnTopic]
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        refused = {
+            place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for place in _named(topics)
+            if self._place(*place) is None
+        }
+        refused |= {
+            place: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for place in _named(topics)
+            if place[0] in INTERNAL_TOPICS
+        }
+        if refused:
+            return _results(topics, lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
+        places = [found for place in _named(topics) if (found := self._place(*place)) is not None]
+        try:
+            await self._add(request, who, places)
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.NETWORK_EXCEPTION:
+                raise
+            return _results(topics, lambda _: code)
+        return _results(topics, lambda _: ErrorCode.NONE)
+
+    def _verified(
+        self, who: Producer, asked: AddPartitionsToTxnTransaction
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        """What Kafka's brokers ask each other. As far as this broker knows."""
+        found = self._image().transactions.writer(who.producer_id)
+
+        def code(place: tuple[str, int]) -> ErrorCode:
+            if found is None:
+                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            transaction, writer = found
+            if transaction.transactional_id != who.transactional_id:
+                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            if writer.producer_epoch != who.producer_epoch:
+                return ErrorCode.PRODUCER_FENCED
+            is_open = transaction.phase is Phase.ONGOING and self._place(*place) in writer.outstanding
+            return ErrorCode.NONE if is_open else ErrorCode.TRANSACTION_ABORTABLE
+
+        return _results(asked.topics, code)
+
+    @handles(AddOffsetsToTxnRequest, 0, 4)
+    async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+        """The partition that holds the group's offsets is part of the transaction."""
+        check_transactional_id(message.transactional_id)
+        if OFFSETS_TOPIC not in self._image().topics:
+            await self._make_offsets_topic()
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be created yet")
+        place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
+        who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
+        await self._add(request, who, [place])
+        self._offsets_due.added(request.connection)
+        return AddOffsetsToTxnResponse()
+
+    @handles(EndTxnRequest, 0, 5)
+    async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
+        """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
+        check_transactional_id(message.transactional_id)
+        self._offsets_due.ending(request.connection)
+        command = EndTransaction(
+            transactional_id=message.transactional_id,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            commits=message.committed,
+            bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
+        )
+        bumps = command.bumps_epoch
+        ended = await self._clients.end(
+            request, command, knows_fenced=_knows_fenced(request), knows_abortable=bumps
+        )
+        moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
+        if moved_on and not bumps and request.api_version < _FIRST_END_THAT_RECOVERS:
+            raise not_told_of_the_next_epoch(message.transactional_id)
+        return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
+
+    # ------------------------------------------------------------ in common
+
+    async def _add(self, request: Request, who: Producer, places: Iterable[Place]) -> None:
+        command = AddToTransaction(
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            topics=by_topic(places),
+        )
+        await self._clients.add(request, command, knows_fenced=_knows_fenced(request), knows_abortable=False)
+
+    def _place(self, topic: str, index: int) -> Place | None:
+        found = self._image().topics.get(topic)
+        return (found.id, index) if found is not None and index in found.partitions else None
+
+
+def _knows_fenced(request: Request) -> bool:
+    return request.api_version >= _FIRST_WITH_PRODUCER_FENCED
+
+
+def _named(topics: Iterable[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[tuple[str, int]], Any]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=code((topic.name, index))
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,173 @@
+"""Transactions of a log that may not be shown to read-committed readers yet: those without a marker, and those
+whose marker may still be lost, as it is not below the high watermark.
+
+Pure. The last stable offset is the lesser of the high watermark and the first offset of any of these. In other words:
+it is where the first transaction begins that was open once all below the high watermark had been appended.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ottla.protocol.record import NO_COMMIT_INDEX, ControlRecord, ControlType
+
+from .recent_markers import FirstMarker, RecentMarkers
+
+NOWHERE: Final = -1
+
+
+class AbortedTransaction(NamedTuple):
+    """What ``producer_id`` wrote from ``first_offset`` to the marker at ``last_offset`` does not count."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """Where the first transaction began that was open when this one ended; behind the marker if none was. Those
+    that are aborted later begin there or above.
+    """
+
+
+class Ended(NamedTuple):
+    """A transaction that has a marker."""
+
+    marker_offset: int
+    first_offset: int
+
+
+class OpenTransactions:
+    """Those of one log. Offsets are noted in the order of the log.
+
+    Transactions that ended wait until the high watermark has passed their marker. Of these only such are kept as no
+    later one hides: one whose marker lies further on although it began earlier, or at the same time.
+    """
+
+    __slots__ = ("_ended", "_open", "forgotten_below", "last_offset", "markers")
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, int] = OrderedDict()  # producer id to first offset
+        self._ended: deque[Ended] = deque()
+        # Invariant: the first offsets rise in both, and so do the marker offsets.
+        self.forgotten_below = 0
+        """Transactions that ended below are not known any more: of a lower high watermark nothing can be said."""
+        self.markers = RecentMarkers()
+        """Where the newest are."""
+        self.last_offset = NOWHERE
+        """Last offset of the newest transactional batch, as far as is known; none is above."""
+
+    @property
+    def open(self) -> Mapping[int, int]:
+        """First offset of the transactions without a marker by their producer id, in the order of the log."""
+        return MappingProxyType(self._open)
+
+    @property
+    def ended(self) -> tuple[Ended, ...]:
+        """Those whose marker the high watermark had not passed when it was last asked for."""
+        return tuple(self._ended)
+
+    @property
+    def behind_last_end(self) -> int:
+        """The offset behind the last marker that ended a transaction with data; 0 without any."""
+        return self._ended[-1].marker_offset + 1 if self._ended else self.forgotten_below
+
+    @property
+    def last_commit_index(self) -> int:
+        """The highest of any marker; they rise along a log."""
+        return self.markers.last_commit_index
+
+    @property
+    def is_pristine(self) -> bool:
+        """Whether no marker was ever noted."""
+        return not self._ended and not self.forgotten_below and self.last_commit_index == NO_COMMIT_INDEX
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """The first batch of a transaction is at the log end."""
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
+        """A marker is at the log end; what to note in the index of aborted transactions, if it ends one with data."""
+        self.last_offset = offset
+        open_from = next(iter(self._open.values()), offset)
+        self.markers.note(marker.commit_index, FirstMarker(offset, open_from, self.behind_last_end))
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        ended = self._ended
+        while ended and ended[-1].first_offset >= first_offset:
+            ended.pop()
+        ended.append(Ended(offset, first_offset))
+        if marker.type is not ControlType.ABORT:
+            return None
+        stable = next(iter(self._open.values()), offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
+
+    def forget(self, high_watermark: int) -> None:
+        """The high watermark has passed the markers below."""
+        ended = self._ended
+        while ended and ended[0].marker_offset < high_watermark:
+            self.forgotten_below = ended.popleft().marker_offset + 1
+
+    def are_over(self, high_watermark: int) -> bool:
+        """Whether it is known without a look that there is no unstable offset, as in a log without transactions."""
+        return not (self._open or self._ended) and high_watermark >= self.forgotten_below
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """First offset of the first transaction that is open, or whose marker is not below ``high_watermark``, which
+        must not be below `forgotten_below`; None if there is none.
+        """
+        ended = self._ended
+        if ended:
+            self.forget(high_watermark)
+        first = next(iter(self._open.values()), None)
+        if ended and (first is None or ended[0].first_offset < first):
+            first = ended[0].first_offset
+        return first
+
+    def restore(
+        self,
+        open_: Iterable[tuple[int, int]],
+        ended: Iterable[Ended],
+        *,
+        forgotten_below: int,
+        last_commit_index: int,
+    ) -> None:
+        """Take what a snapshot says: (producer id, first offset) of those that are open, in any order."""
+        self._open = OrderedDict(sorted(open_, key=lambda one: one[1]))
+        self._ended = deque(ended)
+        self.forgotten_below = forgotten_below
+        self.markers = RecentMarkers(last_commit_index)
+
+    def remember(self, earlier: OpenTransactions) -> None:
+        """Take over those that ended from ``earlier``, which knows more of the same log."""
+        self._ended = deque(earlier._ended)
+        self.forgotten_below = earlier.forgotten_below
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.restore((), (), forgotten_below=0, last_commit_index=NO_COMMIT_INDEX)
+        self.last_offset = NOWHERE
+
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log that ends there has."""
+        self.markers.check(log_end_offset)
+        firsts = list(self._open.values())
+        if any(one >= other for one, other in pairwise(firsts)) or any(
+            first >= log_end_offset for first in firsts
+        ):
+            raise AssertionError(f"open transactions begin at {firsts}, the log ends at {log_end_offset}")
+        ended = list(self._ended)
+        for one, other in pairwise(ended):
+            if not (one.marker_offset < other.marker_offset and one.first_offset < other.first_offset):
+                raise AssertionError(f"{other} does not follow {one}")
+        if (
+            ended
+            and not self.forgotten_below <= ended[0].marker_offset <= ended[-1].marker_offset < log_end_offset
+        ):
+            raise AssertionError(
+                f"markers at {ended[0].marker_offset} to {ended[-1].marker_offset} are not between "
+                f"{self.forgotten_below} and the log end {log_end_offset}"
+            )

@@ -1,0 +1,361 @@
+"""What a partition remembers of idempotent producers: who wrote, with which epoch, the last five batches, and which
+transaction is open or was the last to end.
+
+Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they need. Snapshots on disk are
+``producer_snapshot``; walking the log to rebuild the state is ``recovery``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record import NO_COMMIT_INDEX, ControlRecord
+from ottla.protocol.record_batch import (
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+
+from .open_transactions import AbortedTransaction, OpenTransactions
+
+WINDOW: Final = 5
+"""Batches remembered per producer: as many as a client may have in flight."""
+SEQUENCE_MAX: Final = 2**31 - 1
+NO_OFFSET: Final = -1
+NO_NUMBER: Final = -1
+_TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
+REFUSED_MAX: Final = 1000
+"""Producers without a known sequence of which a refused batch is remembered."""
+
+
+class ProducedBatch(NamedTuple):
+    """A batch in a producer's window."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    """When the log stamped or first saw it, in ms."""
+
+
+class ProducerEntry:
+    """One producer on one partition."""
+
+    __slots__ = (
+        "batches",
+        "epoch_began_here",
+        "last_seen_ms",
+        "marker_commit_index",
+        "marker_number",
+        "producer_epoch",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int, last_seen_ms: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.last_seen_ms = last_seen_ms
+        self.epoch_began_here = False
+        """Whether this log had something of a lower epoch before: then all that it wrote under its epoch is known."""
+        self.marker_number = NO_NUMBER
+        """Number of the transaction that its last marker in this log ended."""
+        self.marker_commit_index = NO_COMMIT_INDEX
+        """Commit index of that marker."""
+        self.transaction_first_offset = NO_OFFSET
+        """Where its open transaction begins."""
+        self.batches: deque[ProducedBatch] = deque(maxlen=WINDOW)
+        # Invariant: all batches have the entry's producer epoch and rising offsets. Their sequences join, unless
+        # compaction took some between, or a leader that had forgotten the producer let it leave some out.
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def original_of(self, header: BatchHeader) -> ProducedBatch | None:
+        """The batch in the window that has the sequences of this one, which is of the same epoch."""
+        first, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    def has_ended(self, batch: ProducedBatch) -> bool:
+        """Whether a transactional batch of the window lies before the producer's last marker: every such batch is of
+        the transaction that is open here, or of one that a marker has ended."""
+        return not NO_OFFSET < self.transaction_first_offset <= batch.first_offset
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
+        return self.transaction_first_offset != NO_OFFSET or self.marker_number != NO_NUMBER
+
+    @property
+    def next_sequence(self) -> int | None:
+        """That of its next batch under its epoch. None if it is not known: there are only markers of the producer,
+        and what it wrote before them under the same epoch may have been deleted."""
+        if self.batches:
+            return (self.last_sequence + 1) & SEQUENCE_MAX
+        return 0 if self.epoch_began_here else None
+
+    def begin_epoch(self, producer_epoch: int) -> None:
+        """It goes on under another epoch."""
+        self.producer_epoch = producer_epoch
+        self.epoch_began_here = True
+        self.batches.clear()
+
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log that ends there has of a producer."""
+        after = 0
+        for batch in self.batches:
+            sequences = (batch.last_sequence - batch.first_sequence) & SEQUENCE_MAX
+            if sequences != batch.last_offset - batch.first_offset:
+                raise AssertionError(
+                    f"producer {self.producer_id}: {batch} has more offsets than sequences, or less"
+                )
+            if not after <= batch.first_offset <= batch.last_offset < log_end_offset:
+                raise AssertionError(
+                    f"producer {self.producer_id}: {batch} is not between {after} and the log end {log_end_offset}"
+                )
+            after = batch.last_offset + 1
+        if self.transaction_first_offset >= log_end_offset:
+            raise AssertionError(
+                f"producer {self.producer_id}: its transaction begins at {self.transaction_first_offset}, "
+                f"past the log end {log_end_offset}"
+            )
+
+
+class ProducerStates:
+    """All producers known to one partition."""
+
+    __slots__ = ("_entries", "_refused", "transactions")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
+        """Of all of them. Invariant: those that are open are those of the entries."""
+        self._refused: dict[int, tuple[int, int]] = {}  # epoch and first sequence of what is to come first
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def entries(self) -> Iterable[ProducerEntry]:
+        return self._entries.values()
+
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if this cannot be what a log that ends there has of its producers."""
+        for producer_id, entry in self._entries.items():
+            if entry.producer_id != producer_id:
+                raise AssertionError(f"producer {entry.producer_id} is filed under {producer_id}")
+            entry.check(log_end_offset)
+        self.transactions.check(log_end_offset)
+        open_here = {
+            producer_id: entry.transaction_first_offset
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset != NO_OFFSET
+        }
+        if open_here != self.transactions.open:
+            raise AssertionError(
+                f"the producers have {open_here} open, the log has {dict(self.transactions.open)}"
+            )
+
+    def is_duplicate(self, header: BatchHeader) -> bool:
+        """Whether a batch is one of those in the window, sent again."""
+        entry = self._entries.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.producer_epoch == header.producer_epoch
+            and entry.original_of(header) is not None
+        )
+
+    def original_of(self, header: BatchHeader) -> ProducedBatch | None:
+        """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
+
+        A producer that is not known, or only by its markers, may start with any sequence (KIP-360), unless an earlier
+        batch of it was refused and will come again.
+
+        Nothing is a duplicate of a batch before the producer's last marker. A client that aborts may give the sequence
+        of a batch without an answer to a record of its next transaction (librdkafka does): that record is not in the
+        log. UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
+                UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for what is not
+                part of the transaction that its producer has open here.
+        """
+        entry = self._entries.get(header.producer_id)
+        first, epoch = header.base_sequence, header.producer_epoch
+        if entry is not None and epoch == entry.producer_epoch:
+            original = entry.original_of(header)
+            if original is not None:
+                if header.is_transactional and entry.has_ended(original):
+                    raise _of_ended_transaction(header)
+                return original
+        elif entry is not None and epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} sent epoch {epoch}, {entry.producer_epoch} has been seen",
+            )
+        expected = _next_sequence(entry, epoch)
+        if expected is None:
+            refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
+            expected = refused_first if refused_epoch == epoch else first
+        if first != expected:
+            if _repeats_ended_transaction(entry, header, expected):
+                raise _of_ended_transaction(header)
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} with epoch {epoch} sent sequence {first}, {expected} is next",
+            )
+        if entry is not None and entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open, and sent a batch that is in none",
+            )
+        return None
+
+    def will_come_again(self, header: BatchHeader) -> None:
+        """A batch was refused for now. If nobody knows which sequence is its producer's next, those that it had sent
+        behind that batch must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if producer_id == NO_PRODUCER_ID or _next_sequence(self._entries.get(producer_id), epoch) is not None:
+            return
+        if self._refused.get(producer_id, (-1, 0))[0] >= epoch:
+            return
+        if len(self._refused) >= REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = epoch, header.base_sequence
+
+    def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
+        """Note an appended batch; the caller has checked it, or read it from a log that was. Markers are for
+        `record_marker`; of other control batches, and of such as compaction emptied, only the epoch counts.
+        """
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return
+        attributes = header.attributes
+        if attributes & _TRANSACTIONAL_OR_CONTROL and attributes & CONTROL_FLAG:
+            self._note_epoch(header, now_ms)
+            return
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._add(header, now_ms)
+        elif header.producer_epoch != entry.producer_epoch:
+            entry.begin_epoch(header.producer_epoch)
+        entry.last_seen_ms = now_ms
+        last_offset = first_offset + header.last_offset_delta
+        if attributes & TRANSACTIONAL_FLAG:
+            self.transactions.last_offset = last_offset
+            if entry.transaction_first_offset == NO_OFFSET:
+                entry.transaction_first_offset = first_offset
+                self.transactions.begin(producer_id, first_offset)
+            if header.base_sequence == NO_SEQUENCE:
+                return  # Offsets that were committed in the transaction have no sequence.
+        if not entry.batches:
+            self._refused.pop(producer_id, None)
+        timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME_FLAG else now_ms
+        entry.batches.append(
+            ProducedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
+        )
+
+    def record_marker(
+        self, header: BatchHeader, marker: ControlRecord, offset: int, now_ms: int
+    ) -> AbortedTransaction | None:
+        """Note an appended marker; what to note in the index of aborted transactions, if it aborts one with data.
+
+        The window stays, unless the marker raises the producer's epoch: then sequences begin at 0.
+        """
+        entry = self._note_epoch(header, now_ms)
+        if marker.number != NO_NUMBER:
+            entry.marker_number = marker.number
+            entry.marker_commit_index = marker.commit_index
+        entry.transaction_first_offset = NO_OFFSET
+        return self.transactions.end(header.producer_id, marker, offset)
+
+    def _note_epoch(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        """What a control batch says of its producer. Its epoch never falls by that."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._add(header, now_ms)
+        elif header.producer_epoch > entry.producer_epoch:
+            entry.begin_epoch(header.producer_epoch)
+        entry.last_seen_ms = now_ms
+        return entry
+
+    def _add(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
+        producer_id = header.producer_id
+        entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
+        return entry
+
+    def load(self, entry: ProducerEntry) -> None:
+        """Take an entry from a snapshot; the open transactions are taken apart from it."""
+        self._entries[entry.producer_id] = entry
+
+    def forget_from(self, offset: int) -> bool:
+        """Undo the batches at or after ``offset``; False if the log must be walked to know the state before.
+
+        That is so where a producer's whole window was cut off, or part of a transaction, or a marker.
+        """
+        if offset <= self.transactions.last_offset:
+            return False
+        complete = True
+        for entry in self._entries.values():
+            batches = entry.batches
+            if not batches:
+                complete &= entry.is_transactional
+                continue
+            while batches and batches[-1].last_offset >= offset:
+                batches.pop()
+            if not batches:
+                complete = False
+        return complete
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers silent for ``expiration_ms`` that have no open transaction; how many."""
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_seen_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._refused.clear()
+        self.transactions.clear()
+
+
+def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
+    """That of a producer's next batch, if it has this epoch; None if any may be the next."""
+    if entry is None:
+        return None
+    return entry.next_sequence if epoch == entry.producer_epoch else 0
+
+
+def _repeats_ended_transaction(entry: ProducerEntry | None, header: BatchHeader, expected: int) -> bool:
+    """Whether the first batch of a transaction begins with a sequence that one before it has used."""
+    if entry is None or not entry.batches or header.producer_epoch != entry.producer_epoch:
+        return False
+    begins = header.is_transactional and entry.transaction_first_offset == NO_OFFSET
+    return begins and 0 < (expected - header.base_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+
+def _of_ended_transaction(header: BatchHeader) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence {header.base_sequence} again, "
+        "which it used in a transaction that has ended: abort, and go on with a new epoch",
+    )

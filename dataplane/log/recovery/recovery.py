@@ -1,0 +1,279 @@
+"""Open a partition's folder: find its segments, mend what a crash left, rebuild what was only in memory.
+
+After a clean stop everything is trusted. Otherwise only what lies below the recovery point is, but for the last batch
+there; from that one on every batch is read and its CRC checked, and the log ends before the first that is not whole, or
+of a leader epoch that others contradict. Damage below the recovery point is an error, never repaired silently: those
+records had been flushed, so they may have been acknowledged, and another replica has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import CONTROL_FLAG
+
+from ..checkpoints import read_leader_epochs
+from ..config import OFFSETS_MAX, LogConfig
+from ..leader_epochs import LeaderEpochs
+from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
+from ..producers.producer_state import ProducerStates
+from ..segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from ..segments.descriptors import FileCache
+from ..segments.segment import (
+    DOOMED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+from ..segments.segment_swap import finish_swaps, has_gaps, noted_gaps
+from ..segments.storage_errors import damage, disk_error
+from .recovered_epochs import EpochFell, RecoveredEpochs
+
+_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_LEFTOVERS = (DOOMED_SUFFIX, ".tmp")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """What a folder holds. The last segment is not active yet."""
+
+    segments: list[Segment]
+    next_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    has_gaps: bool
+    """Whether offsets may be left out between batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """How to open a folder; ``recovery_point`` is the offset below which everything had been flushed."""
+
+    directory: Path
+    config: LogConfig
+    files: FileCache
+    clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether each batch must start where the one before ended. Else that holds of segments alone."""
+        return not (self.config.compacted or has_gaps(self.directory))
+
+
+def open_folder(request: OpenRequest) -> OpenedLog:
+    """Load and, if need be, recover a partition. Blocking.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
+    """
+    segments = _find_segments(request)
+    epochs = LeaderEpochs(read_leader_epochs(request.directory))
+    if not segments:
+        if request.recovery_point > request.log_start_offset:
+            raise damage(
+                request.directory, 0, f"no segment is left, offset {request.recovery_point} was flushed"
+            )
+        segments = [_new_segment(request, request.log_start_offset)]
+        segments[0].activate()
+    next_offset = _load_clean(segments, request) if request.clean_shutdown else None
+    if next_offset is None:
+        segments, next_offset = _recover(segments, request, RecoveredEpochs(epochs, request.recovery_point))
+    if next_offset < request.recovery_point:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{request.directory} ends at offset {next_offset}, but all up to {request.recovery_point} "
+            "had been flushed: the disk lost records. Delete the folder to copy them from another replica",
+        )
+    epochs.truncate_from_end(next_offset + 1)
+    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_start(min(log_start_offset, next_offset))
+    rebuild_transaction_indexes(request.directory, segments)
+    producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
+    return OpenedLog(segments, next_offset, epochs, producers, has_gaps(request.directory))
+
+
+def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
+    return Segment(request.directory, base_offset, request.files, now_ms=request.now_ms)
+
+
+def _find_segments(request: OpenRequest) -> list[Segment]:
+    segments = []
+    try:
+        request.directory.mkdir(parents=True, exist_ok=True)
+        finish_swaps(request.directory)
+        for path in request.directory.iterdir():
+            if path.name.endswith(_LEFTOVERS):
+                path.unlink()
+            elif path.name.endswith(LOG_SUFFIX) and path.stem.isdigit():
+                segment = _new_segment(request, int(path.stem))
+                segment.size = path.stat().st_size
+                segments.append(segment)
+            elif path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists():
+                path.unlink()  # The log it belonged to was renamed for deletion, then the process died.
+    except OSError as error:
+        raise disk_error("read", request.directory, error) from error
+    return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _load_inactive(segment: Segment, request: OpenRequest) -> None:
+    """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
+    or oddly sized.
+    """
+    segment.synced = True
+    if not _adopts_indexes(segment):
+        logger.warning("rebuilding the indexes of %s", segment.path)
+        _, broken = _rebuild(segment, segment.base_offset, request, None)
+        if broken is not None:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        segment.finish()
+
+
+def _adopts_indexes(segment: Segment) -> bool:
+    """Whether the files of its indexes can be what was written."""
+    indexes = segment.offset_index, segment.time_index, segment.transaction_index
+    return all(index.adopt_file() for index in indexes) and not _lacks_times(segment)
+
+
+def _lacks_times(segment: Segment) -> bool:
+    """Whether the time index is empty although the first batch has a time: closing a segment notes the largest."""
+    if len(segment.time_index) or not segment.size:
+        return False
+    try:
+        segment.load_first_timestamp()
+    except BrokenBatch:
+        return True
+    return segment.first_timestamp is not None and segment.first_timestamp >= 0
+
+
+def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
+    """The log end offset, or None if the last segment is not as a clean stop leaves it."""
+    for segment in segments[:-1]:
+        _load_inactive(segment, request)
+    last = segments[-1]
+    if not _adopts_indexes(last):
+        return None
+    try:
+        return last.load_end()
+    except BrokenBatch as broken:
+        logger.warning("%s is not as a clean stop leaves it: %s; recovering it", last.path, broken.reason)
+        return None
+
+
+def _recover(
+    segments: list[Segment], request: OpenRequest, epochs: RecoveredEpochs
+) -> tuple[list[Segment], int]:
+    """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
+    point = request.recovery_point
+    first = len(segments) - 1
+    for number, (_, following) in enumerate(pairwise(segments)):
+        if following.base_offset > point:
+            first = number
+            break
+    for segment in segments[:first]:
+        _load_inactive(segment, request)
+    next_offset, gaps = segments[first].base_offset, noted_gaps(request.directory)
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset != next_offset and segment.base_offset not in gaps:
+            if next_offset >= point:
+                return _drop_from(segments, number), next_offset
+            if request.contiguous:
+                raise damage(
+                    segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
+                )
+        upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        next_offset, broken = _rebuild(segment, point, request, epochs, upto)
+        if broken is not None:
+            if next_offset < point:
+                raise damage(segment.path, broken.position, broken.reason) from broken
+            if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
+                return _drop_epoch(segments[: number + 1], segments[number + 1 :], broken, epochs.epochs)
+            logger.warning(
+                "%s: cut at byte %d of %d, offset %d: %s",
+                segment.path, broken.position, segment.size, next_offset, broken.reason,
+            )  # fmt: skip
+            segment.truncate(broken.position, next_offset)
+            return _drop_from(segments, number + 1), next_offset
+        if number + 1 < len(segments):
+            segment.finish()
+    return segments, next_offset
+
+
+def _drop_epoch(
+    segments: list[Segment], following: list[Segment], fell: EpochFell, epochs: LeaderEpochs
+) -> tuple[list[Segment], int]:
+    """Cut at the first batch of an epoch above that of a later batch: either may be the damaged one."""
+    since = fell.since
+    number = max(n for n, segment in enumerate(segments) if segment.base_offset <= since)
+    segment = segments[number]
+    found = segment.find(since)
+    assert found is not None
+    position = found[0]
+    logger.warning(
+        "%s: cut at byte %d of %d, offset %d: the epoch there is not that of what follows: %s",
+        segment.path, position, segment.size, since, fell.reason,
+    )  # fmt: skip
+    segment.truncate(position, since)
+    segment.load_end()
+    epochs.truncate_from_end(since)
+    return _drop_from([*segments, *following], number + 1), since
+
+
+def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
+    for segment in reversed(segments[number:]):
+        logger.warning("dropping %s: it does not continue the log", segment.path)
+        for path in segment.doom():
+            path.unlink(missing_ok=True)
+    return segments[:number]
+
+
+def _rebuild(
+    segment: Segment,
+    verify_from: int,
+    request: OpenRequest,
+    epochs: RecoveredEpochs | None,
+    upto: int | None = None,
+) -> tuple[int, BrokenBatch | None]:
+    """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end: also a
+    batch that would reach beyond ``upto``, where the next segment begins, or further than indexes do.
+    """
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.transaction_index.reset()
+    next_offset = segment.base_offset
+    descriptor = segment.descriptor()
+    try:
+        for position, header in walk_file(
+            descriptor.fd,
+            0,
+            segment.size,
+            next_offset=next_offset,
+            contiguous=request.contiguous,
+            upto=segment.base_offset + OFFSETS_MAX if upto is None else upto,
+            verify_from=verify_from,
+            chunk=SCAN_CHUNK,
+        ):
+            if epochs is not None:
+                epochs.take(header, position)
+            segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
+            if header.attributes & CONTROL_FLAG:
+                segment.transaction_index.is_incomplete = True
+            next_offset = header.next_offset
+    except BrokenBatch as broken:
+        return next_offset, broken
+    except OSError as error:
+        raise disk_error("read", segment.path, error) from error
+    finally:
+        descriptor.release()
+    return next_offset, None

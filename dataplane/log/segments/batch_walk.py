@@ -1,0 +1,112 @@
+"""Walk the record batches of a file: headers for lookups, whole batches with their CRC for recovery."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from ottla.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
+
+from ..leader_epochs import LeaderEpochs
+
+LOOKUP_CHUNK = 8 * 1024
+SCAN_CHUNK = 256 * 1024
+_CRC_COVERS_FROM = 21
+
+
+class BrokenBatch(Exception):
+    """The bytes at ``position`` are no batch that continues the log; ``reason`` says how."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
+        self.reason = reason
+
+
+def walk_file(
+    fd: int,
+    start: int,
+    end: int,
+    *,
+    next_offset: int,
+    contiguous: bool = False,
+    upto: int | None = None,
+    epochs: LeaderEpochs | None = None,
+    verify_from: int | None = None,
+    chunk: int = LOOKUP_CHUNK,
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches in bytes ``start`` to ``end`` of ``fd``.
+
+    Sizes, magic and the order of offsets (from ``next_offset``) are checked for all; the CRC for batches from
+    offset ``verify_from`` on and for the one that ends there (None: for none). The CRC does not cover base offset,
+    length, leader epoch and magic: with ``contiguous``, right for logs that were never compacted, each batch must
+    start where the one before ended; none may reach beyond ``upto``, where the log goes on; and all must be of the
+    epochs that ``epochs``, if given, knows for their offsets.
+
+    Raises:
+        BrokenBatch: at the first that fails.
+        OSError: the file cannot be read.
+    """
+    position = start
+    held, held_at = b"", start
+    while position < end:
+        left = end - position
+        if left < HEADER_SIZE:
+            raise BrokenBatch(position, f"{left} bytes are too few for a batch")
+        within = position - held_at
+        if within + HEADER_SIZE > len(held):
+            held, held_at, within = os.pread(fd, min(chunk, left), position), position, 0
+            if len(held) < HEADER_SIZE:
+                raise BrokenBatch(position, "the file ends early")
+        header = parse_header(held, within)
+        size = header.batch_length + LOG_OVERHEAD
+        reason = _structural_fault(header, size, left, next_offset, contiguous=contiguous)
+        if reason is None and upto is not None and header.next_offset > upto:
+            reason = f"offsets {header.base_offset} to {header.last_offset} lie beyond {upto}, where the log goes on"
+        if reason is None and epochs is not None:
+            reason = epochs.fault_of(header.partition_leader_epoch, header.base_offset)
+        if reason is not None:
+            raise BrokenBatch(position, reason)
+        # Also a batch that begins below and reaches beyond: flushes end between batches, so its header lies. And the
+        # one that ends there: its length alone says where those begin that may be cut.
+        if verify_from is not None and header.next_offset >= verify_from:
+            computed = _file_crc(fd, position, size, held, within)
+            if computed != header.crc:
+                raise BrokenBatch(
+                    position, f"its CRC-32C is {computed:#010x}, the header says {header.crc:#010x}"
+                )
+        yield position, header
+        position += size
+        next_offset = header.base_offset + header.last_offset_delta + 1
+
+
+def _structural_fault(
+    header: BatchHeader, size: int, left: int, next_offset: int, *, contiguous: bool
+) -> str | None:
+    if header.magic != MAGIC:
+        return f"magic is {header.magic}, not {MAGIC}"
+    if size < HEADER_SIZE:
+        return f"a batch of {size} bytes is below the least {HEADER_SIZE}"
+    if size > left:
+        return f"a batch of {size} bytes where only {left} are left"
+    gap = header.base_offset - next_offset
+    if gap < 0 or (contiguous and gap) or header.last_offset_delta < 0:
+        return f"offsets {header.base_offset} to {header.last_offset} do not continue {next_offset}"
+    return None
+
+
+def _file_crc(fd: int, position: int, size: int, held: bytes, within: int) -> int:
+    if within + size <= len(held):
+        with memoryview(held) as view:
+            return crc32c(view[within + _CRC_COVERS_FROM : within + size])
+    crc = 0
+    at, stop = position + _CRC_COVERS_FROM, position + size
+    while at < stop:
+        piece = os.pread(fd, min(SCAN_CHUNK, stop - at), at)
+        if not piece:
+            raise BrokenBatch(position, "the file ends early")
+        crc = crc32c(piece, crc)
+        at += len(piece)
+    return crc

@@ -1,0 +1,355 @@
+"""The files of one log in order: which segment holds an offset, and where in it batches start and end."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ..producers.open_transactions import AbortedTransaction
+from .batch_walk import BrokenBatch
+from .descriptors import FileCache
+from .log_slice import LogSlice
+from .segment import Segment
+from .storage_errors import damage, disk_error
+
+_RECENT_BOUNDARIES = 64
+_RECENT_READERS = 256
+
+
+class SegmentList:
+    """One or more segments, rising; the last is active.
+
+    The positions of recent batch boundaries in the active segment are remembered, since readers at the tail
+    ask for exactly these, and where recent reads stopped, since readers elsewhere go on from there.
+    """
+
+    __slots__ = (
+        "_aborting",
+        "_bases",
+        "_boundaries",
+        "_boundary_order",
+        "_directory",
+        "_files",
+        "_segments",
+        "_stops",
+        "active",
+        "changed",
+        "doomed",
+        "fd",
+    )
+
+    def __init__(
+        self, directory: Path, files: FileCache, segments: Sequence[Segment], log_end_offset: int
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        self._aborting: list[Segment] | None = None
+        # Those with an aborted transaction; None where that is to be found out anew.
+        self._boundaries: dict[int, int] = {}
+        self._boundary_order: deque[int] = deque()
+        self._stops: dict[int, tuple[Segment, int]] = {}
+        self.active = self._segments[-1]
+        self.fd = self.active.activate().fd
+        """Descriptor of the active segment."""
+        self.changed = True
+        """Whether files were created or renamed since the directory was last flushed."""
+        self.doomed: list[Path] = []
+        """Files renamed for deletion."""
+        self.note_boundary(log_end_offset, self.active.size)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def copy(self) -> list[Segment]:
+        return list(self._segments)
+
+    def first(self, count: int) -> list[Segment]:
+        """The oldest ones."""
+        return self._segments[:count]
+
+    @property
+    def first_base(self) -> int:
+        return self._bases[0]
+
+    def check(self, log_end_offset: int) -> None:
+        """AssertionError if these cannot be the segments of a log that ends there."""
+        bases = self._bases
+        if bases != [segment.base_offset for segment in self._segments]:
+            raise AssertionError(f"{self._directory}: the bases {bases} are not those of the segments")
+        if any(base >= following for base, following in pairwise(bases)):
+            raise AssertionError(f"{self._directory}: the bases {bases} do not rise")
+        if self.active is not self._segments[-1] or not self.active.is_active:
+            raise AssertionError(f"{self._directory}: the active segment is not the last, or is not open")
+        if any(segment.is_active for segment in self._segments[:-1]):
+            raise AssertionError(f"{self._directory}: more than the last segment is open for appending")
+        if bases[-1] > log_end_offset:
+            raise AssertionError(f"{self._directory}: {bases[-1]} begins past the log end {log_end_offset}")
+        if self._boundaries.get(log_end_offset) != self.active.size:
+            raise AssertionError(
+                f"{self._directory}: the log end {log_end_offset} is not at {self.active.size}, where the last "
+                f"segment ends, but at {self._boundaries.get(log_end_offset)}"
+            )
+        for offset, (segment, position) in self._stops.items():
+            if segment not in self._segments or not 0 <= position <= segment.size:
+                raise AssertionError(
+                    f"{self._directory}: offset {offset} is remembered at a place that is gone"
+                )
+
+    # Growing
+
+    def note_boundary(self, offset: int, position: int) -> None:
+        """A batch ended at ``position`` of the active segment; the next one will start with ``offset``."""
+        order = self._boundary_order
+        if len(order) >= _RECENT_BOUNDARIES:
+            self._boundaries.pop(order.popleft(), None)
+        self._boundaries[offset] = position
+        order.append(offset)
+
+    def start_segment(self, base_offset: int, now_ms: int) -> None:
+        """Continue in a new, empty segment.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        """
+        fresh = Segment(self._directory, base_offset, self._files, now_ms=now_ms)
+        fd = fresh.activate().fd
+        try:
+            os.ftruncate(fd, 0)
+        except OSError as error:
+            fresh.deactivate()
+            raise disk_error("create", fresh.path, error) from error
+        self.changed = True
+        self.active.deactivate()
+        self._segments.append(fresh)
+        self._bases.append(base_offset)
+        self.active, self.fd = fresh, fd
+        self._restart_boundaries(base_offset)
+
+    def _restart_boundaries(self, offset: int) -> None:
+        self._boundaries.clear()
+        self._boundary_order.clear()
+        self._stops.clear()
+        self.note_boundary(offset, self.active.size)
+
+    # Reading
+
+    def slice(
+        self,
+        offset: int,
+        upto: int,
+        end_offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        contiguous: bool = False,
+    ) -> LogSlice | None:
+        """Whole batches from the one that holds ``offset``, all below ``upto``; None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; among others if a ``contiguous`` log, which leaves no offset out, has
+                none that holds it.
+        """
+        segment, first_offset = self.active, offset
+        start = self._boundaries.get(offset)
+        if start is None:
+            stopped = self._stops.get(offset)
+            if stopped is not None:
+                segment, start = stopped
+            else:
+                located = self._locate(offset)
+                if located is None:
+                    return None
+                segment, start, first_offset = located
+                if contiguous and first_offset > offset:
+                    reason = f"no batch holds offset {offset}, the next begins at {first_offset}"
+                    raise damage(segment.path, start, reason) from BrokenBatch(start, reason)
+        stop = self._stop_position(segment, upto, end_offset)
+        if stop - start > max_bytes:
+            limit, next_offset = segment.last_boundary(start, start + max_bytes)
+            if limit > start:
+                stop = limit
+                if next_offset >= 0:
+                    self._note_stop(next_offset, segment, limit)
+            else:
+                stop = self._end_of_batch(segment, start) if at_least_one else start
+        if stop <= start:
+            return None
+        return LogSlice(segment.descriptor(), start, stop - start, first_offset)
+
+    def _note_stop(self, offset: int, segment: Segment, position: int) -> None:
+        """A read stopped where the batch with ``offset`` starts."""
+        stops = self._stops
+        if len(stops) >= _RECENT_READERS:
+            del stops[next(iter(stops))]
+        stops[offset] = segment, position
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and base offset of the first batch that ends at or after ``offset``."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self._segments[number:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0], found[1].base_offset
+        return None
+
+    def _stop_position(self, segment: Segment, upto: int, end_offset: int) -> int:
+        """Where in ``segment`` the last whole batch below ``upto`` ends."""
+        if segment is self.active:
+            if upto == end_offset:
+                return segment.size
+            position = self._boundaries.get(upto)
+            if position is not None:
+                return position
+        elif upto >= self._bases[bisect_right(self._bases, segment.base_offset)]:
+            return segment.size
+        found = segment.find(upto)
+        return segment.size if found is None else found[0]
+
+    def _end_of_batch(self, segment: Segment, position: int) -> int:
+        try:
+            _, header = next(segment.walk(position, segment.base_offset))
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        return position + header.size
+
+    def note_abort(self, aborted: AbortedTransaction) -> None:
+        """The marker of an aborted transaction was appended."""
+        index = self.active.transaction_index
+        if not len(index):
+            self._aborting = None
+        index.append(aborted)
+
+    @property
+    def aborting(self) -> Sequence[Segment]:
+        """The segments with an aborted transaction, rising."""
+        aborting = self._aborting
+        if aborting is None:
+            aborting = self._aborting = [each for each in self._segments if len(each.transaction_index)]
+        return aborting
+
+    def bound_of(self, records: LogSlice, upto: int) -> int:
+        """An offset that all of ``records``, just read from below ``upto``, are below; that, or not much further on
+        than they.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        number = bisect_right(self._bases, records.first_offset)
+        bound = self._segments[number - 1].offset_index.last_offset_from(records.position + records.size)
+        if bound is None:
+            bound = self._bases[number] if number < len(self._bases) else upto
+        return min(bound, upto)
+
+    def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach from below ``upper_bound`` to ``fetch_offset`` or further.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        aborting = self.aborting
+        found: list[AbortedTransaction] = []
+        if aborting:
+            base = self._bases[max(0, bisect_right(self._bases, fetch_offset) - 1)]
+            first = bisect_left(aborting, base, key=lambda segment: segment.base_offset)
+            for segment in aborting[first:]:
+                if segment.transaction_index.collect(fetch_offset, upper_bound, found):
+                    break
+        return found
+
+    # Cutting
+
+    def find_cut(self, offset: int) -> tuple[Segment, int, int]:
+        """Where to cut so that nothing from ``offset`` on remains: segment, position, and the new log end."""
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = segment.find(offset)
+        if found is None:
+            return segment, segment.size, offset
+        # Where offsets were left out the batch found may start behind the cut.
+        return segment, found[0], min(offset, found[1].base_offset)
+
+    def cut(self, segment: Segment, position: int, end_offset: int) -> None:
+        """Make ``segment`` the active one and end it at ``position``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        while self._segments[-1] is not segment:
+            self.doomed += self._segments[-1].doom()
+            self._segments.pop()
+            self._bases.pop()
+        self.changed = True
+        self._aborting = None
+        self.active, self.fd = segment, segment.activate().fd
+        segment.truncate(position, end_offset)
+        try:
+            segment.load_end()
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+        self._restart_boundaries(end_offset)
+
+    def drop_first(self, upto_offset: int, at_most: int) -> int:
+        """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many."""
+        dropped = 0
+        while len(self._segments) > 1 and self._bases[1] <= upto_offset and dropped < at_most:
+            self.doomed += self._segments[0].doom()
+            del self._segments[0], self._bases[0]
+            dropped += 1
+        if dropped:
+            self._stops.clear()
+            self._aborting = None
+        return dropped
+
+    def check_replaceable(self, old: Sequence[Segment]) -> None:
+        """ValueError unless ``old`` are adjoining inactive segments of this list, in order."""
+        number = self._segments.index(old[0]) if old and old[0] in self._segments else -1
+        if number < 0 or self._segments[number : number + len(old)] != list(old) or old[-1] is self.active:
+            raise ValueError(f"these are not adjoining inactive segments of {self._directory} any more")
+
+    def replace(self, old: Sequence[Segment], bases: Sequence[int], put: Callable[[int], None]) -> None:
+        """Drop ``old`` and take the files at ``bases`` instead; ``put(base)`` gives these their names, once
+        those of the old are free.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        number = self._segments.index(old[0])
+        self.changed = True
+        self._aborting = None
+        for segment in old:
+            self.doomed += segment.doom()
+        fresh = []
+        for base in bases:
+            put(base)
+            fresh.append(Segment.adopt(self._directory, base, self._files))
+        self._segments[number : number + len(old)] = fresh
+        self._bases[number : number + len(old)] = bases
+        self._stops.clear()
+
+    def replace_all(self, base_offset: int, now_ms: int) -> None:
+        """Drop every segment and continue in an empty one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for segment in reversed(self._segments):
+            self.doomed += segment.doom()
+        self._segments.clear()
+        self._bases.clear()
+        self._aborting = None
+        self.start_segment(base_offset, now_ms)
+
+    def close(self) -> None:
+        """Let go of all descriptors and maps."""
+        for segment in self._segments:
+            segment.deactivate()
+            for path in segment.files:
+                self._files.forget(path)

@@ -1,0 +1,182 @@
+"""Sorted entries of fixed size in a file: what the offset index and the time index share.
+
+New entries gather in memory and are written in one go (when there are many, when the segment is rolled, and
+when the log is closed), so that an active segment needs no descriptor for its indexes. Written entries are
+read through a map. Losing the unwritten ones is harmless: recovery rebuilds the indexes of segments that
+were open.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import struct
+from pathlib import Path
+
+from ottla.protocol.errors import KafkaError
+
+from .batch_walk import BrokenBatch
+from .descriptors import FileCache
+from .storage_errors import damage, disk_error
+
+logger = logging.getLogger(__name__)
+
+_TAIL_BYTES_MAX = 32 * 1024
+
+
+class SparseIndex:
+    """Entries of two numbers, sorted by both."""
+
+    __slots__ = ("_entry", "_files", "_tail", "_write_from_bytes", "_written", "path")
+
+    def __init__(self, path: Path, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0) -> None:
+        self.path = path
+        self._entry = entry
+        self._files = files
+        self._tail = bytearray()
+        self._write_from_bytes = _TAIL_BYTES_MAX
+        self._written = written_bytes // entry.size
+
+    def __len__(self) -> int:
+        return self._written + len(self._tail) // self._entry.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self._written * self._entry.size + len(self._tail)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """The two numbers of one entry; negative numbers count from the end, as in a list.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if number < 0:
+            number += len(self)
+        if number < self._written:
+            pair = self._entry.unpack_from(self._mapped(), number * self._entry.size)
+        else:
+            pair = self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
+        return pair[0], pair[1]
+
+    def add(self, first: int, second: int) -> None:
+        """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now
+        is no failure: they stay in memory until it takes them."""
+        self._tail += self._entry.pack(first, second)
+        if len(self._tail) < self._write_from_bytes:
+            return
+        try:
+            self.write()
+        except KafkaError as error:
+            logger.warning("%s; its entries stay in memory for now", error.message)
+            self._write_from_bytes = len(self._tail) + _TAIL_BYTES_MAX
+        else:
+            self._write_from_bytes = _TAIL_BYTES_MAX
+
+    def find(self, target: int, field: int) -> int:
+        """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        written, unpack = self._written, self._entry.unpack_from
+        if self._tail and (not written or unpack(self._tail)[field] <= target):
+            return written + _count(self._tail, len(self) - written, self._entry, target, field) - 1
+        if not written:
+            return -1
+        return _count(self._mapped(), written, self._entry, target, field) - 1
+
+    def _mapped(self) -> mmap.mmap:
+        """The written entries. To touch a map behind the end of its file would end the process (SIGBUS), so the size
+        of the file is looked at each time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
+        """
+        expected = self._written * self._entry.size
+        mapped = self._files.map(self.path)
+        size = 0 if mapped is None else min(len(mapped), mapped.size())
+        if mapped is None or size < expected:
+            self._files.forget_map(self.path)
+            reason = f"the file should have {expected} bytes"
+            raise damage(self.path, size, reason) from BrokenBatch(size, reason)
+        return mapped
+
+    def write(self) -> None:
+        """Append what gathered in memory to the file (no fsync).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
+        """
+        if not self._tail and self._written:
+            return
+        self._files.forget_map(self.path)
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._adopt_what_is_left(os.fstat(fd).st_size)
+                at = self._written * self._entry.size
+                os.ftruncate(fd, at)
+                if self._tail and os.pwrite(fd, self._tail, at) != len(self._tail):
+                    raise OSError("the disk took only a part")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise disk_error("write", self.path, error) from error
+        self._written += len(self._tail) // self._entry.size
+        self._tail.clear()
+
+    def _adopt_what_is_left(self, size: int) -> None:
+        """The file, which is about to be continued, has ``size`` bytes. If somebody else has cut it, the entries that
+        are gone stay out: look-ups between its neighbours take longer and find the same."""
+        left = size // self._entry.size
+        if left < self._written:
+            logger.warning("%s was cut: %d of %d entries are left", self.path, left, self._written)
+            self._written = left
+
+    def keep(self, count: int) -> None:
+        """Drop all entries but the first ``count``."""
+        if count >= len(self):
+            return
+        if count >= self._written:
+            del self._tail[(count - self._written) * self._entry.size :]
+            return
+        self._tail.clear()
+        self._files.forget_map(self.path)
+        try:
+            os.truncate(self.path, count * self._entry.size)
+        except OSError as error:
+            raise disk_error("truncate", self.path, error) from error
+        self._written = count
+
+    def adopt_file(self) -> bool:
+        """Take the entries of an existing file as they are; False if the file is missing or oddly sized."""
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            return False
+        if size % self._entry.size:
+            return False
+        self._written = size // self._entry.size
+        self._tail.clear()
+        return True
+
+    def reset(self) -> None:
+        """Start over with no entry, whatever the file holds."""
+        self._files.forget_map(self.path)
+        self._tail.clear()
+        self._written = 0
+
+
+def _count(entries: bytearray | mmap.mmap, length: int, entry: struct.Struct, target: int, field: int) -> int:
+    """How many of the first `length` entries have a `field` at or below `target`."""
+    unpack, size = entry.unpack_from, entry.size
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if unpack(entries, middle * size)[field] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

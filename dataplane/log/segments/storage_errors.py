@@ -1,0 +1,50 @@
+"""Disk failures as the Kafka error that takes a partition offline."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+from .batch_walk import BrokenBatch
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that pass when there is room again; after any other the content of a file is not certain."""
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_UNREADABLE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE})
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether the system call behind an error of `disk_error` only lacked room, descriptors or memory."""
+    return _errno(error) in DISK_FULL or lacks_resources(error)
+
+
+def lacks_resources(error: KafkaError) -> bool:
+    """Whether the system call behind an error of `disk_error` only lacked descriptors or memory."""
+    return _errno(error) in _OUT_OF_RESOURCES
+
+
+def is_unreadable(error: KafkaError) -> bool:
+    """Whether the disk itself refused to read."""
+    return _errno(error) in _UNREADABLE
+
+
+def is_damage(error: KafkaError) -> bool:
+    """Whether bytes on the disk are not what was written, as opposed to a system call that failed."""
+    return isinstance(error.__cause__, BrokenBatch)
+
+
+def _errno(error: KafkaError) -> int | None:
+    cause = error.__cause__
+    return cause.errno if isinstance(cause, OSError) else None
+
+
+def disk_error(action: str, path: Path, error: OSError) -> KafkaError:
+    """KAFKA_STORAGE_ERROR for a failed system call: what was tried, where, and the system's words."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {action} {path}: {error.strerror or error}")
+
+
+def damage(path: Path, position: int, reason: str) -> KafkaError:
+    """KAFKA_STORAGE_ERROR for bytes that cannot be what was written."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged at byte {position}: {reason}")

@@ -1,0 +1,170 @@
+"""``.txnindex``: the aborted transactions whose markers lie in a segment, in Kafka's format.
+
+A segment without any has no such file. Entries are in the order of the markers, so that their last offsets rise.
+As long as the segment is active its entries are kept in memory, and recovery finds them again in the log.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+from ..checkpoints import write_atomically
+from ..producers.open_transactions import AbortedTransaction
+from .batch_walk import BrokenBatch
+from .descriptors import FileCache
+from .sparse_index import SparseIndex
+from .storage_errors import damage, disk_error
+
+_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
+_VERSION = 0
+_LAST_OFFSET = 3
+
+
+class TransactionIndex(SparseIndex):
+    """The aborted transactions of one segment."""
+
+    __slots__ = ("is_incomplete",)
+
+    def __init__(self, path: Path, files: FileCache) -> None:
+        super().__init__(path, _ENTRY, files)
+        self.is_incomplete = False
+        """Whether the segment has markers that were not looked at since the index was reset."""
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add one that ends above all others; never touches the disk."""
+        self._tail += _ENTRY.pack(_VERSION, *aborted)
+
+    def transaction(self, number: int) -> AbortedTransaction:
+        """One entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        if number < self._written:
+            fields = _ENTRY.unpack_from(self._mapped(), number * _ENTRY.size)
+        else:
+            fields = _ENTRY.unpack_from(self._tail, (number - self._written) * _ENTRY.size)
+        return AbortedTransaction._make(fields[1:])
+
+    def transactions(self) -> list[AbortedTransaction]:
+        """All. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        return [self.transaction(number) for number in range(len(self))]
+
+    def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
+        """Add to ``found`` those that reach from below ``upper_bound`` to ``fetch_offset`` or further; whether no
+        later segment can hold one. As Kafka's ``collectAbortedTxns``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for number in range(self.find(fetch_offset - 1, _LAST_OFFSET) + 1, len(self)):
+            aborted = self.transaction(number)
+            if aborted.first_offset < upper_bound:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound:
+                return True
+        return False
+
+    def truncate(self, offset: int) -> None:
+        """Drop those whose marker is at or above ``offset``. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        if len(self):
+            self.keep(self.find(offset - 1, _LAST_OFFSET) + 1)
+
+    def write(self) -> None:
+        """Append what is only in memory to the file (no fsync); without any entry there is none. While it is known to
+        be incomplete the file stays as it is.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
+        """
+        if self.is_incomplete:
+            return
+        if len(self):
+            super().write()
+            return
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error("delete", self.path, error) from error
+
+    def _adopt_what_is_left(self, size: int) -> None:
+        """No entry may be missing: what it says was aborted would be shown to consumers.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        expected = self._written * _ENTRY.size
+        if size < expected:
+            reason = f"the file should have {expected} bytes"
+            raise damage(self.path, size, reason) from BrokenBatch(size, reason)
+
+    def complete(self, *, write: bool) -> None:
+        """Everything was looked at since the index was reset; ``write`` it at once, in the place of any older file.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the older file is intact.
+        """
+        self.is_incomplete = False
+        if not write:
+            return
+        if not self._tail:
+            self.write()
+            return
+        write_atomically(self.path, self._tail, sync=True)
+        self._written = len(self._tail) // _ENTRY.size
+        self._tail.clear()
+
+    def write_even_if_empty(self) -> None:
+        """As `write`, but leave an empty file rather than none. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        super().write()
+
+    def reset(self) -> None:
+        """Start over with no entry, whatever the file holds."""
+        super().reset()
+        self.is_incomplete = False
+
+    def adopt_file(self) -> bool:
+        """Take the entries of the file, none if there is no file; False if it cannot be what was written."""
+        self.reset()
+        try:
+            data = read_if_there(self.path)
+        except OSError:
+            return False
+        if not data:
+            return True
+        try:
+            decode_transactions(data)
+        except ValueError:
+            return False
+        return super().adopt_file()
+
+
+def read_if_there(path: Path) -> bytes:
+    """The bytes of a file, none if there is no file. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    with open(fd, "rb") as file:
+        return file.read()
+
+
+def decode_transactions(data: bytes) -> list[AbortedTransaction]:
+    """The entries of a file.
+
+    Raises:
+        ValueError: they cannot be what was written.
+    """
+    if len(data) % _ENTRY.size:
+        raise ValueError(f"{len(data)} bytes are no entries of {_ENTRY.size}")
+    found = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        if version != _VERSION:
+            raise ValueError(f"version {version} is not supported")
+        found.append(AbortedTransaction._make(fields))
+    for aborted in found:
+        if not 0 <= aborted.first_offset <= aborted.last_offset or aborted.last_stable_offset < 0:
+            raise ValueError(f"{aborted} ends before it begins")
+    for before, after in pairwise(found):
+        if after.last_offset <= before.last_offset:
+            raise ValueError(f"{after} does not follow {before}")
+    return found

@@ -1,0 +1,1 @@
+"""How a follower copies the log of its leader."""

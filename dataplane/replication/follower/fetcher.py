@@ -1,0 +1,453 @@
+"""Connections to the leaders this broker follows: one to each broker, kept warm even while nothing is
+followed there.
+
+Each is a non-blocking socket on the event loop. An answer is appended straight from the receive buffer, and
+the next request, which acknowledges it, leaves in the same loop turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
+from ottla.protocol.primitives import MalformedMessage
+
+from ...dialing import connected_socket
+from ...runtime.tcp_timeout import bound_silence
+from ..fetch_codec import decode_answer
+from ..fetch_layout import write_fetch
+from ..fetch_values import PartitionKey
+from ..replicas.partition import Partition
+from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
+
+log = logging.getLogger(__name__)
+
+_BUFFER_BYTES = 64 * 1024
+_BUFFER_KEPT_BYTES = 4 * 1024 * 1024
+_READS_PER_WAKEUP = 16
+_PROOF_ANSWER_BYTES_MAX = 1024
+# A broker that stops may close a connection that it has just taken; one that refuses does so every time.
+_FAILED_PROOFS_UNTIL_WARNING = 3
+# Why a leader ends a session (our registration is not in its image yet) takes a moment to pass.
+_NEW_SESSION_AFTER_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, how long the
+    other machine may acknowledge nothing, attempts to connect included, and between what bounds reconnecting waits.
+    A first batch may exceed the answer's size limit, up to `frame_max_bytes`."""
+
+    fetch_wait_max_ms: int = 500
+    socket_timeout_s: float = 30.0
+    unacknowledged_s_max: float = 3.0
+    reconnect_first_s: float = 0.002
+    reconnect_max_s: float = 0.5
+    frame_max_bytes: int = 128 * 1024 * 1024
+
+
+class LeaderLink:
+    """The connection to one broker, and the fetch session on it."""
+
+    def __init__(
+        self,
+        peer_id: int,
+        credentials: NodeCredentials,
+        session: Callable[[Callable[[PartitionKey, float], None]], LeaderSession],
+        settings: LinkSettings,
+        endpoint: Callable[[], tuple[str, int] | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.peer_id = peer_id
+        self.session = session(self._retry)
+        self._credentials = credentials
+        self._settings = settings
+        self._endpoint = endpoint
+        self._broker_epoch = broker_epoch
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._connected = False
+        # The exchange of proofs while it is under way: None as soon as the peer has proved itself, too. This broker
+        # may fetch once it has sent its own proof.
+        self._proof: ClientProof | None = None
+        self._may_fetch = False
+        self._failed_proofs = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._reconnect_timer: asyncio.TimerHandle | None = None
+        self._delay_s = settings.reconnect_first_s
+        self._send_is_due = False
+        self._correlation_id = 0
+        self._sent: deque[tuple[int, float]] = deque()
+        self._unsent = bytearray()
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._end = 0
+        self._closed = False
+
+    # What to follow
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch `partition` from this broker from now on."""
+        self.session.follow(partition)
+        self._send_soon()
+
+    def forget(self, key: PartitionKey) -> None:
+        """Fetch it from here no longer."""
+        self.session.forget(key)
+
+    def again(self, key: PartitionKey) -> None:
+        """Its position can be told again."""
+        self.session.again(key)
+        self._send_soon()
+
+    def _retry(self, key: PartitionKey, delay_s: float) -> None:
+        self._loop.call_later(delay_s, self.again, key)
+
+    def _send_soon(self) -> None:
+        # At the end of the turn: one image delta makes many partitions change their leader.
+        if not self._send_is_due:
+            self._send_is_due = True
+            self._loop.call_soon(self._send)
+
+    # Connecting
+
+    def connect(self, *, at_once: bool = False) -> None:
+        """Connect unless that is under way; `at_once` skips what is left of a wait (the peer is known to be
+        back)."""
+        if self._closed or self._connected or self._connecting is not None:
+            return
+        if self._reconnect_timer is not None:
+            if not at_once:
+                return
+            self._reconnect_timer.cancel()
+            self._reconnect_timer = None
+        if at_once:
+            self._delay_s = self._settings.reconnect_first_s
+        self._connecting = self._loop.create_task(self._connect(), name=f"connect to broker {self.peer_id}")
+
+    async def _connect(self) -> None:
+        endpoint = self._endpoint()
+        try:
+            if endpoint is None:
+                raise OSError(f"broker {self.peer_id} has no address on the listener between brokers")
+            async with asyncio.timeout(
+                min(self._settings.socket_timeout_s, self._settings.unacknowledged_s_max)
+            ):
+                sock = await connected_socket(*endpoint, self._prepare)
+        except (OSError, TimeoutError) as error:
+            log.debug("cannot connect to broker %d: %s", self.peer_id, error)
+            self._connecting = None
+            self._reconnect_later()
+            return
+        self._connecting = None
+        self._socket = sock
+        self._connected = True
+        self._end = 0
+        self._loop.add_reader(sock.fileno(), self._readable)
+        self._proof = ClientProof(self._credentials, self.peer_id, os.urandom(NONCE_BYTES))
+        self._say(self._proof.claim)
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound_silence(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
+
+    def _reconnect_later(self) -> None:
+        if self._closed or self._reconnect_timer is not None:
+            return
+        self._reconnect_timer = self._loop.call_later(self._delay_s, self._reconnect)
+        self._delay_s = min(self._delay_s * 2, self._settings.reconnect_max_s)
+
+    def _reconnect(self) -> None:
+        self._reconnect_timer = None
+        self.connect()
+
+    def _disconnect(self, reason: object, *, timed_out: bool = False) -> None:
+        sock, self._socket = self._socket, None
+        if sock is None:
+            return
+        log.info("connection to broker %d lost: %s", self.peer_id, reason)
+        if self._proof is not None and not timed_out:
+            self._note_failed_proof(reason)
+        self._loop.remove_reader(sock.fileno())
+        self._loop.remove_writer(sock.fileno())
+        sock.close()
+        self._connected = self._may_fetch = False
+        self._proof = None
+        self._sent.clear()
+        self._unsent.clear()
+        self.session.disconnected()
+        self._reconnect_later()
+
+    def close(self) -> None:
+        """Disconnect for good."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._reconnect_timer is not None:
+            self._reconnect_timer.cancel()
+        self._disconnect("closed")
+
+    def check_timeout(self) -> None:
+        """Disconnect if the oldest request is not answered for too long; a parked one is, within its wait."""
+        if self._sent and self._loop.time() - self._sent[0][1] > self._settings.socket_timeout_s:
+            # While it proves itself the peer may just be starting: it listens before it accepts.
+            self._disconnect(f"no answer within {self._settings.socket_timeout_s} s", timed_out=True)
+
+    # Proofs
+
+    def _say(self, message: bytes) -> None:
+        """The next message of the exchange in which both ends prove that they are nodes of this cluster."""
+        request = AuthenticateNodeRequest(auth_bytes=message)
+        name = f"broker-{self._credentials.node_id}"
+        self._write(bytearray(encode_request(request, 0, self._next_correlation_id(), name)))
+
+    def _take_proof(self, proof: ClientProof, frame: memoryview) -> None:
+        correlation_id, answer = decode_response(AuthenticateNodeRequest, frame, 0)
+        self._expect(correlation_id)
+        try:
+            message = proof.receive(answer.auth_bytes)
+        except ProofRefused as error:
+            self._disconnect(error)
+            return
+        if not proof.done:
+            self._may_fetch = True
+            self._say(message)
+            self._send()
+            return
+        self._proof = None
+        self._failed_proofs = 0
+        self._delay_s = self._settings.reconnect_first_s
+
+    def _note_failed_proof(self, reason: object) -> None:
+        self._failed_proofs += 1
+        if self._failed_proofs == _FAILED_PROOFS_UNTIL_WARNING:
+            log.warning(
+                "broker %d cannot be followed, since its connections end before both ends have proved to be nodes of "
+                "cluster %r: %s. Is its cluster.secret.file the same as here, and its version? Its log says more",
+                self.peer_id, self._credentials.cluster_id, reason,
+            )  # fmt: skip
+
+    # Requests
+
+    def _send(self) -> None:
+        self._send_is_due = False
+        if not self._connected:
+            self.connect()
+            return
+        if not self._may_fetch:
+            return
+        fetch = self.session.next_fetch(self._broker_epoch())
+        if fetch is None:
+            return
+        self._write(write_fetch(fetch, self._settings.fetch_wait_max_ms, self._next_correlation_id()))
+
+    def _next_correlation_id(self) -> int:
+        """Of a request that is being sent."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._sent.append((self._correlation_id, self._loop.time()))
+        return self._correlation_id
+
+    def _write(self, frame: bytearray) -> None:
+        assert self._socket is not None
+        if self._unsent:
+            self._unsent += frame
+            return
+        try:
+            sent = self._socket.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._disconnect(error)
+            return
+        if sent < len(frame):
+            self._unsent += frame[sent:]
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._disconnect(error)
+            return
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._loop.remove_writer(self._socket.fileno())
+
+    # Answers
+
+    def _readable(self) -> None:
+        for _ in range(_READS_PER_WAKEUP):
+            sock = self._socket
+            if sock is None:
+                return
+            room = len(self._buffer) - self._end
+            with memoryview(self._buffer) as view:
+                try:
+                    received = sock.recv_into(view[self._end :])
+                except BlockingIOError:
+                    return
+                except OSError as error:
+                    self._disconnect(error)
+                    return
+            if received == 0:
+                self._disconnect("closed by the peer")
+                return
+            self._end += received
+            try:
+                self._take_frames()
+            except MalformedMessage as error:
+                self._disconnect(error)
+                return
+            if received < room:
+                return
+
+    def _take_frames(self) -> None:
+        start = 0
+        while self._end - start >= 4:
+            size = int.from_bytes(self._buffer[start : start + 4], "big")
+            allowed = self._settings.frame_max_bytes if self._proof is None else _PROOF_ANSWER_BYTES_MAX
+            if size > allowed:
+                raise MalformedMessage(f"an answer of {size} bytes, {allowed} are allowed")
+            if self._end - start < 4 + size:
+                break
+            view = memoryview(self._buffer)
+            self._take_answer(view[start + 4 : start + 4 + size])
+            start += 4 + size
+            if self._socket is None:
+                return
+        if start:
+            rest = self._end - start
+            self._buffer[:rest] = self._buffer[start : self._end]
+            self._end = rest
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Room for the frame that has begun; a buffer grown for a large one is not kept for ever."""
+        needed = _BUFFER_BYTES
+        if self._end >= 4:
+            needed = max(needed, 4 + int.from_bytes(self._buffer[:4], "big"))
+        if needed > len(self._buffer) or (
+            len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES
+        ):
+            # A new object: whoever still holds a view of the old one keeps that.
+            buffer = bytearray(needed if needed > _BUFFER_BYTES else _BUFFER_BYTES)
+            buffer[: self._end] = self._buffer[: self._end]
+            self._buffer = buffer
+
+    def _take_answer(self, frame: memoryview) -> None:
+        if self._proof is not None:
+            self._take_proof(self._proof, frame)
+            return
+        correlation_id, answer = decode_answer(frame)
+        self._expect(correlation_id)
+        if self.session.answered(answer):
+            self._send()
+        else:
+            self._loop.call_later(_NEW_SESSION_AFTER_S, self._open_session)
+
+    def _expect(self, correlation_id: int) -> None:
+        if not self._sent:
+            raise MalformedMessage(f"an answer to request {correlation_id}, none was sent")
+        expected, _ = self._sent.popleft()
+        if correlation_id != expected:
+            raise MalformedMessage(f"an answer to request {correlation_id}, {expected} is next")
+
+    def _open_session(self) -> None:
+        self.session.open_anew()
+        self._send()
+
+
+class Fetchers:
+    """The links of this broker, one to each other broker, and over which each partition is fetched."""
+
+    def __init__(
+        self,
+        credentials: NodeCredentials,
+        limits: FetchLimits,
+        settings: LinkSettings,
+        endpoint_of: Callable[[int], tuple[str, int] | None],
+        broker_epoch: Callable[[], int],
+        on_failure: Callable[[Partition, Exception], None],
+        throttle: FetchThrottle = NO_THROTTLE,
+    ) -> None:
+        self._throttle = throttle
+        self._credentials = credentials
+        self._limits = limits
+        self._settings = settings
+        self._endpoint_of = endpoint_of
+        self._broker_epoch = broker_epoch
+        self._on_failure = on_failure
+        self._links: dict[int, LeaderLink] = {}
+        self._leader_of: dict[PartitionKey, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timeouts = self._loop.call_later(settings.socket_timeout_s / 4, self._check_timeouts)
+
+    def connect(self, peer_id: int) -> None:
+        """The broker is up: have a connection ready before it is needed."""
+        self._link(peer_id).connect(at_once=True)
+
+    def disconnect(self, peer_id: int) -> None:
+        """The broker is no more."""
+        link = self._links.pop(peer_id, None)
+        if link is not None:
+            link.close()
+
+    def follow(self, partition: Partition, leader_id: int) -> None:
+        """Fetch from `leader_id` in the partition's new leader epoch."""
+        key = (partition.topic_id, partition.index)
+        previous = self._leader_of.get(key)
+        if previous is not None and previous != leader_id and previous in self._links:
+            self._links[previous].forget(key)
+        self._leader_of[key] = leader_id
+        self._link(leader_id).follow(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch it from nobody."""
+        key = (partition.topic_id, partition.index)
+        link = self._links.get(self._leader_of.pop(key, -1))
+        if link is not None:
+            link.forget(key)
+
+    def again(self, partition: Partition) -> None:
+        """Its records are flushed: the next request may acknowledge them."""
+        key = (partition.topic_id, partition.index)
+        link = self._links.get(self._leader_of.get(key, -1))
+        if link is not None:
+            link.again(key)
+
+    def _link(self, peer_id: int) -> LeaderLink:
+        link = self._links.get(peer_id)
+        if link is None:
+            link = self._links[peer_id] = LeaderLink(
+                peer_id,
+                self._credentials,
+                lambda retry: LeaderSession(
+                    self._credentials.node_id, self._limits, retry, self._on_failure, self._throttle
+                ),
+                self._settings,
+                lambda: self._endpoint_of(peer_id),
+                self._broker_epoch,
+            )
+        return link
+
+    def _check_timeouts(self) -> None:
+        self._timeouts = self._loop.call_later(self._settings.socket_timeout_s / 4, self._check_timeouts)
+        for link in self._links.values():
+            link.check_timeout()
+
+    def close(self) -> None:
+        """Disconnect from everybody."""
+        self._timeouts.cancel()
+        for link in self._links.values():
+            link.close()
+        self._links.clear()

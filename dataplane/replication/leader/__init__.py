@@ -1,0 +1,1 @@
+"""What the leader of a partition decides and remembers."""

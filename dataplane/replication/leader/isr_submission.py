@@ -1,0 +1,105 @@
+"""Proposals as AlterPartition commands of the metadata quorum, and its results as outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.partition_commands import (
+    AlteredPartition,
+    AlterPartition,
+    AlterPartitionChange,
+    AlterPartitionResult,
+    IsrMember,
+)
+from ottla.protocol.messages.quorum_commands import Command
+from ottla.protocol.schema import Message
+
+from ..replicas.partition import Partition
+from .in_sync import Proposal
+from .isr_updates import Accepted, Outcome, Submit
+from .leader import Refusal
+
+
+class QuorumCommands(Protocol):
+    """The session with the metadata quorum, as far as ISR changes need it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
+        """The result, once the image contains its effects; KafkaError if no outcome is known in time."""
+
+
+def submit_to(quorum: QuorumCommands, broker_id: int) -> Submit:
+    """Submit the proposals of this broker's leaders to `quorum`."""
+
+    async def submit(proposals: Sequence[tuple[Partition, Proposal]]) -> Sequence[Outcome]:
+        result = await quorum.submit(
+            AlterPartition(
+                broker_id=broker_id,
+                broker_epoch=quorum.broker_epoch,
+                partitions=[_change(partition, proposal) for partition, proposal in proposals],
+            )
+        )
+        if not isinstance(result, AlterPartitionResult):
+            raise TypeError(f"AlterPartition was answered by {type(result).__name__}")
+        if result.error_code:
+            raise KafkaError(ErrorCode.of(result.error_code))
+        return [
+            _outcome(quorum.image, partition, proposal, changed)
+            for (partition, proposal), changed in zip(proposals, result.partitions, strict=True)
+        ]
+
+    return submit
+
+
+def _change(partition: Partition, proposal: Proposal) -> AlterPartitionChange:
+    return AlterPartitionChange(
+        topic_id=partition.topic_id,
+        partition=partition.index,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch,
+        new_isr=[
+            IsrMember(
+                broker_id=member, broker_epoch=epoch, log_end_offset=_end_of(partition, proposal, member)
+            )
+            for member, epoch in proposal.isr
+        ],
+    )
+
+
+def _end_of(partition: Partition, proposal: Proposal, member: int) -> int:
+    """Where the member's log ends, for the case that this change ends our leadership; -1 if unknown."""
+    leader = partition.leader
+    if leader is None or leader.leader_epoch != proposal.leader_epoch:
+        return -1
+    follower = leader.followers.get(member)
+    return (
+        leader.log_end_offset
+        if member == leader.broker_id
+        else -1
+        if follower is None
+        else follower.log_end_offset
+    )
+
+
+def _outcome(
+    image: ClusterImage, partition: Partition, proposal: Proposal, changed: AlteredPartition
+) -> Outcome:
+    if not changed.error_code:
+        return Accepted(changed.partition_epoch, frozenset(changed.isr))
+    topic = image.topics_by_id.get(partition.topic_id)
+    state = None if topic is None else topic.partitions.get(partition.index)
+    if (
+        state is not None
+        and state.leader_epoch == proposal.leader_epoch
+        and state.partition_epoch == proposal.partition_epoch
+    ):
+        # The image is past the refusal and still shows what the proposal was made against: it was not
+        # committed, nor was it by an earlier command whose answer got lost.
+        return Refusal.INELIGIBLE
+    return Refusal.STALE

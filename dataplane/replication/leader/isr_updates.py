@@ -1,0 +1,96 @@
+"""Sends the ISR changes that leaders propose to the quorum: one command at a time, carrying all that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla.protocol.errors import KafkaError
+
+from ..replicas.partition import Partition
+from .in_sync import Proposal
+from .leader import Refusal
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The quorum committed the ISR as `isr`, in `partition_epoch`."""
+
+    partition_epoch: int
+    isr: frozenset[int]
+
+
+Outcome: TypeAlias = Accepted | Refusal
+Submit = Callable[[Sequence[tuple[Partition, Proposal]]], Awaitable[Sequence[Outcome]]]
+"""Sends proposals as one command; their outcomes in the same order, or KafkaError if nothing is known."""
+
+_RETRY_S = 0.05
+
+
+class IsrUpdates:
+    """The queue of proposals. Their leaders hold them as pending until an outcome or a newer state settles
+    them."""
+
+    def __init__(self, submit: Submit, on_settled: Callable[[Partition], None]) -> None:
+        self._submit = submit
+        self._on_settled = on_settled
+        self._waiting: dict[Partition, Proposal] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        """Send `proposal` with the next command."""
+        self._waiting[partition] = proposal
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR updates")
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch = list(self._waiting.items())
+                self._waiting.clear()
+                try:
+                    outcomes = await self._submit(batch)
+                except KafkaError as error:
+                    log.warning(
+                        "the quorum did not answer about %d ISR changes: %s", len(batch), error.message
+                    )
+                    outcomes = [Refusal.UNKNOWN] * len(batch)
+                    await asyncio.sleep(_RETRY_S)
+                for (partition, proposal), outcome in zip(batch, outcomes, strict=True):
+                    settle(partition, proposal, outcome, self._again)
+                    self._on_settled(partition)
+        finally:
+            self._task = None
+
+    def _again(self, partition: Partition, proposal: Proposal) -> None:
+        self._waiting.setdefault(partition, proposal)
+
+
+def settle(
+    partition: Partition, proposal: Proposal, outcome: Outcome, again: Callable[[Partition, Proposal], None]
+) -> None:
+    """Apply the outcome of `proposal`. A state that came meanwhile has the last word: every step is a
+    compare-and-set."""
+    leader = partition.leader
+    if leader is None or leader.leader_epoch != proposal.leader_epoch:
+        return
+    if isinstance(outcome, Accepted):
+        partition.isr_committed(proposal.leader_epoch, outcome.partition_epoch, outcome.isr)
+        return
+    repeated = leader.refused(proposal, outcome)
+    if repeated is not None:
+        again(partition, repeated)
+    else:
+        partition.advance()

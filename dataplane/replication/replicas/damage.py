@@ -1,0 +1,105 @@
+"""What becomes of a replica whose log proved to be damaged: at the start, for a reader, or when looked through."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.protocol.cluster_image import NO_LEADER
+from ottla.protocol.errors import KafkaError
+
+from ..fetch_values import PartitionKey
+from ..leader.rechecks import Doubts
+from .offline import OfflineReplicas
+from .partition import Partition
+from .rebuilding import Renew, Renewal
+from .replica_making import LogStore
+
+if TYPE_CHECKING:
+    from ottla.protocol.cluster_image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """The replicas of this broker."""
+
+    image: ClusterImage
+    offline: OfflineReplicas
+
+    @property
+    def broker_id(self) -> int: ...
+    def holds(self, partition: Partition) -> bool: ...
+    def take_offline(self, keys: Iterable[PartitionKey]) -> None: ...
+    def look_again(self, key: PartitionKey) -> None: ...
+
+
+class Damage:
+    """Takes damaged replicas offline and, where others have the data, has them made anew."""
+
+    def __init__(self, owner: Owner, logs: LogStore, renew: Renew) -> None:
+        self._owner = owner
+        self._logs = logs
+        self.renewal = Renewal(renew, self._is_renewable, self._begin, owner.look_again)
+        self.doubts = Doubts(owner.holds, self.condemn)
+        self._made_anew: set[PartitionKey] = set()
+
+    def found(self, key: PartitionKey) -> None:
+        """This replica is offline since its log is damaged. Once in a process's life it is made anew: a disk that
+        damages the copy as well would be filled with what is set aside."""
+        if key in self._made_anew:
+            log.error(
+                "a replica of topic %s, partition %d, is damaged again: it stays offline",
+                key[0].hex(),
+                key[1],
+            )
+            return
+        self.renewal.add(key)
+
+    def condemn(self, partition: Partition, error: KafkaError) -> None:
+        """The log is damaged: the replica goes offline and is made anew, unless it may be all there is."""
+        leader, follower = partition.leader, partition.follower
+        others = leader is not None and len(leader.in_sync.committed) > 1
+        if not others and (follower is None or follower.leader_id == NO_LEADER):
+            log.error(
+                "%r is damaged, and nobody else is known to have all of it: %s", partition, error.message
+            )
+            return
+        log.error("%r is damaged and goes offline: %s", partition, error.message)
+        key = (partition.topic_id, partition.index)
+        self._owner.take_offline([key])
+        self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
+        self.found(key)
+        self.renewal.look()
+
+    def _is_renewable(self, key: PartitionKey) -> bool:
+        topic = self._owner.image.topics_by_id.get(key[0])
+        state = None if topic is None else topic.partitions.get(key[1])
+        own = self._owner.broker_id
+        return (
+            state is not None
+            and own in state.offline_replicas
+            and own not in state.isr
+            and state.leader not in (NO_LEADER, own)
+        )
+
+    def _begin(self, key: PartitionKey) -> None:
+        """Nothing counts on the damaged log any more: begin with an empty one."""
+        topic = self._owner.image.topics_by_id.get(key[0])
+        if topic is None:
+            return
+        try:
+            self._logs.set_damaged_aside(topic.name, topic.id, key[1])
+        except KafkaError as error:
+            log.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
+            self._owner.offline.again(key)
+            return
+        self._made_anew.add(key)
+        self._owner.offline.discard(key)
+        self._owner.look_again(key)
+
+    async def close(self) -> None:
+        """Look at nothing more; returns once the disk has answered."""
+        self.renewal.close()
+        await self.doubts.close()

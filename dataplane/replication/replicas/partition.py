@@ -1,0 +1,561 @@
+"""One replica on this broker: its log, its role, and everybody who waits for it.
+
+The role is a `LeaderState` or a `FollowerState`; both are replaced by a new object for each leader epoch. Who
+waits is told in the same loop turn in which the log grows or the high watermark moves:
+
+- acknowledgements (acks=all) wait for the high watermark, in offset order;
+- consumers' parked fetches wait for the high watermark;
+- fetch sessions of followers watch the log end and the high watermark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import parse_header
+
+from ..follower.follower import (
+    EpochEnd,
+    FollowerState,
+    follower_high_watermark,
+    restart_offset,
+    truncation_offset,
+)
+from ..leader.acknowledgements import Acknowledged, Acknowledgements
+from ..leader.leader import LeaderState
+from .flushing import Flushing
+from .record_deletion import Trims
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from ottla.protocol.cluster_image import PartitionState
+
+    from ...log import AppendResult, PartitionLog
+    from .dependencies import Reader, ReplicationSettings, Surroundings, Watcher
+
+logger = logging.getLogger(__name__)
+
+
+class Partition:
+    """A replica of one partition. Invariant: log start offset <= high watermark <= log end offset."""
+
+    __slots__ = (
+        "_acknowledgements",
+        "_around",
+        "_flushing",
+        "_follower_watermark",
+        "_readers",
+        "follower",
+        "index",
+        "leader",
+        "log",
+        "settings",
+        "topic",
+        "topic_id",
+        "traffic",
+        "trims",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        around: Surroundings[Partition],
+        settings: ReplicationSettings,
+        high_watermark: int,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.settings = settings
+        self.leader: LeaderState | None = None
+        self.follower: FollowerState | None = None
+        self.watchers: dict[int, Watcher] = {}
+        self.traffic = Traffic()
+        self.trims = Trims(self)
+        self._around = around
+        self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self._acknowledgements = Acknowledgements()
+        self._readers: dict[Reader, None] = {}
+        self._flushing = Flushing(
+            log, settings, partial(around.flush, self), partial(around.flush_later, self)
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.topic}-{self.index}>"
+
+    # What everybody may ask
+
+    @property
+    def high_watermark(self) -> int:
+        leader = self.leader
+        return self._follower_watermark if leader is None else leader.high_watermark
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """How far this replica acknowledges: a follower fetches from here."""
+        return (
+            self._flushing.flushed_offset
+            if self.settings.durable_before_acknowledged
+            else self.log.log_end_offset
+        )
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the current role; -1 before the first."""
+        role = self.leader or self.follower
+        return -1 if role is None else role.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        role = self.leader or self.follower
+        return -1 if role is None else role.partition_epoch
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch of this log that is not above `epoch`, and where it ends."""
+        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
+
+    def leading(self, current_leader_epoch: int = -1) -> LeaderState:
+        """This replica's leadership, for a request that believes in `current_leader_epoch` (-1: it does not
+        say).
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request is behind, UNKNOWN_LEADER_EPOCH
+        if this broker is (KIP-320).
+        """
+        leader = self.leader
+        if current_leader_epoch >= 0:
+            self.check_epoch(current_leader_epoch)
+        if leader is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._around.broker_id} does not lead {self.topic}-{self.index}",
+            )
+        return leader
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Whether this replica leads, or follows, in the epoch that a request believes in. KafkaError as
+        `leading` says."""
+        known = self.leader_epoch
+        if current_leader_epoch != known:
+            code = (
+                ErrorCode.FENCED_LEADER_EPOCH
+                if current_leader_epoch < known
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+            raise KafkaError(
+                code, f"{self!r} is in leader epoch {known}, the request in {current_leader_epoch}"
+            )
+
+    def check(self) -> None:
+        """AssertionError if role, log and waiters contradict each other. `log.check()` looks into the log."""
+        log, leader, follower, watermark = self.log, self.leader, self.follower, self.high_watermark
+        if leader is not None and follower is not None:
+            raise AssertionError(f"{self!r} both leads and follows")
+        if not log.log_start_offset <= watermark <= log.log_end_offset:
+            raise AssertionError(
+                f"{self!r}: {log.log_start_offset} <= high watermark {watermark} <= {log.log_end_offset} does not hold"
+            )
+        flushed = self._flushing.flushed_offset
+        if flushed > log.log_end_offset:
+            raise AssertionError(f"{self!r}: flushed to {flushed}, past the log end {log.log_end_offset}")
+        if leader is None:
+            if self._acknowledgements or self.trims.waiting:
+                raise AssertionError(f"{self!r} does not lead, and somebody waits for its leader")
+            if follower is not None and log.leader_epochs.latest_epoch > follower.leader_epoch:
+                raise AssertionError(
+                    f"{self!r} follows in epoch {follower.leader_epoch}, its log has {log.leader_epochs.latest_epoch}"
+                )
+        else:
+            self._check_leading(leader)
+
+    def _check_leading(self, leader: LeaderState) -> None:
+        leader.check(self.log.log_start_offset)
+        ends = leader.log_end_offset, self.log.log_end_offset
+        if ends[0] != ends[1] or leader.durable_offset > self.acknowledged_offset:
+            raise AssertionError(
+                f"{self!r} leads up to {ends[0]}, durable to {leader.durable_offset}; its log ends at {ends[1]}, "
+                f"durable to {self.acknowledged_offset}"
+            )
+        if self.log.leader_epochs.latest_epoch != leader.leader_epoch:
+            raise AssertionError(
+                f"{self!r} leads in epoch {leader.leader_epoch}, its log has {self.log.leader_epochs.latest_epoch}"
+            )
+        self._acknowledgements.check(self, leader.high_watermark, ends[1])
+
+    # Roles
+
+    def become_leader(self, state: PartitionState) -> bool:
+        """Lead in `state.leader_epoch`, or take the newer partition epoch of the leadership there is.
+
+        The epoch is in the log before the first record of it. True if a new leadership began.
+        """
+        now_ms = self._around.monotonic_ms()
+        leader = self.leader
+        if leader is not None and leader.leader_epoch == state.leader_epoch:
+            if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
+                self._membership_changed(leader, now_ms)
+            return False
+        log = self.log
+        self._forget_impossible_epochs(state.leader_epoch)
+        log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
+        watermark = max(self.high_watermark, log.log_start_offset)
+        if leader is None:
+            self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Else a new epoch of the same leader, which fences a replica that went: nothing is cut off here, so
+        # whoever waits for an acknowledgement goes on waiting.
+        self.follower = None
+        self.leader = leader = LeaderState(
+            broker_id=self._around.broker_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            brokers=self._around.brokers,
+            log_end_offset=log.log_end_offset,
+            durable_offset=self.acknowledged_offset,
+            high_watermark=watermark,
+            min_in_sync=self.settings.min_in_sync,
+            lag_time_max_ms=self.settings.lag_time_max_ms,
+            now_ms=now_ms,
+        )
+        leader.check(log.log_start_offset)
+        if leader.advance(now_ms):
+            self._watermark_moved()
+        if leader.durable_offset < leader.log_end_offset:
+            self._flushing.flush()
+        self._role_changed()
+        return True
+
+    def become_follower(self, state: PartitionState) -> bool:
+        """Follow `state.leader` (-1: nobody for now). True if the leader epoch is new to this replica."""
+        follower = self.follower
+        if follower is not None and follower.leader_epoch == state.leader_epoch:
+            self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
+            return False
+        watermark = self.high_watermark
+        self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._follower_watermark = watermark
+        self._forget_impossible_epochs(state.leader_epoch)
+        self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
+        if self.acknowledged_offset < self.log.log_end_offset:
+            # Found at the start, or led without a flush: until it is flushed this replica fetches nothing.
+            self._flushing.flush()
+        self._role_changed()
+        return True
+
+    def _forget_impossible_epochs(self, leader_epoch: int) -> None:
+        """The epochs of a log that was recovered are what its batches say, which no checksum covers. Where they are
+        above all there have been, the records count as of the epoch before: the next fetch, or those of the followers,
+        find out how far that is so."""
+        log = self.log
+        since = log.leader_epochs.first_above(leader_epoch)
+        if since is not None:
+            logger.warning(
+                "%r: in leader epoch %d the log has %d from offset %d on: its headers are damaged",
+                self, leader_epoch, log.leader_epochs.latest_epoch, since,
+            )  # fmt: skip
+            log.leader_epochs.truncate_from_end(since)
+
+    def retire(self, error: ErrorCode) -> None:
+        """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting
+        is told `error`."""
+        watermark = self.high_watermark
+        self._leave_role(error)
+        self._follower_watermark = watermark
+        self._role_changed()
+
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with a log that holds the same records in another folder. The old one must stay until this one
+        is flushed: what counts as durable is so in there."""
+        self.log = log
+        self._flushing.replace_log(log)
+
+    def _leave_role(self, error: ErrorCode) -> None:
+        self.leader = self.follower = None
+        self._acknowledgements.failed(error)
+        self.trims.failed(error)
+
+    def _role_changed(self) -> None:
+        for watcher in list(self.watchers.values()):
+            watcher.role_changed()
+        self._wake_readers()
+
+    def reconfigure(self, settings: ReplicationSettings) -> None:
+        """Take new settings of the topic."""
+        if settings == self.settings:
+            return
+        self.settings = settings
+        self._flushing.reconfigure(settings)
+        leader = self.leader
+        if leader is not None:
+            leader.min_in_sync = settings.min_in_sync
+            leader.lag_time_max_ms = settings.lag_time_max_ms
+            leader.durable_offset = self.acknowledged_offset
+            self._membership_changed(leader, self._around.monotonic_ms())
+
+    def tighten(self, min_in_sync: int) -> None:
+        """Take a min.insync.replicas of the topic that is higher than the one before."""
+        if min_in_sync > self.settings.min_in_sync:
+            self.reconfigure(replace(self.settings, min_in_sync=min_in_sync))
+
+    def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
+        """Who waits goes on waiting where the ISR is too small now: what was appended counts once it is large enough
+        again (KIP-966)."""
+        if leader.advance(now_ms):
+            self._watermark_moved()
+
+    # Leading
+
+    def wall_ms(self) -> int:
+        """The time, in ms since 1970, by which producers' timestamps are judged."""
+        return self._around.wall_ms()
+
+    def append(
+        self, batches: memoryview, *, required_acks: int, max_timestamp: int | None = None
+    ) -> AppendResult:
+        """Append what a producer sent (writable: offsets and the epoch are patched in place). With `max_timestamp` its
+        records were validated before, and that is their largest timestamp.
+
+        With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
+        then waits with `on_high_watermark(result.last_offset + 1, ...)`. What is in the log already is a duplicate,
+        however many members there are. KafkaError says why nothing was appended.
+        """
+        leader = self.leader
+        if leader is None:
+            leader = self.leading()
+        if required_acks == -1 and leader.under_min_in_sync:
+            original = self.log.original_of(batches)
+            if original is not None:
+                return original
+            self.log.refused_for_now(batches)
+            raise self._too_few_in_sync(leader)
+        result = self.log.append_as_leader(
+            batches, leader.leader_epoch, self._around.wall_ms(), max_timestamp
+        )
+        if not result.duplicate:
+            self._appended(leader)
+        return result
+
+    def append_unsequenced(self, batches: memoryview) -> int:
+        """Append, with acks=all, what this broker has composed itself (writable); the offset behind it.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        leader = self.leading()
+        if leader.under_min_in_sync:
+            raise self._too_few_in_sync(leader)
+        result = self.log.append_unsequenced(batches, leader.leader_epoch, self._around.wall_ms())
+        self._appended(leader)
+        return result.last_offset + 1
+
+    def _too_few_in_sync(self, leader: LeaderState) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
+            f"min.insync.replicas is {leader.effective_min_in_sync}",
+        )
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, number: int, commit_index: int
+    ) -> int:
+        """Append the marker that ends a writer's transaction; the offset behind it.
+
+        It counts once the high watermark has passed it; until the ISR is large enough for that it waits.
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        leader = self.leading()
+        result = self.log.append_marker(
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            number=number,
+            commit_index=commit_index,
+            leader_epoch=leader.leader_epoch,
+            now_ms=self._around.wall_ms(),
+        )
+        self._appended(leader)
+        return result.last_offset + 1
+
+    def _appended(self, leader: LeaderState) -> None:
+        """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""
+        flushing, end, now_ms = self._flushing, self.log.log_end_offset, self._around.monotonic_ms()
+        if self.settings.durable_before_acknowledged:
+            moved = leader.appended(end, flushing.flushed_offset, now_ms)
+            flushing.flush()
+        else:
+            moved = leader.appended(end, end, now_ms)
+            if end >= flushing.schedule.look_at:
+                flushing.grown()
+        for watcher in self.watchers.values():
+            watcher.records_arrived()
+        if moved:
+            self._watermark_moved()
+
+    def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
+        """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or
+        with the error that makes the outcome unknown. A deadline is the caller's: `done` may come after it.
+        """
+        leader = self.leader
+        if leader is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.high_watermark >= offset:
+            done(ErrorCode.NONE)
+        else:
+            self._acknowledgements.wait(offset, done)
+
+    def high_watermark_at(self, offset: int) -> asyncio.Future[ErrorCode]:
+        """What `on_high_watermark` tells, to be awaited."""
+        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.on_high_watermark(offset, lambda outcome: None if told.done() else told.set_result(outcome))
+        return told
+
+    def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
+        """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
+        leader = self.leader
+        if leader is not None and leader.fetched(
+            broker_id, broker_epoch, offset, self._around.monotonic_ms()
+        ):
+            self._watermark_moved()
+
+    def advance(self) -> None:
+        """Look again whether the high watermark may move: time passed or a broker's state changed."""
+        leader = self.leader
+        if leader is not None:
+            if leader.advance(self._around.monotonic_ms()):
+                self._watermark_moved()
+            self.trims.look()
+
+    def log_start_moved(self) -> None:
+        """The leader's log starts later now: followers and readers hear of it."""
+        for watcher in self.watchers.values():
+            watcher.log_start_moved()
+        self._wake_readers()
+
+    def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
+        """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
+        so first)."""
+        leader = self.leader
+        if leader is None or leader.leader_epoch != leader_epoch:
+            return
+        now_ms = self._around.monotonic_ms()
+        replicas = [self._around.broker_id, *leader.followers]
+        if leader.update(partition_epoch, isr, replicas, now_ms):
+            self._membership_changed(leader, now_ms)
+
+    def flushed(self, offset: int) -> None:
+        """Everything below `offset` was on the disk; a cut since then has lowered the recovery point."""
+        is_more, leader = self._flushing.flushed(offset), self.leader
+        if (
+            is_more
+            and leader is not None
+            and self.settings.durable_before_acknowledged
+            and leader.appended(
+                self.log.log_end_offset, self._flushing.flushed_offset, self._around.monotonic_ms()
+            )
+        ):
+            self._watermark_moved()
+
+    def flush_time_over(self) -> None:
+        """flush.ms have passed since `Surroundings.flush_later` was called."""
+        self._flushing.time_over()
+
+    def _watermark_moved(self) -> None:
+        leader = self.leader
+        if leader is None:
+            return
+        watermark = leader.high_watermark
+        self._follower_watermark = watermark
+        self.log.high_watermark_moved(watermark)
+        self._acknowledgements.reached(watermark)
+        for watcher in self.watchers.values():
+            watcher.high_watermark_moved()
+        self._wake_readers()
+
+    def watch_reads(self, reader: Reader) -> None:
+        """Wake `reader` once, when the high watermark or the log start offset moves, or the role changes."""
+        self._readers[reader] = None
+
+    def unwatch_reads(self, reader: Reader) -> None:
+        """Forget `reader`, if it is still registered."""
+        self._readers.pop(reader, None)
+
+    def _wake_readers(self) -> None:
+        if self._readers:
+            readers, self._readers = self._readers, {}
+            for reader in readers:
+                reader.wake()
+
+    # Following
+
+    def append_fetched(
+        self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
+    ) -> None:
+        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset.
+        Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
+        waits for the flush."""
+        if records is not None and len(records):
+            if leader_log_start_offset >= self.log.log_end_offset > parse_header(records).base_offset:
+                # The leader's log starts within its first batch, which can only be had as a whole.
+                self._start_anew_at(leader_log_start_offset)
+            assert self.follower is not None
+            self.log.append_as_follower(records, self._around.wall_ms(), self.follower.leader_epoch)
+            self._flushing.grown()
+        log = self.log
+        watermark = follower_high_watermark(
+            self._follower_watermark, leader_high_watermark, log.log_end_offset
+        )
+        moved = watermark != self._follower_watermark
+        self._follower_watermark = watermark
+        if moved:
+            log.high_watermark_moved(watermark)
+        if leader_log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(leader_log_start_offset, watermark))
+            moved = True
+        if moved:
+            self._wake_readers()
+
+    def truncate_diverging(self, leader_end: EpochEnd, leader_log_start_offset: int) -> None:
+        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
+        epoch."""
+        log = self.log
+        offset = truncation_offset(leader_end, self.end_of_epoch(leader_end.epoch), log.log_end_offset)
+        if offset <= leader_log_start_offset and offset < log.log_end_offset:
+            # The leader cannot tell where below its log start the logs diverged: nothing of that may stay.
+            self._start_anew_at(leader_log_start_offset)
+        else:
+            self._truncated_to(max(offset, log.log_start_offset))
+
+    def _truncated_to(self, offset: int) -> None:
+        log = self.log
+        log.truncate_to(offset)
+        # Even where no record goes: an epoch this replica led without writing anything must go from its
+        # epochs.
+        log.leader_epochs.truncate_from_end(offset)
+        self._flushing.cut()
+        # A cut within a batch cuts the whole batch.
+        self._follower_watermark = min(self._follower_watermark, log.log_end_offset)
+
+    def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
+        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
+        not."""
+        log = self.log
+        offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
+        if offset is None:
+            return False
+        self._start_anew_at(offset)
+        return True
+
+    def _start_anew_at(self, offset: int) -> None:
+        self.log.truncate_fully_and_start_at(offset)
+        self._follower_watermark = offset
+        self._flushing.begun_anew(offset)

@@ -1,0 +1,131 @@
+"""Makes replicas: finds or creates their logs, a few in each turn of the loop, and tries again where a disk refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.protocol.errors import KafkaError
+
+from ..fetch_values import PartitionKey
+from .log_removals import LogRemovals
+from .offline import OfflineReplicas
+from .partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.protocol.cluster_image import TopicState
+
+    from ...log import LogConfig, PartitionLog
+    from .dependencies import Surroundings, TopicSettings
+
+log = logging.getLogger(__name__)
+
+_PER_TURN = 16
+
+
+class LogStore(Protocol):
+    """The logs of this broker, over all its data directories."""
+
+    def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
+        """The log there already is of this very topic, if any."""
+
+    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog: ...
+    def delete(self, topic: str, topic_id: bytes, index: int) -> None: ...
+    def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
+        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+
+    def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the folder of a damaged log, so that another can be made. KafkaError if that fails."""
+
+    def high_watermark(self, topic: str, index: int) -> int:
+        """As of the last checkpoint; 0 if there is none."""
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None: ...
+
+
+class ReplicaMaking:
+    """What is still to be made, and what has no log though it should. `damaged` is told of logs that are there and
+    cannot be used; `look` is called with partitions whose turn has come."""
+
+    def __init__(
+        self,
+        logs: LogStore,
+        around: Surroundings[Partition],
+        settings_of: Callable[[str], TopicSettings],
+        offline: OfflineReplicas,
+        damaged: Callable[[PartitionKey], None],
+        look: Callable[[set[PartitionKey]], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._logs = logs
+        self._around = around
+        self._settings_of = settings_of
+        self._offline = offline
+        self._damaged = damaged
+        self._look = look
+        self._to_make: dict[PartitionKey, None] = {}
+        self._without_log: set[PartitionKey] = set()
+        self.removals = LogRemovals(logs, self._loop)
+
+    def postponed(self, new: Collection[PartitionKey]) -> Collection[PartitionKey]:
+        """Which of the replicas that are to be made get turns of the loop of their own: a log takes about a
+        millisecond to make, and thousands may be created at once. Until a replica is there, clients are told to
+        ask again."""
+        later = list(islice(new, _PER_TURN, None))
+        if later:
+            if not self._to_make:
+                self._loop.call_soon(self._next_turn)
+            self._to_make.update(dict.fromkeys(later))
+        return later
+
+    def _next_turn(self) -> None:
+        batch = set(islice(self._to_make, _PER_TURN))
+        for key in batch:
+            del self._to_make[key]
+        if self._to_make:
+            self._loop.call_soon(self._next_turn)
+        self._look(batch)
+
+    def make(self, topic: TopicState, index: int) -> Partition | None:
+        """The replica; None if it has no log: for now, or, if what is there is damaged, offline."""
+        key = (topic.id, index)
+        self.removals.now(topic.name, index)
+        settings = self._settings_of(topic.name)
+        try:
+            partition_log = self._logs.get(topic.name, topic.id, index)
+            if partition_log is None:
+                partition_log = self._logs.create(topic.name, topic.id, index, settings.log)
+            elif partition_log.failure is not None:
+                raise partition_log.failure
+            partition_log.config = settings.log
+        except (OSError, KafkaError) as error:
+            log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
+            if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+                self._without_log.add(key)
+            else:
+                # It is damaged: that does not pass by itself.
+                self._offline.add([key])
+                self._damaged(key)
+            return None
+        return Partition(
+            topic.name,
+            topic.id,
+            index,
+            partition_log,
+            self._around,
+            settings.replication,
+            self._logs.high_watermark(topic.name, index),
+        )
+
+    def lost(self, key: PartitionKey) -> None:
+        """The replica is offline: there is no point in trying again."""
+        self._without_log.discard(key)
+
+    def look_for_missing_logs(self) -> None:
+        """Try once more for replicas whose log could not be made: a full disk has room again some day."""
+        if self._without_log:
+            missing, self._without_log = self._without_log, set()
+            self._look(missing)

@@ -1,0 +1,516 @@
+"""All replicas of this broker: creates and deletes them, gives them their roles as the cluster image says,
+and holds what they share (fetchers, fetch sessions, ISR updates, flushes, timers)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.protocol.cluster_image import ImageDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.config_commands import ResourceType
+from ottla.protocol.node_proof import NodeCredentials
+
+from ...storage.flusher import Flusher
+from ..catch_up import CatchUpThrottles
+from ..fetch_values import PartitionKey
+from ..follower.fetcher import Fetchers, LinkSettings
+from ..follower.fetching import FetchLimits
+from ..leader.follower_sessions import WATERMARK_DELAY_S, FollowerSessions
+from ..leader.isr_updates import IsrUpdates, Submit
+from ..leader.leader import KnownBroker
+from .damage import Damage
+from .dependencies import TopicSettings, monotonic_ms, wall_ms
+from .offline import OfflineReplicas, Report, tell_nobody
+from .partition import Partition
+from .rebuilding import Renew, renew_nothing
+from .replica_making import LogStore, ReplicaMaking
+from .role_check import check_role
+
+if TYPE_CHECKING:
+    from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+
+log = logging.getLogger(__name__)
+
+_MISSING_LOGS_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasConfig:
+    """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the
+    ISR is looked at, too: every half of it."""
+
+    credentials: NodeCredentials
+    inter_broker_listener: str
+    lag_time_max_ms: int = 30_000
+    watermark_checkpoint_interval_ms: int = 5_000
+    watermark_delay_s: float = WATERMARK_DELAY_S
+    """See :mod:`.follower_sessions`."""
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    link: LinkSettings = field(default_factory=LinkSettings)
+
+    @property
+    def broker_id(self) -> int:
+        """Of this broker."""
+        return self.credentials.node_id
+
+
+class Progress(NamedTuple):
+    """How far a replica's log reaches: what an election of the member furthest along goes by."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    log_end_offset: int
+
+
+class RoleListener(Protocol):
+    """Told about leaderships of this broker, in the loop turn in which they change."""
+
+    def elected(self, partition: Partition) -> None: ...
+    def resigned(self, topic: str, index: int) -> None: ...
+
+
+class Replicas:
+    """The replicas, by topic id and index. One writer: the event loop. Roles change only in `apply`."""
+
+    def __init__(
+        self,
+        config: ReplicasConfig,
+        logs: LogStore,
+        image: ClusterImage,
+        settings_of: Callable[[str], TopicSettings],
+        submit_isr: Submit,
+        broker_epoch: Callable[[], int],
+        report_offline: Report = tell_nobody,
+        renew: Renew = renew_nothing,
+    ) -> None:
+        self.config = config
+        self.image = image
+        self._logs = logs
+        self._settings_of = settings_of
+        self._known_brokers = image.brokers
+        self._by_key: dict[PartitionKey, Partition] = {}
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self.offline = OfflineReplicas(report_offline)
+        self.damage = Damage(self, logs, renew)
+        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._look_at)
+        self._listeners: list[RoleListener] = []
+        self._timers: list[asyncio.TimerHandle] = []
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._throttles = CatchUpThrottles(config.broker_id, self._loop.time, lambda: self.image)
+        self._throttles.reconfigure()
+        self.sessions = FollowerSessions(
+            self,
+            self._loop,
+            throttle=self._throttles.leader,
+            watermark_delay_s=config.watermark_delay_s,
+        )
+        self._flusher = Flusher(self._flushed, self.failed)
+        self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
+        self._fetchers = Fetchers(
+            config.credentials,
+            config.limits,
+            config.link,
+            self._endpoint_of,
+            broker_epoch,
+            self.failed,
+            self._throttles,
+        )
+
+    # Look-ups
+
+    def get(self, topic: str, index: int) -> Partition:
+        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, else UNKNOWN_TOPIC_OR_PARTITION."""
+        partition = self._by_name.get((topic, index))
+        if partition is None:
+            raise self._absent(
+                self.image.topics.get(topic), topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return partition
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica here, if there is one."""
+        return self._by_name.get((topic, index))
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica here, if there is one."""
+        return self._by_key.get((topic_id, index))
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is
+        not known, UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
+        partition = self._by_key.get((topic_id, index))
+        if partition is None:
+            topic = self.image.topics_by_id.get(topic_id)
+            raise self._absent(topic, topic_id.hex(), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return partition
+
+    def _absent(self, topic: TopicState | None, name: str, index: int, unknown: ErrorCode) -> KafkaError:
+        if topic is None:
+            return KafkaError(unknown, f"there is no topic {name}")
+        if index not in topic.partitions:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}"
+            )
+        if (topic.id, index) in self.offline:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the replica of {topic.name}-{index} on broker {self.config.broker_id} is offline",
+            )
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {self.config.broker_id} has no replica of {topic.name}-{index}",
+        )
+
+    def holds(self, partition: Partition) -> bool:
+        """Whether this object is still the replica of its partition."""
+        return self._by_key.get((partition.topic_id, partition.index)) is partition
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def check(self) -> None:
+        """AssertionError if a replica contradicts itself or the cluster image; between changes of the image."""
+        if {id(partition) for partition in self._by_name.values()} != set(map(id, self._by_key.values())):
+            raise AssertionError("replicas by name and by topic id differ")
+        for key, partition in self._by_key.items():
+            partition.check()
+            if key in self.offline:
+                raise AssertionError(f"{partition!r} is offline, and here")
+            topic = self.image.topics_by_id.get(key[0])
+            state = None if topic is None else topic.partitions.get(key[1])
+            if state is not None:
+                check_role(partition, state, self.broker_id)
+
+    # Surroundings of a partition, and what sessions need
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.broker_id
+
+    @property
+    def brokers(self) -> Mapping[int, KnownBroker]:
+        return self.image.brokers
+
+    def monotonic_ms(self) -> int:
+        return monotonic_ms()
+
+    def wall_ms(self) -> int:
+        return wall_ms()
+
+    def flush(self, partition: Partition) -> None:
+        self._flusher.request(partition)
+
+    def flush_later(self, partition: Partition, delay_ms: int) -> None:
+        self._loop.call_later(delay_ms / 1000, self._flush_time_over, partition)
+
+    def _flush_time_over(self, partition: Partition) -> None:
+        if not self._closed and self.holds(partition):
+            partition.flush_time_over()
+
+    def broker_epoch_of(self, broker_id: int) -> int:
+        broker = self.image.brokers.get(broker_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    def follower_advanced(self, partition: Partition, broker_id: int) -> None:
+        if partition.leader is not None:
+            proposal = partition.leader.propose_expand(broker_id)
+            if proposal is not None:
+                self._isr_updates.propose(partition, proposal)
+
+    def _flushed(self, partition: Partition, offset: int) -> None:
+        partition.flushed(offset)
+        if partition.follower is not None:
+            self._fetchers.again(partition)
+
+    def _endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        wanted = self.config.inter_broker_listener
+        return next(
+            ((listener.host, listener.port) for listener in broker.listeners if listener.name == wanted), None
+        )
+
+    # What the quorum hears
+
+    def progress(self) -> list[Progress]:
+        """How far every replica's log reaches; the quorum's session tells what is new of it."""
+        return [
+            Progress(
+                partition.topic_id,
+                partition.index,
+                partition.log.leader_epochs.last_written(partition.log.log_end_offset),
+                partition.log.log_end_offset,
+            )
+            for partition in self._by_key.values()
+        ]
+
+    # The cluster image
+
+    def listen(self, listener: RoleListener) -> None:
+        """Hear of elections and resignations; leaderships that exist already are told at once."""
+        self._listeners.append(listener)
+        for partition in self._by_key.values():
+            if partition.leader is not None:
+                listener.elected(partition)
+
+    def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change that the image already contains. New leaders take records when this returns."""
+        if self._closed:
+            return
+        self.image = image
+        if image.brokers is not self._known_brokers:
+            # A snapshot of the feed brings a table of its own, even where the image stays one object.
+            self._known_brokers = image.brokers
+            for partition in self._by_key.values():
+                if partition.leader is not None:
+                    partition.leader.brokers = image.brokers
+        if delta.removed_topics:
+            for gone in [one for key, one in self._by_key.items() if key[0] in delta.removed_topics]:
+                self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
+                self._not_offline(lost)
+        reconfigured = self._reconfigured(delta.configs)
+        self._tighten(reconfigured)
+        follow: list[tuple[TopicState, int, PartitionState]] = []
+        for topic_id, index in self._due_now(delta.partitions):
+            topic = image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partitions.get(index)
+            if topic is None or state is None or self.broker_id not in state.replicas:
+                reassigned = self._by_key.get((topic_id, index))
+                if reassigned is not None:
+                    self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._not_offline((topic_id, index))
+            elif (topic_id, index) in self.offline:
+                if self.broker_id not in state.offline_replicas and not self.damage.renewal.is_asked(
+                    (topic_id, index)
+                ):
+                    self.offline.again((topic_id, index))
+            elif state.leader == self.broker_id:
+                self._lead(topic, index, state)
+            else:
+                follow.append((topic, index, state))
+        for topic, index, state in follow:
+            self._follow(topic, index, state)
+        for broker_id in delta.brokers:
+            self._broker_changed(broker_id)
+        if delta.configs:
+            self._throttles.reconfigure()
+            self._reconfigure(reconfigured)
+        self.damage.renewal.look()
+
+    def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
+        """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
+        if any(kind == ResourceType.BROKER for kind, _ in configs):
+            return list(self._by_key.values())
+        topics = [self.image.topics.get(name) for kind, name in configs if kind == ResourceType.TOPIC]
+        keys = [(topic.id, index) for topic in topics if topic is not None for index in topic.partitions]
+        return [self._by_key[key] for key in keys if key in self._by_key]
+
+    def _tighten(self, partitions: Iterable[Partition]) -> None:
+        """A higher min.insync.replicas holds for the ISRs that come with it, a lower one only after them: by the
+        quorum's records whoever left an ISR below the minimum has all that is acknowledged, and may lead (KIP-966)."""
+        for partition in partitions:
+            partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
+
+    def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
+        """Partitions to look at in this turn: all but new replicas beyond the first few."""
+        new = [key for key in partitions if key not in self._by_key and self._is_assigned(key)]
+        return partitions.difference(self.making.postponed(new))
+
+    def _is_assigned(self, key: PartitionKey) -> bool:
+        topic = self.image.topics_by_id.get(key[0])
+        state = None if topic is None else topic.partitions.get(key[1])
+        return state is not None and self.broker_id in state.replicas
+
+    def _look_at(self, partitions: set[PartitionKey]) -> None:
+        self.apply(self.image, ImageDelta(partitions=partitions))
+
+    def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        partition = self._replica(topic, index)
+        if partition is None:
+            return
+        self._fetchers.forget(partition)
+        if partition.become_leader(state):
+            log.info("%r: leader in epoch %d", partition, state.leader_epoch)
+            for listener in self._listeners:
+                listener.elected(partition)
+        else:
+            self._look_at_isr(partition)
+
+    def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        partition = self._replica(topic, index)
+        if partition is None:
+            return
+        led = partition.leader is not None
+        if not partition.become_follower(state):
+            return
+        if led:
+            for listener in self._listeners:
+                listener.resigned(topic.name, index)
+        if state.leader < 0:
+            self._fetchers.forget(partition)
+        else:
+            self._fetchers.follow(partition, state.leader)
+
+    def _replica(self, topic: TopicState, index: int) -> Partition | None:
+        """The replica, made if need be; None if its log cannot be."""
+        key = (topic.id, index)
+        partition = self._by_key.get(key)
+        if partition is not None or key in self.offline:
+            return partition
+        partition = self.making.make(topic, index)
+        if partition is None:
+            return None
+        self._by_key[key] = self._by_name[topic.name, index] = partition
+        return partition
+
+    def _remove(self, partition: Partition, told: ErrorCode) -> None:
+        """The replica is deleted; whoever waits there is told so, or to look for it elsewhere."""
+        if self._by_key.pop((partition.topic_id, partition.index), None) is None:
+            return
+        self._forget(partition, told)
+        self.making.removals.add(partition.topic, partition.topic_id, partition.index)
+
+    def failed(self, partition: Partition, error: Exception) -> None:
+        """The partition's log could not take what it was given: the replica goes offline if the log did. All
+        else may pass: a full disk, or a disagreement with the leader that the next fetch settles."""
+        if partition.log.failure is None:
+            log.error("%r could not follow: %s", partition, error)
+            return
+        if self._by_key.get((partition.topic_id, partition.index)) is not partition:
+            return  # Deleted, which closed the log under a flush.
+        log.error("%r goes offline: %s", partition, error)
+        self.take_offline([(partition.topic_id, partition.index)])
+
+    def take_offline(self, keys: Iterable[PartitionKey]) -> None:
+        """The logs of these partitions are lost until this broker starts anew; the quorum is told."""
+        lost = list(keys)
+        for key in lost:
+            self.making.lost(key)
+            self.damage.renewal.discard(key)
+            partition = self._by_key.pop(key, None)
+            if partition is not None:
+                self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.offline.add(lost)
+
+    def _not_offline(self, key: PartitionKey) -> None:
+        self.offline.discard(key)
+        self.damage.renewal.discard(key)
+
+    def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
+        self.damage.doubts.raised(partition, offset, max_bytes)
+
+    def found_damaged(self, partition: Partition, error: KafkaError) -> None:
+        """A file of this replica is damaged: `error` says which and where."""
+        self.damage.doubts.confirmed(partition, error)
+
+    def look_again(self, key: PartitionKey) -> None:
+        """Something about this replica that the image does not tell has changed."""
+        self._look_at({key})
+
+    def _forget(self, partition: Partition, error: ErrorCode) -> None:
+        if self._by_name.get((partition.topic, partition.index)) is partition:
+            del self._by_name[partition.topic, partition.index]
+        self._fetchers.forget(partition)
+        led = partition.leader is not None
+        partition.retire(error)
+        if led:
+            for listener in self._listeners:
+                listener.resigned(partition.topic, partition.index)
+
+    def _broker_changed(self, broker_id: int) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            self.sessions.drop(broker_id)
+            self._fetchers.disconnect(broker_id)
+        elif broker_id != self.broker_id and not broker.fenced:
+            self._fetchers.connect(broker_id)
+        for partition in self._by_key.values():
+            leader = partition.leader
+            if (
+                leader is not None
+                and broker_id in leader.followers
+                and broker_id not in leader.in_sync.maximal
+            ):
+                self._look_at_isr(partition)
+
+    def _reconfigure(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            if self._by_key.get((partition.topic_id, partition.index)) is not partition:
+                continue  # It has gone with the same change.
+            settings = self._settings_of(partition.topic)
+            partition.log.config = settings.log
+            partition.reconfigure(settings.replication)
+
+    # Timers
+
+    def start(self) -> None:
+        """Start the periodic work."""
+        self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.damage.renewal.look)
+        self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
+
+    def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+        place = len(self._timers)
+
+        def run() -> None:
+            self._timers[place] = self._loop.call_later(interval_s, run)
+            work()
+
+        self._timers.append(self._loop.call_later(interval_s, run))
+
+    def check_isr(self) -> None:
+        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
+        time."""
+        now_ms = self.monotonic_ms()
+        for partition in list(self._by_key.values()):
+            leader = partition.leader
+            if leader is None:
+                continue
+            proposal = leader.propose_shrink(now_ms)
+            if proposal is not None:
+                log.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
+                self._isr_updates.propose(partition, proposal)
+            self._look_at_isr(partition)
+
+    def _look_at_isr(self, partition: Partition) -> None:
+        """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
+        leader = partition.leader
+        if leader is not None:
+            partition.advance()
+            for broker_id in leader.followers.keys() - leader.in_sync.maximal:
+                self.sessions.offer(broker_id, (partition.topic_id, partition.index))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks, from which a restart goes on."""
+        self._logs.checkpoint_high_watermarks(
+            {name: partition.high_watermark for name, partition in self._by_name.items()}
+        )
+
+    async def close(self) -> None:
+        """Stop following and leading; logs stay open for their owner to close."""
+        self._closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self.offline.close()
+        await self.damage.close()
+        self.making.removals.close()
+        await self._isr_updates.close()
+        self._fetchers.close()
+        self.sessions.close()
+        for partition in self._by_key.values():
+            partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._flusher.close()
+        self.checkpoint_high_watermarks()

@@ -1,0 +1,1 @@
+"""How a broker shares one event loop, a few threads and one heap among all its work."""

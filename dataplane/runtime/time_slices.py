@@ -1,0 +1,45 @@
+"""Work on long lists in many turns of the event loop, so that nobody else waits for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TypeVar
+
+from ottla.protocol.schema import Message
+
+_T = TypeVar("_T")
+
+_LARGE_STRUCTS = 2000
+
+ITEMS_PER_TURN = 200
+"""Of what takes some microseconds each."""
+
+
+async def in_turns(items: Iterable[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
+    """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them."""
+    for position, item in enumerate(items, 1):
+        yield item
+        if position % per_turn == 0:
+            await asyncio.sleep(0)
+
+
+def is_large(message: Message) -> bool:
+    """Whether it takes milliseconds to encode."""
+    return _structs(message, 0) >= _LARGE_STRUCTS
+
+
+def _structs(message: Message, count: int) -> int:
+    """`count` and the structs in the message's arrays; no further than it matters."""
+    for field in message.schema.fields:
+        if field.kind == "array" and field.element is not None and field.element.kind == "struct":
+            for inner in getattr(message, field.name) or ():
+                count = _structs(inner, count + 1)
+                if count >= _LARGE_STRUCTS:
+                    return count
+    return count
+
+
+def pieces(items: Sequence[_T], size: int) -> list[Sequence[_T]]:
+    """The items in lists of at most `size`."""
+    return [items[start : start + size] for start in range(0, len(items), size)]

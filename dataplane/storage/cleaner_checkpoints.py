@@ -1,0 +1,71 @@
+"""Up to where each log was compacted: `cleaner-offset-checkpoint` of each data folder, in Kafka's format."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from ottla.protocol.errors import KafkaError
+
+from ..log import PartitionLog
+from ..log.checkpoints import read_offsets, write_offsets
+from ..runtime.threads import off_loop
+
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+TopicPartition = tuple[str, int]
+
+log = logging.getLogger(__name__)
+
+
+class CleanerCheckpoints:
+    """Rows by data folder and partition. A row is lost with its log, also where a new one takes the name."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Path, dict[TopicPartition, int]] = {}
+        self._owners: dict[Path, PartitionLog] = {}
+
+    async def load(self, folders: Iterable[Path]) -> None:
+        """Read the files of folders that are new here. One that is damaged means that nothing is clean."""
+        for folder in folders:
+            if folder in self._rows:
+                continue
+            self._rows[folder] = {}
+            try:
+                self._rows[folder] = await asyncio.to_thread(read_offsets, folder / CLEANER_OFFSETS)
+            except KafkaError as error:
+                log.error("logs in %s are compacted from their start: %s", folder, error.message)
+
+    def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
+        """Up to where the log is clean; None if that is not known."""
+        directory = partition_log.directory
+        owner = self._owners.setdefault(directory, partition_log)
+        rows = self._rows.get(directory.parent, {})
+        if owner is not partition_log:
+            self._owners[directory] = partition_log
+            rows.pop(key, None)
+        return rows.get(key)
+
+    def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
+        """The log is clean up to ``offset``."""
+        self._owners[partition_log.directory] = partition_log
+        self._rows.setdefault(partition_log.directory.parent, {})[key] = offset
+
+    def keep_only(self, logs: Iterable[PartitionLog]) -> None:
+        """Forget the logs that are gone."""
+        directories = {partition_log.directory for partition_log in logs}
+        self._owners = {path: owner for path, owner in self._owners.items() if path in directories}
+        for folder, rows in self._rows.items():
+            for topic, index in list(rows):
+                if folder / f"{topic}-{index}" not in directories:
+                    del rows[topic, index]
+
+    async def write(self, folder: Path) -> None:
+        """Make the rows of a folder durable; a failure is logged, since cleaning anew does no harm."""
+        try:
+            await off_loop(partial(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {}))))
+        except KafkaError as error:
+            log.error("up to where logs are compacted is not kept: %s", error.message)

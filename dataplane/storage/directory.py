@@ -1,0 +1,450 @@
+"""One data folder: its lock, whose it is, its checkpoints, and all logs in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+from uuid import UUID
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+from ..log.checkpoints import (
+    TopicPartition,
+    read_topic_id,
+    sync_directory,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_topic_id,
+)
+from ..log.config import LogConfig
+from ..log.partition_log import PartitionLog
+from ..log.segments.descriptors import FileCache
+from ..log.segments.storage_errors import disk_error, is_unreadable
+from .folder_checkpoints import FolderCheckpoints
+from .folder_claim import claim_folder
+from .meta_properties import MetaProperties
+
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
+"""Of folders set aside: Kafka's name for logs that the cluster does not know."""
+_NAME_MAX = 255
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+_FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """A data folder in use by this process.
+
+    ``open`` locks it and checks whose it is; ``load`` opens its logs. Blocking calls (``load``,
+    ``checkpoint``, ``remove_deleted``, ``close``) belong in a thread; the others are for the event loop.
+    """
+
+    def __init__(self, path: Path, lock_fd: int, meta: MetaProperties) -> None:
+        self.path = path
+        self.meta = meta
+        self.last_clean_broker_epoch: int | None = None
+        """Broker epoch of the last clean stop (-1: not recorded); None if the last stop was unclean."""
+        self.failed: dict[TopicPartition, KafkaError] = {}
+        """Logs that are damaged, or could not be opened, and why."""
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        """Called once, in whichever thread found out, when this folder failed."""
+        self.failure: KafkaError | None = None
+        """Why the folder is offline: one failed log is enough, since nothing on this disk is certain then."""
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Logs that grow here to take the place of those of the same partitions in other folders."""
+        self.retired: set[TopicPartition] = set()
+        """Whose former logs still have their folders here; their names are not free for others."""
+        self.interrupted_moves: set[TopicPartition] = set()
+        """Whose future logs an earlier process left here; they are dropped, to begin anew."""
+        self._lock_fd = lock_fd
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._files = FileCache()
+        self._doomed_folders: list[Path] = []
+        self.checkpoints = FolderCheckpoints(path, self._logs)
+
+    # Opening
+
+    @classmethod
+    def open(cls, path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes) -> LogDirectory:
+        """Create or lock a data folder; a new one gets ``new_directory_id`` (16 bytes).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
+                INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
+        """
+        fd, meta = claim_folder(path, cluster_id, node_id, new_directory_id=new_directory_id)
+        return cls(path, fd, meta)
+
+    def load(
+        self, configs: Mapping[str, LogConfig], default: LogConfig, *, now_ms: int, threads: int = 4
+    ) -> None:
+        """Open every log in the folder. Blocking.
+
+        ``configs`` gives the configuration of topics that differ from ``default``. Logs that are damaged are
+        left out and listed in ``failed``. Where the disk refuses more than to read a log, a later start may find
+        it in a better state, and until then nothing of it is in use.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or a log not
+                be opened since there is no room on the disk, or no descriptor or memory left, or it is read-only.
+        """
+        recovery_points, log_starts = self.checkpoints.read()
+        found = self._scan()
+        self.last_clean_broker_epoch = take_clean_shutdown(self.path)
+        clean = self.last_clean_broker_epoch is not None
+
+        def open_one(item: tuple[TopicPartition, Path]) -> None:
+            key, folder = item
+            topic_id: bytes | None = None
+            try:
+                topic_id = read_topic_id(folder)
+                log = PartitionLog.open(
+                    folder,
+                    configs.get(key[0], default),
+                    clean_shutdown=clean,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_starts.get(key, 0),
+                    now_ms=now_ms,
+                    files=self._files,
+                )
+            except KafkaError as error:
+                logger.error("%s-%d is offline: %s", key[0], key[1], error.message)
+                self.failed[key] = error
+                if topic_id is not None:
+                    self._topic_ids[key] = topic_id
+                return
+            self._adopt(key, log, topic_id)
+
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load-logs") as pool:
+            list(pool.map(open_one, found.items()))
+        for key, error in self.failed.items():
+            if isinstance(error.__cause__, OSError):
+                if not is_unreadable(error):
+                    raise error
+                # What the disk cannot read is damaged: unlike what it has no room for now, it stays so.
+                self.failed[key] = KafkaError(error.code, error.message)
+
+    def _scan(self) -> dict[TopicPartition, Path]:
+        found: dict[TopicPartition, Path] = {}
+        try:
+            for entry in os.scandir(self.path):
+                if not entry.is_dir():
+                    continue
+                folder = Path(entry.path)
+                if entry.name.endswith(DELETE_SUFFIX):
+                    self._doomed_folders.append(folder)
+                    continue
+                future = _FUTURE_FOLDER.fullmatch(entry.name)
+                if future is not None:
+                    self._doomed_folders.append(folder)
+                    self.interrupted_moves.add((future["topic"], int(future["partition"])))
+                    continue
+                match = _PARTITION_FOLDER.fullmatch(entry.name)
+                if match is not None:
+                    found[match["topic"], int(match["partition"])] = folder
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+        return found
+
+    def _adopt(self, key: TopicPartition, log: PartitionLog, topic_id: bytes | None) -> None:
+        def before_fall(offset: int) -> None:
+            self.checkpoints.write_recovery_points({key: offset})
+
+        log.before_recovery_point_falls = before_fall
+        log.on_failure = self._failed
+        if topic_id is not None:
+            self._topic_ids[key] = topic_id
+        self._logs[key] = log
+
+    def _failed(self, error: KafkaError) -> None:
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def fail(self, error: KafkaError) -> None:
+        """The disk refused something outside of any log: the folder is offline from now on."""
+        self._failed(error)
+
+    def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
+        """This log proved to be damaged: close it, and count it among those that could not be opened."""
+        log = self._logs.pop((topic, partition))
+        log.close(clean=False)
+        self.failed[topic, partition] = error
+
+    def let_go(self) -> dict[TopicPartition, bytes | None]:
+        """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""
+        failure = self.failure
+        assert failure is not None, f"{self.path} is in use"
+        owners = {key: self._topic_ids.get(key) for key in [*self._logs, *self.failed]}
+        for log in [*self._logs.values(), *self.futures.values()]:
+            if log.failure is None:
+                log.failure = failure
+            log.close(clean=False)
+        self._logs.clear()
+        self.failed.clear()
+        self.futures.clear()
+        return owners
+
+    # Logs
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """All open logs."""
+        return MappingProxyType(self._logs)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The log, if this folder has it open.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the folder has it, but it could not be opened.
+        """
+        failure = self.failed.get((topic, partition))
+        if failure is not None:
+            raise failure
+        return self._logs.get((topic, partition))
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The topic id that the partition was created for; None if it is not known."""
+        return self._topic_ids.get((topic, partition))
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """An empty log in a new folder, or the one that is open already.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; also if a log of an older topic with the same name is still here.
+        """
+        key = (topic, partition)
+        existing = self.get(topic, partition)
+        if existing is not None:
+            known = self._topic_ids.get(key)
+            if known is None:
+                write_topic_id(existing.directory, topic_id, sync=True)
+                self._topic_ids[key] = topic_id
+            elif known != topic_id:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"{existing.directory} belongs to another topic of that name",
+                )
+            return existing
+        self.checkpoints.make_room_for(key)
+        folder = self._free_folder(key)
+        log = PartitionLog.open(
+            folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
+        )
+        write_topic_id(folder, topic_id)
+        self._adopt(key, log, topic_id)
+        return log
+
+    def _free_folder(self, key: TopicPartition) -> Path:
+        """The folder for a log that is not here yet. What a former one left under that name, since it could not be
+        renamed then, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        folder = self.path / f"{key[0]}-{key[1]}"
+        left_by = read_topic_id(folder)
+        if left_by is not None and key not in self._logs:
+            self._renamed(folder, left_by, STRAY_SUFFIX)
+        return folder
+
+    # Moves between folders
+
+    @staticmethod
+    def future_name(topic: str, partition: int) -> str:
+        """A name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too long."""
+        name = f"{topic}-{partition}.{UUID(bytes=os.urandom(16)).hex}{FUTURE_SUFFIX}"
+        if len(name) > _NAME_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
+        return name
+
+    def create_future(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """An empty log that is to replace the one in another folder. Blocking.
+
+        Raises:
+            KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
+        """
+        folder = self.path / self.future_name(topic, partition)
+        self.checkpoints.make_room_for((topic, partition))
+        log = PartitionLog.open(
+            folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
+        )
+        log.on_failure = self._failed
+        self.futures[topic, partition] = log
+        write_topic_id(folder, topic_id)
+        return log
+
+    def settle_future(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """Give the future log its lasting name, flushed. Blocking. It is not in use before `adopt_future`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        key = (topic, partition)
+        future = self.futures[key]
+        end_offset, start_offset = future.log_end_offset, future.log_start_offset
+        future.close(clean=True)
+        folder = self._free_folder(key)
+        try:
+            future.directory.rename(folder)
+        except OSError as error:
+            raise disk_error("rename", future.directory, error) from error
+        sync_directory(self.path)
+        settled = PartitionLog.open(
+            folder,
+            config,
+            clean_shutdown=True,
+            recovery_point=end_offset,
+            log_start_offset=start_offset,
+            now_ms=now_ms,
+            files=self._files,
+        )
+        settled.on_failure = self._failed
+        self.futures[key] = settled
+        return settled
+
+    def adopt_future(self, topic: str, partition: int, topic_id: bytes) -> PartitionLog:
+        """From now on the settled future log is this folder's log of the partition."""
+        log = self.futures.pop((topic, partition))
+        self._adopt((topic, partition), log, topic_id)
+        return log
+
+    def retire(self, topic: str, partition: int) -> PartitionLog:
+        """Use this log no longer, since one in another folder took its place; it stays until `discard`."""
+        self._topic_ids.pop((topic, partition), None)
+        self.retired.add((topic, partition))
+        return self._logs.pop((topic, partition))
+
+    def discard(self, retired: PartitionLog) -> None:
+        """The log in the other folder is durable: rename the retired one away.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        retired.close(clean=False)
+        self._doomed_folders.append(self._renamed(retired.directory, os.urandom(16), DELETE_SUFFIX))
+
+    def drop_future(self, topic: str, partition: int) -> None:
+        """Give up a move: rename the future log away; ``remove_deleted`` frees the space later.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self.futures.pop((topic, partition), None)
+        if log is not None:
+            log.close(clean=False)
+            self._doomed_folders.append(self._renamed(log.directory, os.urandom(16), DELETE_SUFFIX))
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Rename the log's folder so that it is gone at once; ``remove_deleted`` frees the space later.
+
+        Does nothing if there is no such log. A log that could not be opened is deleted all the same.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        target = self._rename_away(topic, partition, DELETE_SUFFIX)
+        if target is not None:
+            self._doomed_folders.append(target)
+
+    def set_aside(self, topic: str, partition: int) -> Path | None:
+        """Rename the log's folder so that nobody uses it, and keep it; where it is now, None if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return self._rename_away(topic, partition, STRAY_SUFFIX)
+
+    def _rename_away(self, topic: str, partition: int, suffix: str) -> Path | None:
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is None and key not in self.failed:
+            return None
+        self.failed.pop(key, None)
+        topic_id = self._topic_ids.pop(key, bytes(16))
+        if log is not None:
+            log.close(clean=False)
+        return self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
+
+    @staticmethod
+    def _renamed(folder: Path, topic_id: bytes, suffix: str) -> Path:
+        unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{suffix}"
+        target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
+        try:
+            folder.rename(target)
+        except OSError as error:
+            raise disk_error("rename", folder, error) from error
+        return target
+
+    def remove_deleted(self) -> None:
+        """Remove the folders that were renamed for deletion. Blocking; failures are logged and tried again at
+        the next start.
+        """
+        while self._doomed_folders:
+            folder = self._doomed_folders.pop()
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                logger.warning("cannot delete %s", folder)
+
+    # Checkpoints
+
+    def checkpoint(self) -> None:
+        """Flush rolled segments, then write recovery points and log start offsets. Blocking.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed
+                goes offline by itself.
+        """
+        for log in list(self._logs.values()):
+            if log.failure is None and log.needs_flush:
+                try:
+                    log.flush()
+                except KafkaError as error:
+                    logger.error("%s is offline: %s", log.directory.name, error.message)
+        self.checkpoints.write_recovery_points({})
+        self.checkpoints.write_log_starts()
+
+    # Closing
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, threads: int = 4) -> None:
+        """Close all logs; ``clean`` flushes them and leaves the clean-shutdown marker. Blocking.
+
+        No marker is left if any log could not be flushed; the folder is unlocked in any case.
+        """
+        logs = list(self._logs.values())
+
+        def close_one(log: PartitionLog) -> bool:
+            try:
+                log.close(clean=clean)
+            except KafkaError as error:
+                logger.error("%s was not closed cleanly: %s", log.directory.name, error.message)
+                return False
+            return True
+
+        try:
+            for future in self.futures.values():
+                future.close(clean=False)
+            with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="close-logs") as pool:
+                all_closed = all(list(pool.map(close_one, logs)))
+            if clean and self.failure is None:
+                self.checkpoints.write_recovery_points({})
+                self.checkpoints.write_log_starts()
+                if all_closed and not self.failed:
+                    write_clean_shutdown(self.path, broker_epoch)
+                sync_directory(self.path)
+        finally:
+            self._logs.clear()
+            self._files.close()
+            os.close(self._lock_fd)

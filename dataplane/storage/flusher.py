@@ -1,0 +1,60 @@
+"""Group commit for flush.messages=1: flushes run in a few threads, one per log at a time; whatever is
+appended while one runs shares the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from ..replication.replicas.partition import Partition
+
+_THREADS = 4
+_RETRY_S = 0.5
+
+
+class Flusher:
+    """Flushes logs off the loop and reports back on it."""
+
+    def __init__(
+        self,
+        on_flushed: Callable[[Partition, int], None],
+        on_failure: Callable[[Partition, Exception], None],
+    ) -> None:
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flush")
+        # Partitions whose flush runs; True if something was appended since it began.
+        self._running: dict[Partition, bool] = {}
+        self._closed = False
+
+    def request(self, partition: Partition) -> None:
+        """Flush what is in the log now."""
+        if self._closed:
+            return
+        if partition in self._running:
+            self._running[partition] = True
+            return
+        self._running[partition] = False
+        future = asyncio.get_running_loop().run_in_executor(self._threads, partition.log.flush)
+        future.add_done_callback(lambda done: self._done(partition, done))
+
+    def _done(self, partition: Partition, future: asyncio.Future[int]) -> None:
+        appended_since = self._running.pop(partition)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, Exception):
+            self._on_failure(partition, error)
+            if partition.log.failure is None:
+                # A full disk: whoever waits for the flush has no other way to go on.
+                asyncio.get_running_loop().call_later(_RETRY_S, self.request, partition)
+            return
+        if appended_since:
+            self.request(partition)
+        self._on_flushed(partition, future.result())
+
+    def close(self) -> None:
+        """Wait for what runs; nothing new is accepted."""
+        self._closed = True
+        self._threads.shutdown(wait=True)

@@ -1,0 +1,97 @@
+"""The checkpoint files of one data folder: how far its logs are flushed and committed, and where they start."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ..log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from ..log.partition_log import PartitionLog
+
+
+class Checkpointed(NamedTuple):
+    """What the files said when the folder was opened."""
+
+    recovery_points: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+
+
+class FolderCheckpoints:
+    """Writes the files from the logs as they stand; each method blocks and may be called in any thread.
+
+    All raise KafkaError, KAFKA_STORAGE_ERROR, if a file cannot be read or written.
+    """
+
+    def __init__(self, path: Path, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """`logs` is the folder's own table, which changes."""
+        self._path = path
+        self._logs = logs
+        self._writing = threading.Lock()
+        # Who has rows in each of the files, which know no topic ids. Replaced whenever the file is: logs come and go.
+        self._rows: dict[str, frozenset[TopicPartition]] = {}
+
+    @property
+    def named(self) -> frozenset[TopicPartition]:
+        """The logs that have a row in any of the files."""
+        return frozenset().union(*self._rows.values())
+
+    def read(self) -> Checkpointed:
+        """What an earlier process left."""
+        recovery_points = read_offsets(self._path / RECOVERY_POINTS)
+        log_starts = read_offsets(self._path / LOG_START_OFFSETS)
+        self._rows = {
+            RECOVERY_POINTS: frozenset(recovery_points),
+            LOG_START_OFFSETS: frozenset(log_starts),
+            HIGH_WATERMARKS: frozenset(self.read_high_watermarks()),
+        }
+        return Checkpointed(recovery_points, log_starts)
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """As last written."""
+        return read_offsets(self._path / HIGH_WATERMARKS)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Those of logs that are here."""
+        with self._writing:
+            present = {key: high_watermarks[key] for key in high_watermarks.keys() & self._logs.keys()}
+            self._write(HIGH_WATERMARKS, present)
+
+    def write_log_starts(self) -> None:
+        """Where the logs start now."""
+        with self._writing:
+            starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
+            self._write(LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0})
+
+    def write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
+        """How far the logs are flushed now, those in ``lowered`` only so far."""
+        with self._writing:
+            points = {key: log.recovery_point for key, log in list(self._logs.items())}
+            self._write(RECOVERY_POINTS, {**points, **lowered})
+
+    def make_room_for(self, key: TopicPartition) -> None:
+        """A log is about to be made: drop the rows of logs that are gone, if it has the name of one. A recovery
+        point or a log start of the old one would condemn or hide what the new one holds.
+        """
+        if not any(key in rows for rows in self._rows.values()):
+            return
+        self.write_recovery_points({})
+        with self._writing:
+            for name in (LOG_START_OFFSETS, HIGH_WATERMARKS):
+                rows = read_offsets(self._path / name)
+                self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace one of the files."""
+        # Should the file not be written, it has old rows or new ones.
+        self._rows[name] = self._rows.get(name, frozenset()).union(offsets)
+        write_offsets(self._path / name, offsets)
+        self._rows[name] = frozenset(offsets)

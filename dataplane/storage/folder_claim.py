@@ -1,0 +1,55 @@
+"""Taking a data folder into use: locked against other processes, and refused if it is another node's."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+from ..log.checkpoints import make_directory
+from ..log.segments.storage_errors import disk_error
+from .meta_properties import MetaProperties
+
+LOCK_FILE = ".lock"
+
+
+def claim_folder(
+    path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes
+) -> tuple[int, MetaProperties]:
+    """Create or lock a data folder; a new one gets ``new_directory_id`` (16 bytes). It stays locked until the
+    descriptor that is returned is closed.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
+            INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
+    """
+    try:
+        make_directory(path)
+        fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise disk_error("use data folder", path, error) from error
+    try:
+        _lock(path, fd)
+        meta = MetaProperties.read(path)
+        if meta is None:
+            meta = MetaProperties(cluster_id, node_id, new_directory_id)
+            meta.write(path)
+        meta.check(path, cluster_id, node_id)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, meta
+
+
+def _lock(path: Path, fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # What a JVM's FileLock respects.
+    except BlockingIOError:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"data folder {path} is in use by another process"
+        ) from None
+    except OSError as error:
+        raise disk_error("lock", path / LOCK_FILE, error) from error

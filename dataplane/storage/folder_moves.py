@@ -1,0 +1,293 @@
+"""Moves of replicas between the data folders of a broker (KIP-113).
+
+The log is copied into the other folder while the replica goes on as before; once the copy is at the log end it
+takes the log's place between two turns of the event loop. The old folder goes when the new log is flushed, so at
+any moment one of the two holds all that was ever acknowledged; a start that finds both keeps the one further
+along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record_batch import parse_header
+
+from ..log import LogDirectory, LogSlice, PartitionLog
+from ..replication.follower.log_copy import CopyFrom, CutTo, StartAt, next_step
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.threads import off_loop
+from .log_store import LogStore, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1024 * 1024
+_COPIED_IN_A_TURN_MAX_BYTES = 64 * 1024
+_LOOK_UP_INTERVAL_S = 0.1
+"""How often a throttled move looks whether it still has a point."""
+_WISHES_MAX = 100_000
+
+_Result = TypeVar("_Result")
+
+
+class _Ended(Exception):
+    """The move has no point any more."""
+
+
+class _Unreadable(OSError):
+    """The log that is to be copied cannot be read, for which the folder it goes to is not to blame."""
+
+
+class _Move:
+    """One replica on its way into another folder."""
+
+    def __init__(self, partition: Partition, source: LogDirectory, target: LogDirectory) -> None:
+        self.partition = partition
+        self.source = source
+        self.target = target
+        self.key: TopicPartition = (partition.topic, partition.index)
+        self.ended = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class FolderMoves:
+    """The moves under way. Owned by the event loop; files are copied in threads of its own."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        logs: LogStore,
+        bytes_per_second: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._bytes_per_second = bytes_per_second
+        self._wall_ms = wall_ms
+        self._moves: dict[TopicPartition, _Move] = {}
+        at_once = len(logs.directories)
+        self._turns = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="folder-moves")
+        self._closed = False
+
+    # Requests
+
+    def alter(self, topic: str, index: int, path: str) -> None:
+        """Have the replica in the folder `path`, now or when it comes.
+
+        KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if the folder or the replica is offline,
+        REPLICA_NOT_AVAILABLE if there is no such replica here yet (the choice is kept in mind),
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION if the topic's name is too long for a second folder,
+        INVALID_REPLICA_ASSIGNMENT if the folder is cordoned.
+        """
+        target = self._folder(path)
+        if target.path in self._logs.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is in cordoned.log.dirs")
+        self._move_to(target, topic, index)
+
+    def _move_to(self, target: LogDirectory, topic: str, index: int) -> None:
+        target.future_name(topic, index)
+        key = (topic, index)
+        if key in target.failed:
+            raise target.failed[key]
+        move = self._moves.get(key)
+        if move is not None and move.target is not target:
+            move.ended = True
+        source = self._logs.directory_of(topic, index)
+        if source is not target and (len(self._logs.wishes) < _WISHES_MAX or key in self._logs.wishes):
+            self._logs.wishes[key] = target
+        partition = self._replica(topic, index)
+        self._logs.wishes.pop(key, None)
+        if source is not None and source is not target and (move is None or move.ended):
+            self._begin(_Move(partition, source, target), move)
+
+    def _folder(self, path: str) -> LogDirectory:
+        for directory in self._logs.directories:
+            if str(directory.path.absolute()) == path:
+                if directory.failure is None:
+                    return directory
+                raise directory.failure
+        for unopened, error in self._logs.unopened.items():
+            if str(unopened.absolute()) == path:
+                raise error
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of this broker")
+
+    def _replica(self, topic: str, index: int) -> Partition:
+        try:
+            return self._replicas.get(topic, index)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from None
+            raise
+
+    def resume(self) -> None:
+        """Begin anew the moves that an earlier process had not finished, cordoned since or not."""
+        for (topic, index), target in list(self._logs.wishes.items()):
+            try:
+                self._move_to(target, topic, index)
+            except KafkaError as error:
+                logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
+
+    async def close(self) -> None:
+        """Stop all moves; the next start begins them anew."""
+        self._closed = True
+        tasks = [move.task for move in self._moves.values() if move.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        self._threads.shutdown(wait=True)
+
+    # One move
+
+    def _begin(self, move: _Move, before: _Move | None) -> None:
+        self._moves[move.key] = move
+        name = f"{move.partition!r} to {move.target.path}"
+        move.task = asyncio.create_task(self._run(move, None if before is None else before.task), name=name)
+
+    async def _run(self, move: _Move, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            async with self._turns:
+                await self._carry_out(move)
+        except _Ended:
+            logger.info("%r no longer moves to %s", move.partition, move.target.path)
+            self._give_up(move)
+        except (KafkaError, OSError, EOFError) as error:
+            logger.error("%r does not move to %s: %s", move.partition, move.target.path, error)
+            if isinstance(error, KafkaError):
+                self._logs.disk_refused(move.target, error)
+            self._give_up(move)
+        finally:
+            if self._moves.get(move.key) is move:
+                del self._moves[move.key]
+
+    def _give_up(self, move: _Move) -> None:
+        if move.target.failure is not None or self._closed:
+            return  # The next start finds what is left, and begins anew or drops it.
+        try:
+            move.target.drop_future(*move.key)
+        except KafkaError as error:
+            logger.error("what was copied of %r is left behind: %s", move.partition, error.message)
+        self._logs.free_later(move.target)
+
+    async def _carry_out(self, move: _Move) -> None:
+        self._check(move)
+        partition, target, key = move.partition, move.target, move.key
+        logger.info("%r moves from %s to %s", partition, move.source.path, target.path)
+        now_ms, config = self._wall_ms(), partition.log.config
+        make = partial(target.create_future, *key, partition.topic_id, config, now_ms=now_ms)
+        copy = await self._in_thread(move, make)
+        await self._catch_up(move, copy)
+        copy = await self._in_thread(move, partial(target.settle_future, *key, config, now_ms=now_ms))
+        await self._catch_up(move, copy, to_the_end=True)
+        original = partition.log
+        self._swap(move, copy)  # In the loop turn in which the copy was found complete.
+        await self._let_go(move, original, copy)
+
+    async def _in_thread(self, move: _Move, work: Callable[[], _Result]) -> _Result:
+        result = await off_loop(work, self._threads)
+        self._check(move)
+        return result
+
+    def _check(self, move: _Move) -> None:
+        if (
+            self._closed
+            or move.ended
+            or move.source.failure is not None
+            or move.target.failure is not None
+            or self._logs.directory_of(*move.key) is not move.source
+            or not self._replicas.holds(move.partition)
+        ):
+            raise _Ended
+
+    async def _catch_up(self, move: _Move, copy: PartitionLog, *, to_the_end: bool = False) -> None:
+        """Copy until little is missing; or nothing, and then the last bit within the loop turn, since under
+        load there would always be one more."""
+        while (step := next_step(move.partition.log, copy)) is not None:
+            if not isinstance(step, CopyFrom):
+                await self._in_thread(move, partial(_cut, copy, step))
+                continue
+            original = move.partition.log
+            try:
+                piece = original.read(step.offset, _CHUNK_BYTES, original.log_end_offset, at_least_one=True)
+            except KafkaError as error:
+                raise _Unreadable(error.message) from error
+            try:
+                if piece.size > _COPIED_IN_A_TURN_MAX_BYTES:
+                    await self._copy(move, copy, piece)
+                elif to_the_end and piece.size == 0:
+                    copy.leave_out_to(original.log_end_offset)
+                elif to_the_end:
+                    _append(copy, piece, self._wall_ms())
+                else:
+                    return
+            except EOFError:
+                continue  # It was cut meanwhile, which the next step sees.
+            finally:
+                piece.release()
+
+    async def _copy(self, move: _Move, copy: PartitionLog, piece: LogSlice) -> None:
+        clock = asyncio.get_running_loop().time
+        due = clock() + piece.size / self._bytes_per_second()
+        await self._in_thread(move, partial(_append, copy, piece, self._wall_ms()))
+        while clock() < due:
+            await asyncio.sleep(min(due - clock(), _LOOK_UP_INTERVAL_S))
+            self._check(move)
+
+    def _swap(self, move: _Move, copy: PartitionLog) -> None:
+        partition = move.partition
+        original = partition.log
+        copy.advance_log_start_offset(original.log_start_offset)
+        copy.leader_epochs.clear()
+        for epoch, start_offset in original.leader_epochs.entries:
+            copy.leader_epochs.assign(epoch, start_offset)  # Those without records, too.
+        copy.producers = original.producers
+        copy.config = original.config
+        move.source.retire(*move.key)
+        move.target.adopt_future(*move.key, partition.topic_id)
+        partition.replace_log(copy)
+        logger.info("%r is in %s now", partition, move.target.path)
+
+    async def _let_go(self, move: _Move, original: PartitionLog, copy: PartitionLog) -> None:
+        """Delete the old log once the new one is durable."""
+
+        def make_durable() -> None:
+            if move.target.failure is not None:
+                raise move.target.failure
+            if copy.failure is None:
+                copy.flush()
+                move.target.checkpoint()
+
+        try:
+            await off_loop(make_durable, self._threads)
+            if move.source.failure is None:
+                move.source.discard(original)
+                self._logs.free_later(move.source)
+        except KafkaError as error:
+            logger.error("the old log of %r stays in %s: %s", move.partition, move.source.path, error.message)
+        finally:
+            original.close(clean=False)
+            move.source.retired.discard(move.key)
+
+
+def _append(copy: PartitionLog, piece: LogSlice, now_ms: int) -> None:
+    """Raises EOFError if the original was cut below the end of the piece."""
+    batches = memoryview(piece.read())
+    first_offset = parse_header(batches, 0).base_offset
+    if first_offset < copy.log_end_offset and copy.log_start_offset == copy.log_end_offset:
+        # The log starts within a batch, which a copy can only have as a whole.
+        copy.truncate_fully_and_start_at(first_offset)
+    copy.append_as_follower(batches, now_ms)
+
+
+def _cut(copy: PartitionLog, step: StartAt | CutTo) -> None:
+    if isinstance(step, StartAt):
+        copy.truncate_fully_and_start_at(step.offset)
+    else:
+        copy.truncate_to(step.offset)

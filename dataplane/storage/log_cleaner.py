@@ -1,0 +1,340 @@
+"""Compaction of this broker's logs: looks for the dirtiest, has the cleaning process rewrite it, swaps the result in.
+
+The child only reads segments and writes new files beside them; the log itself is changed here, on the loop, one
+group of segments at a time. A log that was cut, or had old segments deleted, meanwhile refuses the swap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol, Self
+
+from ottla.protocol.errors import KafkaError
+
+from ..configuration.broker_settings import BrokerSettings
+from ..log import PartitionLog
+from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
+from ..log.compaction.keeping import LastRecord
+from ..log.segments.batch_walk import BrokenBatch
+from ..log.segments.segment import Segment
+from ..log.segments.segment_swap import CLEANED_SUFFIX
+from ..runtime.threads import off_loop
+from .cleaner_checkpoints import CleanerCheckpoints
+from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
+from .cleaning_process import CleaningProcess, CleaningProcessDied
+
+_IDLE_LOOKS_MAX = 20
+_CRASHES_MAX = 3
+
+log = logging.getLogger(__name__)
+
+
+class CleanableReplica(Protocol):
+    """What is asked of a partition."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def log(self) -> PartitionLog: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """The broker's log.cleaner settings."""
+
+    enabled: bool = True
+    backoff_ms: int = 15_000
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def of(cls, broker: BrokerSettings) -> Self:
+        """As they are in force now."""
+        return cls(
+            enabled=broker.truth("log.cleaner.enable"),
+            backoff_ms=broker.number("log.cleaner.backoff.ms"),
+            limits=Limits(
+                dedupe_bytes=broker.number("log.cleaner.dedupe.buffer.size"),
+                load_factor=broker.real("log.cleaner.io.buffer.load.factor"),
+                io_bytes_per_second=broker.real("log.cleaner.io.max.bytes.per.second"),
+                io_buffer_bytes=broker.number("log.cleaner.io.buffer.size"),
+            ),
+        )
+
+
+class _Aborted(Exception):
+    """The log is not what it was when the job began."""
+
+
+class LogCleaner:
+    """One log at a time. A log that cannot be cleaned is left alone until the broker restarts, as in Kafka."""
+
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        replicas: Callable[[], Iterable[CleanableReplica]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._wall_ms = wall_ms
+        self._checkpoints = CleanerCheckpoints()
+        self._crashes: dict[PartitionLog, int] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._reconfigured = asyncio.Event()
+        self.process = CleaningProcess()
+        self.uncleanable: dict[PartitionLog, str] = {}
+        """Logs that are left alone, and why."""
+        self.unreadable: dict[PartitionLog, int] = {}
+        """How many batches of a log could not be read when it was compacted last, and were copied as they are."""
+
+    def start(self) -> None:
+        """Look for work from now on."""
+        if self._settings.enabled:
+            self._task = asyncio.create_task(self._clean_for_ever(), name="log cleaner")
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Go by these from the next log on; whether logs are compacted at all is decided at the start."""
+        if settings != self._settings:
+            self._settings = settings
+            self._reconfigured.set()
+
+    def uncleanable_in(self, folder: Path) -> int:
+        """How many logs of a data folder are left alone."""
+        return sum(partition_log.directory.parent == folder for partition_log in self.uncleanable)
+
+    def unreadable_in(self, folder: Path) -> int:
+        """How many batches in a data folder could not be read when their logs were compacted last."""
+        return sum(
+            count
+            for partition_log, count in self.unreadable.items()
+            if partition_log.directory.parent == folder
+        )
+
+    async def close(self) -> None:
+        """Drop the work under way and end the child."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.process.kill()
+
+    async def _clean_for_ever(self) -> None:
+        idle = 0
+        while True:
+            found = False
+            try:
+                found = await self.clean_filthiest()
+            except CleaningProcessDied as died:
+                log.warning("the cleaning process is replaced: %s", died)
+            except OSError as error:
+                log.error("logs cannot be compacted now: %s", error)
+            idle = 0 if found else idle + 1
+            if idle == _IDLE_LOOKS_MAX:
+                await self.process.end()
+            if not found:
+                await self._back_off()
+
+    async def _back_off(self) -> None:
+        """Wait log.cleaner.backoff.ms, or until settings change: the wait may be among them."""
+        self._reconfigured.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reconfigured.wait(), self._settings.backoff_ms / 1000)
+
+    # Choosing
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the log that needs it most; False if none does, or it cannot be cleaned now.
+
+        Raises:
+            CleaningProcessDied: the child died over it. After three times the log counts as uncleanable.
+            OSError: no child can be started, or a folder not be read.
+        """
+        replicas = list(self._replicas())
+        self._forget_the_gone(replicas)
+        compacted = [replica for replica in replicas if self._may_clean(replica.log)]
+        if not compacted:
+            return False
+        await self._checkpoints.load({replica.log.directory.parent for replica in compacted})
+        now_ms = self._wall_ms()
+        looked_at = [(each, dirty_range(each, now_ms)) for each in self._all_facts(compacted)]
+        compacted = [replica for replica in compacted if replica.log not in self.uncleanable]
+        for replica, (_, dirty) in zip(compacted, looked_at, strict=True):
+            if dirty.checkpoint_was_wrong:
+                key = replica.topic, replica.index
+                self._checkpoints.set(key, replica.log, dirty.first_dirty_offset)
+        number = filthiest(looked_at)
+        if number is None:
+            return False
+        return await self._clean(compacted[number], *looked_at[number], now_ms)
+
+    def _may_clean(self, partition_log: PartitionLog) -> bool:
+        return (
+            partition_log.config.compacted
+            and partition_log.failure is None
+            and len(partition_log.segments) > 1
+            and partition_log not in self.uncleanable
+        )
+
+    def _forget_the_gone(self, replicas: Iterable[CleanableReplica]) -> None:
+        present = {replica.log for replica in replicas}
+        self._checkpoints.keep_only(present)
+        for table in (self.uncleanable, self._crashes, self.unreadable):
+            for gone in table.keys() - present:
+                del table[gone]
+
+    def _all_facts(self, replicas: Iterable[CleanableReplica]) -> Iterator[LogFacts]:
+        """Of each that can be looked at; the others are given up."""
+        for replica in replicas:
+            try:
+                facts = self._facts(replica)
+            except KafkaError as error:
+                self._give_up(replica.log, error.message)
+            except BrokenBatch as broken:
+                self._give_up(replica.log, broken.reason)
+            else:
+                yield facts
+
+    def _facts(self, replica: CleanableReplica) -> LogFacts:
+        partition_log = replica.log
+        config = partition_log.config
+        with_first, with_max = config.max_compaction_lag_ms < LONG_MAX, config.min_compaction_lag_ms > 0
+        return LogFacts(
+            segments=[
+                _segment_facts(segment, with_first=with_first, with_max=with_max)
+                for segment in partition_log.segments
+            ],
+            log_start_offset=partition_log.log_start_offset,
+            log_end_offset=partition_log.log_end_offset,
+            last_stable_offset=partition_log.last_stable_offset(replica.high_watermark),
+            high_watermark=replica.high_watermark,
+            checkpoint=self._checkpoints.get((replica.topic, replica.index), partition_log),
+            min_cleanable_ratio=config.min_cleanable_dirty_ratio,
+            min_lag_ms=config.min_compaction_lag_ms,
+            max_lag_ms=config.max_compaction_lag_ms,
+        )
+
+    # Cleaning
+
+    async def _clean(
+        self, replica: CleanableReplica, facts: LogFacts, dirty: DirtyRange, now_ms: int
+    ) -> bool:
+        partition_log = replica.log
+        segments = {segment.base_offset: segment for segment in partition_log.segments}
+        job = self._job(partition_log, facts, dirty, now_ms)
+        await off_loop(partial(_remove_leftovers, partition_log.directory))
+        cuts, before, after = partition_log.cuts, 0, 0
+        try:
+            async for reply in self.process.run(job):
+                if isinstance(reply, GroupCleaned):
+                    _swap(partition_log, segments, reply, cuts)
+                    before, after = before + reply.bytes_before, after + reply.bytes_after
+                elif isinstance(reply, LogCleaned):
+                    self._crashes.pop(partition_log, None)
+                    key = replica.topic, replica.index
+                    if partition_log.cuts == cuts:
+                        self._checkpoints.set(key, partition_log, reply.clean_offset)
+                    self._note_unreadable(replica, reply)
+                    await self._checkpoints.write(partition_log.directory.parent)
+                    log.info(
+                        "%s-%d: compacted %d to %d bytes, clean up to offset %d",
+                        *key, before, after, reply.clean_offset,
+                    )  # fmt: skip
+                    return True
+                elif reply.may_pass:
+                    log.warning("%r: not compacted this time: %s", partition_log, reply.reason)
+                else:
+                    self._give_up(partition_log, reply.reason)
+        except _Aborted as reason:
+            log.info("%r: not compacted this time: %s", partition_log, reason)
+            await self.process.kill()
+            await off_loop(partial(_remove_leftovers, partition_log.directory))
+        except CleaningProcessDied as error:
+            self._crashed(partition_log, error)
+            raise
+        return False
+
+    def _note_unreadable(self, replica: CleanableReplica, reply: LogCleaned) -> None:
+        if not reply.unreadable_batches:
+            self.unreadable.pop(replica.log, None)
+            return
+        self.unreadable[replica.log] = reply.unreadable_batches
+        log.warning(
+            "%s-%d: the records of %d batches cannot be read, the first at offset %d; they were copied as they are",
+            replica.topic, replica.index, reply.unreadable_batches, reply.first_unreadable_offset,
+        )  # fmt: skip
+
+    def _job(
+        self, partition_log: PartitionLog, facts: LogFacts, dirty: DirtyRange, now_ms: int
+    ) -> CleaningJob:
+        config = partition_log.config
+        return CleaningJob(
+            directory=partition_log.directory.absolute(),
+            segments=[(segment.base_offset, segment.size) for segment in facts.segments],
+            first_dirty_offset=dirty.first_dirty_offset,
+            upper_bound=dirty.upper_bound,
+            high_watermark=facts.high_watermark,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            producers={
+                entry.producer_id: LastRecord(
+                    entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch
+                )
+                for entry in partition_log.producers.entries()
+            },
+            limits=self._settings.limits,
+        )
+
+    def _crashed(self, partition_log: PartitionLog, error: CleaningProcessDied) -> None:
+        crashes = self._crashes[partition_log] = self._crashes.get(partition_log, 0) + 1
+        log.error("the cleaning process died over %r: %s", partition_log, error)
+        if crashes >= _CRASHES_MAX:
+            self._give_up(partition_log, f"the cleaning process died over it {crashes} times")
+
+    def _give_up(self, partition_log: PartitionLog, reason: str) -> None:
+        self.uncleanable[partition_log] = reason
+        log.error("%r is not compacted any more until the broker restarts: %s", partition_log, reason)
+
+
+def _segment_facts(segment: Segment, *, with_first: bool, with_max: bool) -> SegmentFacts:
+    if with_first and segment.first_timestamp is None and segment.size:
+        segment.load_first_timestamp()
+    if with_max:
+        segment.load_max_timestamp()
+    first = segment.first_timestamp
+    return SegmentFacts(
+        segment.base_offset, segment.size, -1 if first is None else first, segment.max_timestamp
+    )
+
+
+def _swap(
+    partition_log: PartitionLog, segments: Mapping[int, Segment], done: GroupCleaned, cuts: int
+) -> None:
+    """Raises _Aborted: the log moved on, and nothing has changed."""
+    if partition_log.failure is not None:
+        raise _Aborted(partition_log.failure.message)
+    if partition_log.cuts != cuts:
+        raise _Aborted("it was truncated meanwhile")
+    if not partition_log.config.compacted:
+        raise _Aborted("its cleanup.policy has changed")
+    try:
+        partition_log.replace_segments([segments[base] for base in done.segments], [done.file])
+    except (ValueError, KafkaError) as error:
+        raise _Aborted(str(error)) from error
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Files of a job that did not end: nobody writes to them any more."""
+    for path in directory.glob("*" + CLEANED_SUFFIX):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,378 @@
+"""The partition logs of one broker, over all its data folders (`log.dirs`), and their upkeep off the loop.
+
+A folder that fails goes offline with its logs; the others go on (KIP-112). Which partitions were in a folder
+that cannot even be opened is not known: whatever has no log then is taken to be in there, and is not made anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+from ..log import LogConfig, LogDirectory, PartitionLog
+from ..log.segments.storage_errors import may_pass
+
+log = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+_HighWatermarks = Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]
+
+
+class LogStore:
+    """What `Replicas` needs of the disks. Its one writer is the loop; blocking upkeep has its own thread."""
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        wall_ms: Callable[[], int],
+        unopened: Mapping[Path, KafkaError] | None = None,
+    ) -> None:
+        self.directories = list(directories)
+        """In use, or failed since."""
+        self.unopened = dict(unopened or {})
+        """Folders that failed before they could be opened, and why."""
+        self.wishes: dict[TopicPartition, LogDirectory] = {}
+        """Where the logs of partitions shall go that are not here yet (KIP-113)."""
+        self.cordoned: frozenset[Path] = frozenset()
+        """Folders that take no new logs while others can (KIP-1066)."""
+        self._wall_ms = wall_ms
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
+        self._checkpoint: Future[None] | None = None
+        self._unwritten: _HighWatermarks | None = None
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        """Called, in whichever thread found out, when a folder failed."""
+        for directory in self.directories:
+            directory.on_failure = self._failed
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[Path],
+        cluster_id: str,
+        node_id: int,
+        wall_ms: Callable[[], int],
+        threads: int = 1,
+    ) -> Self:
+        """Lock the data folders and load every log in them (blocking).
+
+        A folder that the disk refuses is left out, unless all are. One that is in use, or another node's, is a
+        mistake of the configuration in any case.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, INCONSISTENT_CLUSTER_ID.
+        """
+        directories: list[LogDirectory] = []
+        unopened: dict[Path, KafkaError] = {}
+        try:
+            for path in paths:
+                try:
+                    directories.append(_opened(path, cluster_id, node_id, wall_ms(), threads))
+                except KafkaError as error:
+                    if not isinstance(error.__cause__, OSError):
+                        raise
+                    unopened[path] = error
+            if not directories:
+                raise next(iter(unopened.values()))
+            for path, reason in unopened.items():
+                log.critical(
+                    "data folder %s is offline, this broker goes on without it: %s", path, reason.message
+                )
+            store = cls(directories, wall_ms, unopened)
+            for directory in directories:
+                store._high_watermarks |= directory.checkpoints.read_high_watermarks()
+            store._settle_duplicates()
+            store._take_up_wishes()
+        except BaseException:
+            for directory in directories:
+                directory.close(clean=False)
+            raise
+        return store
+
+    def _settle_duplicates(self) -> None:
+        """A move between folders that a crash cut short leaves two logs; so does a folder that was taken out
+        of `log.dirs` and put back. The one further along has all that the other has."""
+        found: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.directories:
+            for key in list(directory.logs):
+                other = found.get(key)
+                if other is None:
+                    found[key] = directory
+                    continue
+                if directory.topic_id(*key) != other.topic_id(*key):
+                    continue  # Of topics of one name: which is today's is not known yet.
+                best, worse = (
+                    (directory, other) if _end(directory, key) > _end(other, key) else (other, directory)
+                )
+                found[key] = best
+                one, other_one = best.logs[key], worse.logs[key]
+                # Records that were deleted from one of them must not come back with the other.
+                one.advance_log_start_offset(min(other_one.log_start_offset, one.log_end_offset))
+                kept = worse.set_aside(*key)
+                log.warning("%s-%d is in %s: the one kept as %s is not used", *key, best.path, kept)
+
+    def _take_up_wishes(self) -> None:
+        for directory in self.directories:
+            for key in directory.interrupted_moves:
+                if key not in directory.logs:
+                    self.wishes[key] = directory
+            self._upkeep.submit(directory.remove_deleted)
+
+    @property
+    def usable(self) -> list[LogDirectory]:
+        """The folders that have not failed."""
+        return [directory for directory in self.directories if directory.failure is None]
+
+    @property
+    def directory_ids(self) -> tuple[bytes, ...]:
+        """16-byte ids, one for each data folder in use."""
+        return tuple(directory.meta.directory_id for directory in self.directories)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the registration that stopped cleanly here; -1 if any folder was not closed so."""
+        epochs = {directory.last_clean_broker_epoch for directory in self.directories}
+        (epoch,) = epochs if len(epochs) == 1 and not self.unopened else (None,)
+        return -1 if epoch is None else epoch
+
+    def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
+        """The log of this very topic, if there is one. A log of an older topic of the same name is set aside.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened, or its folder has just failed.
+        """
+        key = (topic, index)
+        for directory in self.directories:
+            if directory.failure is not None:
+                held = key in directory.logs or key in directory.failed
+                if held and directory.topic_id(*key) in (None, topic_id):
+                    raise directory.failure
+                continue
+            known = directory.topic_id(topic, index)
+            if known is not None and known != topic_id:
+                self._set_aside(directory, topic, index)
+            found = directory.get(topic, index)
+            if found is None:
+                continue
+            if directory.topic_id(topic, index) is None:
+                try:
+                    return directory.create(topic, index, topic_id, found.config, now_ms=self._wall_ms())
+                except KafkaError as error:
+                    self.disk_refused(directory, error)
+                    raise
+            return found
+        return None
+
+    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog:
+        """An empty log in the folder that was chosen for it, else in the one that has the fewest.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR if no folder can take it; OSError if none can now.
+        """
+        while True:
+            directory = self._place(topic, index)
+            try:
+                created = directory.create(topic, index, topic_id, config, now_ms=self._wall_ms())
+            except KafkaError as error:
+                self.disk_refused(directory, error)
+                if directory.failure is None:
+                    raise
+                continue
+            self.wishes.pop((topic, index), None)
+            return created
+
+    def _place(self, topic: str, index: int) -> LogDirectory:
+        key = (topic, index)
+        usable = [one for one in self.usable if key not in one.futures and key not in one.retired]
+        if not self.usable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")
+        if not usable:
+            # It passes: a topic of the same name was deleted while it moved.
+            raise OSError(errno.EBUSY, f"a log of another {topic}-{index} is still there")
+        wish = self.wishes.get((topic, index))
+        if wish is not None and wish in usable:
+            return wish
+        open_ones = [directory for directory in usable if directory.path not in self.cordoned]
+        return min(open_ones or usable, key=lambda directory: len(directory.logs))
+
+    def delete(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the log's folder away at once, and free its space later."""
+        self.wishes.pop((topic, index), None)
+        for directory in self.usable:
+            if directory.topic_id(topic, index) == topic_id:
+                self._delete_from(directory, topic, index)
+
+    def set_strays_aside(self, belongs: Callable[[bytes, int], bool]) -> None:
+        """Rename the logs whose (topic id, partition) does not belong here. They are not deleted: were the
+        quorum's data lost, they would be all that is left. Logs whose topic id is not known stay as they are."""
+        for directory in self.directories:
+            for topic, index in [*directory.logs, *directory.failed]:
+                topic_id = directory.topic_id(topic, index)
+                if topic_id is not None and not belongs(topic_id, index):
+                    self._set_aside(directory, topic, index)
+
+    def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
+        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+        for directory in self.usable:
+            if (topic, index) in directory.logs and directory.topic_id(topic, index) == topic_id:
+                directory.condemn(topic, index, error)
+
+    def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Rename the folder of a damaged log, so that another can be made. It is not deleted: what can be read of
+        it is an operator's last resort.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for directory in self.usable:
+            if (topic, index) in directory.failed and directory.topic_id(topic, index) in (None, topic_id):
+                kept = directory.set_aside(topic, index)
+                self._high_watermarks.pop((topic, index), None)
+                log.warning(
+                    "%s-%d is copied anew: its damaged log is kept as %s until you delete it",
+                    topic,
+                    index,
+                    kept,
+                )
+
+    def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> None:
+        try:
+            kept = directory.set_aside(topic, index)
+        except KafkaError as error:
+            log.error(
+                "%s-%d is not this broker's any more and cannot be set aside: %s", topic, index, error.message
+            )
+            return
+        self._high_watermarks.pop((topic, index), None)
+        log.warning("%s-%d is not this broker's any more: kept as %s until you delete it", topic, index, kept)
+
+    def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
+        directory.delete(topic, index)
+        self._high_watermarks.pop((topic, index), None)
+        self._upkeep.submit(directory.remove_deleted)
+
+    # Folders
+
+    def directory_of(self, topic: str, index: int) -> LogDirectory | None:
+        """The folder that the partition's log is in."""
+        return next((d for d in self.directories if (topic, index) in d.logs), None)
+
+    def missing(self, names: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Of partitions that should be here those without a log, which must be in folders that could not be
+        opened; none while there are no such folders."""
+        if not self.unopened:
+            return []
+        known = {key for directory in self.directories for key in (*directory.logs, *directory.failed)}
+        return [name for name in names if name not in known]
+
+    def let_failed_go(self) -> list[TopicPartition]:
+        """Close what is in the folders that have failed since the last call: whose logs went."""
+        gone: list[TopicPartition] = []
+        for directory in self.directories:
+            if directory.failure is not None:
+                gone.extend(directory.let_go())
+        return gone
+
+    def disk_refused(self, directory: LogDirectory, error: KafkaError) -> None:
+        """Something could not be written outside of any log: the folder has failed, unless it may pass."""
+        if isinstance(error.__cause__, OSError) and not may_pass(error):
+            directory.fail(error)
+
+    def free_later(self, directory: LogDirectory) -> None:
+        """Delete, off the loop, what was renamed for deletion."""
+        self._upkeep.submit(directory.remove_deleted)
+
+    # Upkeep
+
+    def expire_producers(self) -> None:
+        """Forget the producers that have been silent for producer.id.expiration.ms."""
+        now_ms = self._wall_ms()
+        for directory in self.directories:
+            for partition_log in directory.logs.values():
+                partition_log.producers.expire(now_ms, partition_log.config.producer_id_expiration_ms)
+
+    def high_watermark(self, topic: str, index: int) -> int:
+        """As checkpointed before this start; 0 if it was not."""
+        return self._high_watermarks.get((topic, index), 0)
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the offsets down, off the loop; while the last write still runs they wait for the next one.
+
+        What an earlier process wrote stays for logs that have no replica here yet.
+        """
+        known = {**self._high_watermarks, **offsets}
+        self._unwritten = [
+            (d, {key: known[key] for key in known.keys() & d.logs.keys()}) for d in self.usable
+        ]
+        if self._checkpoint is None or self._checkpoint.done():
+            self._checkpoint = self._upkeep.submit(self._write_high_watermarks)
+
+    def _write_high_watermarks(self) -> None:
+        by_directory, self._unwritten = self._unwritten, None
+        for directory, offsets in by_directory or ():
+            if directory.failure is not None:
+                continue
+            try:
+                directory.checkpoints.write_high_watermarks(offsets)
+            except KafkaError as error:
+                log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
+                self.disk_refused(directory, error)
+
+    def checkpoint(self) -> Future[None]:
+        """Flush rolled segments and write recovery points, off the loop."""
+        return self._upkeep.submit(self._checkpoint_all)
+
+    def checkpoint_log_starts(self) -> Future[None]:
+        """Write log start offsets, off the loop: records were deleted, and not only in memory."""
+        return self._upkeep.submit(self._write_log_starts)
+
+    def _write_log_starts(self) -> None:
+        for directory in self.usable:
+            try:
+                directory.checkpoints.write_log_starts()
+            except KafkaError as error:
+                log.error("cannot write the log start offsets of %s: %s", directory.path, error.message)
+                self.disk_refused(directory, error)
+
+    def _checkpoint_all(self) -> None:
+        for directory in self.usable:
+            try:
+                directory.checkpoint()
+                directory.remove_deleted()
+            except KafkaError as error:
+                log.error("cannot checkpoint %s: %s", directory.path, error.message)
+                self.disk_refused(directory, error)
+
+    def _failed(self, error: KafkaError) -> None:
+        if self.on_failure is not None:
+            self.on_failure(error)
+
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop, except in
+        folders that have failed."""
+        self._upkeep.shutdown(wait=True)
+        self._write_high_watermarks()
+        for directory in self.directories:
+            try:
+                directory.close(clean=clean, broker_epoch=broker_epoch)
+            except KafkaError as error:
+                log.error("%s was not closed cleanly: %s", directory.path, error.message)
+
+
+def _opened(path: Path, cluster_id: str, node_id: int, now_ms: int, threads: int) -> LogDirectory:
+    directory = LogDirectory.open(path, cluster_id, node_id, new_directory_id=os.urandom(16))
+    try:
+        directory.load({}, LogConfig(), now_ms=now_ms, threads=threads)
+    except BaseException:
+        directory.close(clean=False)
+        raise
+    return directory
+
+
+def _end(directory: LogDirectory, key: TopicPartition) -> tuple[int, int]:
+    """How far a log is along, as elections compare it."""
+    found = directory.logs[key]
+    return found.leader_epochs.last_written(found.log_end_offset), found.log_end_offset

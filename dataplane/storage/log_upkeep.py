@@ -1,0 +1,153 @@
+"""What logs need from time to time: segments that retention need not keep are dropped, their files unlinked, and
+where logs start now is written down.
+
+Deciding and renaming happen on the event loop, a few milliseconds at a time; unlinking, which may take the disk
+long, in a thread, file.delete.delay.ms after the renaming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.protocol.errors import KafkaError
+
+from ..runtime.threads import off_loop
+
+if TYPE_CHECKING:
+    from ..log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+_SLICE_S = 0.003
+_FIRST_CHECK_S = 30.0
+_SWEEP_INTERVAL_S = 1.0
+
+
+class Replica(Protocol):
+    """A partition, as far as its log's upkeep goes."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class LogUpkeep:
+    """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep every second.
+
+    ``keep_log_starts`` makes the log start offsets durable.
+    """
+
+    def __init__(
+        self,
+        replicas: Callable[[], Iterable[Replica]],
+        keep_log_starts: Callable[[], Awaitable[None]],
+        check_interval_ms: int,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._keep_log_starts = keep_log_starts
+        self._kept_starts = -1
+        self._check_interval_s = check_interval_ms / 1000
+        self._wall_ms = wall_ms
+        self._doomed: list[tuple[int, Path]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Check and sweep from now on."""
+        self._tasks = [
+            asyncio.create_task(self._check_for_ever(), name="retention"),
+            asyncio.create_task(self._sweep_for_ever(), name="unlink old segments"),
+        ]
+
+    async def close(self) -> None:
+        """Stop, once the disk has answered; what is not unlinked yet goes at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _check_for_ever(self) -> None:
+        await asyncio.sleep(min(_FIRST_CHECK_S, self._check_interval_s))
+        while True:
+            await self.check()
+            await asyncio.sleep(self._check_interval_s)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_INTERVAL_S)
+            await self.sweep()
+
+    async def check(self) -> None:
+        """Apply retention to every log once."""
+        slice_ends = time.monotonic() + _SLICE_S
+        for replica in list(self._replicas()):
+            while self._retain(replica) or await self._flushed_for(replica.log):
+                await asyncio.sleep(0)
+                slice_ends = time.monotonic() + _SLICE_S
+            if time.monotonic() >= slice_ends:
+                await asyncio.sleep(0)
+                slice_ends = time.monotonic() + _SLICE_S
+
+    def _retain(self, replica: Replica) -> int:
+        partition_log = replica.log
+        if partition_log.failure is not None:
+            return 0
+        try:
+            dropped = partition_log.retain(replica.high_watermark, self._wall_ms())
+        except (KafkaError, OSError) as error:
+            log.error("%r keeps what it might drop: %s", partition_log, error)
+            return 0
+        if dropped:
+            log.info("%r: retention dropped %d segments", partition_log, dropped)
+        return dropped
+
+    async def _flushed_for(self, partition_log: PartitionLog) -> bool:
+        """Whether more may go, now that the log was flushed."""
+        if not partition_log.awaits_flush or partition_log.failure is not None:
+            return False
+        partition_log.awaits_flush = False
+        try:
+            await off_loop(partition_log.flush)
+        except KafkaError as error:
+            log.error("%r keeps what it might drop: %s", partition_log, error)
+            return False
+        return True
+
+    async def sweep(self) -> None:
+        """Note the files that were renamed for deletion since, and unlink those that are due; have log starts
+        that rose since (here, or after the leader's) written down.
+        """
+        now_ms, starts = self._wall_ms(), 0
+        for replica in self._replicas():
+            partition_log = replica.log
+            starts += partition_log.log_start_offset  # Each only rises: the sum tells whether one did.
+            doomed = partition_log.doomed
+            if doomed:
+                due_ms = now_ms + partition_log.config.file_delete_delay_ms
+                for path in doomed:
+                    heapq.heappush(self._doomed, (due_ms, path))
+                doomed.clear()
+        due = []
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            due.append(heapq.heappop(self._doomed)[1])
+        if due:
+            await off_loop(partial(_unlink, due))
+        if starts != self._kept_starts:
+            self._kept_starts = starts
+            await self._keep_log_starts()
+
+
+def _unlink(paths: Sequence[Path]) -> None:
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("cannot delete %s, it goes at the next start: %s", path, error.strerror)

@@ -1,0 +1,127 @@
+"""Reads the closed segments of all logs again and again, slowly, and checks every batch: its CRC, and that offsets
+and leader epochs, which no CRC covers, are those of the log.
+
+Bytes that rot where nobody reads them would be found when they are needed: when the other replicas are gone. A log
+that proves to be damaged goes to whom it is told to, to be copied anew while others have what it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import KafkaError
+
+from ..log.segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from ..log.segments.storage_errors import damage
+from ..runtime.threads import off_loop
+
+if TYPE_CHECKING:
+    from ottla.protocol.record_batch import BatchHeader
+
+    from ..log.segments.segment import Segment
+    from ..replication.replicas.partition import Partition
+
+log = logging.getLogger(__name__)
+
+_PIECE_BYTES = 256 * 1024
+_FIRST_ROUND_S = 30.0
+
+
+class LogVerifier:
+    """One task that goes through all logs, in another order each time, and rests between rounds."""
+
+    def __init__(
+        self,
+        replicas: Callable[[], Iterable[Partition]],
+        condemn: Callable[[Partition, KafkaError], None],
+        bytes_per_second: int,
+        rest_ms: int,
+    ) -> None:
+        self._replicas = replicas
+        self._condemn = condemn
+        self._bytes_per_second = bytes_per_second
+        self._rest_s = rest_ms / 1000
+        self._chance = random.Random(os.urandom(16))
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, unless nothing may be read."""
+        if self._bytes_per_second:
+            self._task = asyncio.create_task(self._verify_for_ever(), name="verify logs")
+
+    async def _verify_for_ever(self) -> None:
+        await asyncio.sleep(min(_FIRST_ROUND_S, self._rest_s))
+        while True:
+            await self.verify_all()
+            await asyncio.sleep(self._rest_s)
+
+    async def verify_all(self) -> None:
+        """One round."""
+        partitions = list(self._replicas())
+        self._chance.shuffle(partitions)
+        for partition in partitions:
+            partition_log = partition.log
+            for segment in partition_log.segments[:-1]:
+                if partition.log is not partition_log or partition_log.failure is not None:
+                    break
+                await self._verify(partition, segment)
+            await asyncio.sleep(0)
+
+    async def _verify(self, partition: Partition, segment: Segment) -> None:
+        partition_log = partition.log
+        cuts = partition_log.cuts
+        segments = partition_log.segments
+        if segment not in segments[:-1]:
+            return  # Dropped, or cut and open again, while others were read.
+        try:
+            descriptor = segment.descriptor()
+        except KafkaError:
+            return  # Dropped meanwhile, or the disk refuses: whoever needs it finds out.
+        try:
+            walk = walk_file(
+                descriptor.fd,
+                0,
+                segment.size,
+                next_offset=segment.base_offset,
+                contiguous=partition_log.is_contiguous,
+                upto=segments[segments.index(segment) + 1].base_offset,
+                epochs=partition_log.leader_epochs.copy(),
+                verify_from=0,
+                chunk=SCAN_CHUNK,
+            )
+            ended = False
+            while not ended:
+                read, ended = await off_loop(partial(_walk_on, walk))
+                await asyncio.sleep(read / self._bytes_per_second)
+        except BrokenBatch as broken:
+            unchanged = partition.log is partition_log and partition_log.cuts == cuts
+            if unchanged and partition_log.failure is None and segment in partition_log.segments:
+                found = damage(segment.path, broken.position, broken.reason)
+                found.__cause__ = broken
+                self._condemn(partition, found)
+        except OSError as error:
+            log.warning("cannot verify %s: %s", segment.path, error.strerror)
+        finally:
+            descriptor.release()
+
+    async def close(self) -> None:
+        """Stop, once the disk has answered."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+def _walk_on(walk: Iterator[tuple[int, BatchHeader]]) -> tuple[int, bool]:
+    """Check a piece; how many bytes that were, and whether it was the last one."""
+    read = 0
+    for _, header in walk:
+        read += header.size
+        if read >= _PIECE_BYTES:
+            return read, False
+    return read, True

@@ -1,0 +1,89 @@
+"""Waits until a decided transaction is over for its readers: then its client is told (rule T10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ottla.protocol.cluster_image import NO_LEADER, ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.transaction_table import Place, Transaction
+
+
+class Endings:
+    """One writer: the event loop."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+        #: numbers of transactions that have all their markers, though the image does not say so yet
+        self._settled: dict[str, int] = {}
+
+    async def over(self, transactional_id: str, number: int, timeout_s: float) -> None:
+        """Every partition that has a leader has its markers, below its high watermark.
+
+        KafkaError: CONCURRENT_TRANSACTIONS if that takes longer: it is decided all the same, and the client asks again.
+        """
+        if self._is_over(transactional_id, number):
+            return
+        told = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(transactional_id, [])
+        waiting.append((number, told))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await told
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"transaction {number} of {transactional_id!r} is decided, and its markers are not all written yet",
+            ) from None
+        finally:
+            waiting.remove((number, told))
+            if not waiting:
+                self._waiting.pop(transactional_id, None)
+
+    def image_changed(self, transactional_ids: Iterable[str], *, leaders_changed: bool) -> None:
+        """Some transactions, or who leads which partition."""
+        names = (
+            list(self._waiting)
+            if leaders_changed
+            else [one for one in transactional_ids if one in self._waiting]
+        )
+        for name in names:
+            self._tell(name)
+        for name in transactional_ids:
+            if name in self._settled and not self._is_decided(name, self._settled[name]):
+                del self._settled[name]
+
+    def settled(self, transactional_id: str, number: int) -> None:
+        """The quorum's leader knows from the partitions' leaders that all markers are below their high watermarks. What
+        was decided it has told before."""
+        if self._is_decided(transactional_id, number):
+            self._settled[transactional_id] = number
+            self._tell(transactional_id)
+
+    def _tell(self, transactional_id: str) -> None:
+        for number, told in self._waiting.get(transactional_id, ()):
+            if not told.done() and self._is_over(transactional_id, number):
+                told.set_result(None)
+
+    def _is_decided(self, transactional_id: str, number: int) -> bool:
+        transaction = self._image().transactions.transactions.get(transactional_id)
+        return transaction is not None and transaction.number == number and transaction.phase.is_decided
+
+    def _is_over(self, transactional_id: str, number: int) -> bool:
+        transaction = self._image().transactions.transactions.get(transactional_id)
+        if transaction is None or transaction.number != number or transaction.phase.is_over:
+            return True
+        if self._settled.get(transactional_id) == number:
+            return True
+        return transaction.phase.is_decided and not any(map(self._has_leader, _places(transaction)))
+
+    def _has_leader(self, place: Place) -> bool:
+        topic = self._image().topics_by_id.get(place[0])
+        state = topic.partitions.get(place[1]) if topic is not None else None
+        return state is not None and state.leader != NO_LEADER
+
+
+def _places(transaction: Transaction) -> set[Place]:
+    return {place for _, place in transaction.outstanding}
