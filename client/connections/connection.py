@@ -21,6 +21,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
+from ...version import __version__
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
 from .dialing import connected_socket
 from .frame_reader import FrameReader, ImpossibleSize
@@ -278,8 +279,6 @@ async def connect(
 
 async def _negotiate(connection: Connection, timeout_ms: float) -> None:
     """Ask for the broker's versions, first in ours, then in version 0, which every broker reads (KIP-511)."""
-    from ... import __version__
-
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     version = ApiVersionsRequest.max_version
     response = await connection.request(request, version=version, timeout_ms=timeout_ms)

@@ -1,0 +1,115 @@
+"""What the modules of the product import: read from their text, so that imports in functions and for types alone
+count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("protocol", "metadata_quorum", "dataplane", "client", "spark_integration", "cli", "ottla")
+
+Graph = Mapping[str, Collection[str]]
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the product by its full name, as `ottla.client.consumer`; extensions in C among them."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".c"):
+                found[_module_name(path)] = path
+    return found
+
+
+@cache
+def packages() -> tuple[str, ...]:
+    """The full names of the modules that are packages."""
+    return tuple(name for name, path in modules().items() if path.name == "__init__.py")
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    """The syntax tree of a module in Python."""
+    return ast.parse(modules()[module].read_text())
+
+
+def import_base(module: str, node: ast.ImportFrom) -> str:
+    """The full name of what stands between `from` and `import`."""
+    if not node.level:
+        return node.module or ""
+    package = module.split(".")
+    levels = node.level - (module in packages())
+    package = package[: len(package) - levels]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+@cache
+def import_graph() -> dict[str, set[str]]:
+    """Which modules of the product each module imports, wherever in it that stands."""
+    return {module: {other for other in _imports(module) if other != module} for module in modules()}
+
+
+def siblings(graph: Graph, package: str) -> dict[str, set[str]]:
+    """The graph between what lies directly in a package: its files and, each as a whole, its folders. The package's own
+    `__init__.py` is one of the files."""
+    between: dict[str, set[str]] = {}
+    for module, imported in graph.items():
+        for other in imported:
+            if all(one == package or one.startswith(f"{package}.") for one in (module, other)):
+                start, end = _child(package, module), _child(package, other)
+                if start != end:
+                    between.setdefault(start, set()).add(end)
+    return between
+
+
+def circles(graph: Graph) -> set[frozenset[str]]:
+    """The largest groups of two or more nodes in which each one leads to every other one."""
+    leads_to: dict[str, set[str]] = {}
+    for start in graph:
+        reached: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for node in set(graph.get(waiting.pop(), ())) - reached:
+                reached.add(node)
+                waiting.append(node)
+        leads_to[start] = reached
+    return {
+        frozenset(other for other in reached if start in leads_to.get(other, ()))
+        for start, reached in leads_to.items()
+        if start in reached
+    }
+
+
+def _module_name(path: Path) -> str:
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    if parts[0] != "ottla":
+        parts = ["ottla", *parts]
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def _imports(module: str) -> Iterator[str]:
+    if modules()[module].suffix == ".c":
+        yield from re.findall(r'PyImport_ImportModule\("(ottla\.[\w.]+)"\)', modules()[module].read_text())
+        return
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules())
+        elif isinstance(node, ast.ImportFrom):
+            base = import_base(module, node)
+            if base not in modules():
+                continue
+            for alias in node.names:
+                submodule = f"{base}.{alias.name}"
+                yield submodule if submodule in modules() else base
+
+
+def _child(package: str, module: str) -> str:
+    return module.removeprefix(package).lstrip(".").split(".")[0] or "__init__"

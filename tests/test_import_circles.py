@@ -1,0 +1,73 @@
+"""No circle between files, and none between what lies side by side in a folder: files and folders.
+
+Import-linter orders what it is told of. This looks at everything, imports for types alone among them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.imports import circles, import_graph, modules, packages, siblings
+
+LEFT_BETWEEN_FILES: set[frozenset[str]] = {
+    frozenset({"ottla.client.consuming.fetched", "ottla.client.failures"}),
+    frozenset({"ottla.client.exactly_once.batch", "ottla.client.exactly_once.processor"}),
+}
+"""Circles that are still to be opened. Take out what you open; add none."""
+
+LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {
+    "ottla.client": {
+        frozenset(
+            {
+                "arguments",
+                "auditing",
+                "columns",
+                "connections",
+                "consuming",
+                "failures",
+                "large_messages",
+                "lifecycle",
+                "producing",
+            }
+        )
+    },
+    "ottla.client.consuming": {frozenset({"membership", "offsets"})},
+    "ottla.client.exactly_once": {frozenset({"batch", "processor"})},
+    "ottla.dataplane": {frozenset({"config", "server"})},
+    "ottla.dataplane.server": {frozenset({"fetch_reading", "fetch_repeats", "handlers", "long_fetch"})},
+    "ottla.spark_integration": {frozenset({"data_source", "sink"})},
+}
+"""The same between the files and folders of a package."""
+
+
+def test_no_circle_between_files() -> None:
+    assert circles(import_graph()) == LEFT_BETWEEN_FILES
+
+
+@pytest.mark.parametrize("package", packages())
+def test_no_circle_between_siblings(package: str) -> None:
+    assert circles(siblings(import_graph(), package)) == LEFT_BETWEEN_SIBLINGS.get(package, set())
+
+
+def test_only_packages_that_exist_have_circles_left() -> None:
+    assert set(LEFT_BETWEEN_SIBLINGS) <= set(packages())
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a", "f"}, "f": {"e"}}
+    assert circles(graph) == {frozenset({"b", "c"}), frozenset({"e", "f"})}
+
+
+def test_folders_are_seen_as_wholes() -> None:
+    graph = {"p.a.one": {"p.b"}, "p.b": set(), "p.a.two": {"q"}, "p.b.three": {"p.a.two", "p"}}
+    assert siblings(graph, "p") == {"a": {"b"}, "b": {"a", "__init__"}}
+
+
+def test_imports_of_every_kind_are_read() -> None:
+    graph = import_graph()
+    assert "ottla.protocol.errors" in graph["ottla.client.failures"]  # relative
+    assert "ottla.version" in graph["ottla"]  # by the full name
+    assert "ottla.client.consumer" in graph["ottla"]  # for types alone
+    assert "ottla.protocol.nearest" in graph["ottla"]  # in a function
+    assert "ottla.protocol.errors" in graph["ottla.protocol._record_codec"]  # from C
+    assert all(imported <= modules().keys() for imported in graph.values())
