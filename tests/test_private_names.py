@@ -1,0 +1,113 @@
+"""A name with a leading underscore is used in the module that defines it, and in no other.
+
+Types are not looked at. An attribute counts as another module's if some module of the product defines it and this one
+does not; so does what a subclass uses of a base class in another module.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.imports import import_base, modules, tree
+
+LEFT: dict[str, set[str]] = {
+    "ottla.client.admin.begun_transactions": {"_cluster", "_with_retries"},
+    "ottla.client.admin.cluster": {"_cluster"},
+    "ottla.client.admin.configs": {"_cluster"},
+    "ottla.client.admin.cuts": {"_cluster", "_metadata", "_of_leaders", "_with_retries"},
+    "ottla.client.admin.groups": {"_brokers_to_ask", "_cluster", "_with_retries"},
+    "ottla.client.admin.log_dirs": {"_brokers_to_ask", "_cluster"},
+    "ottla.client.admin.of_leaders": {"_cluster", "_metadata"},
+    "ottla.client.admin.placement": {"_cluster", "_timeout_ms"},
+    "ottla.client.admin.quotas": {"_cluster"},
+    "ottla.client.admin.records": {"_cluster", "_of_leaders", "_timeout_ms"},
+    "ottla.client.admin.topics": {"_cluster", "_metadata", "_timeout_ms", "_with_retries"},
+    "ottla.client.admin.transactions": {"_brokers_to_ask", "_cluster", "_of_leaders", "_with_retries"},
+    "ottla.client.auditing.reading": {"_cluster"},
+    "ottla.client.consumer": {"_place", "_state"},
+    "ottla.client.exactly_once.batch": {"_begin", "_end", "_producer_for", "_shorten"},
+    "ottla.client.exactly_once.output": {"_need_transactions"},
+    "ottla.client.exactly_once.source": {"_need_group"},
+    "ottla.client.producer": {"_cluster", "_life", "_max_block_s", "_retry_backoff_max_ms", "_sender"},
+    "ottla.client.producing.deliveries": {"_metadata"},
+    "ottla.client.spool.spool_steps": {"_appender", "_cluster", "_intake", "_partitioner", "_sender"},
+    "ottla.client.sync.consumer": {"_client", "_loop"},
+    "ottla.client.sync.exactly_once": {"_client"},
+    "ottla.client.sync.producer": {"_client"},
+    "ottla.client.transactions.writer": {
+        "_auditor",
+        "_cluster",
+        "_life",
+        "_max_block_s",
+        "_retry_backoff_max_ms",
+        "_sender",
+    },
+    "ottla.dataplane.log.partition_log": {"_check_usable", "_fail", "_note_gaps", "_segments"},
+    "ottla.dataplane.log.transaction_index": {"_mapped"},
+    "ottla.dataplane.log.transactional_log": {"_check_usable", "_retain_from", "_segments"},
+    "ottla.dataplane.log.trimmable_log": {
+        "_check_usable",
+        "_durable",
+        "_fail",
+        "_has_gaps",
+        "_note_gaps",
+        "_segments",
+        "_start_behind_gap",
+    },
+}
+"""What modules still use of others. Take out what you mend; add nothing."""
+
+OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+"""The standard library documents these: the underscore keeps them apart from fields."""
+
+IN_PYTHON = [module for module, path in modules().items() if path.suffix == ".py"]
+
+
+@pytest.mark.parametrize("module", IN_PYTHON)
+def test_no_private_name_of_another_module_is_used(module: str) -> None:
+    assert {*_imported(module), *_attributes(module)} == LEFT.get(module, set())
+
+
+def test_only_modules_that_exist_have_names_left() -> None:
+    assert set(LEFT) <= set(IN_PYTHON)
+
+
+def _imported(module: str) -> Iterator[str]:
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom) and (base := import_base(module, node)) in modules():
+            for alias in node.names:
+                if _is_private(alias.name) and f"{base}.{alias.name}" not in modules():
+                    yield alias.name
+
+
+def _attributes(module: str) -> Iterator[str]:
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Attribute) and node.attr in _defined_anywhere() - _defined(module):
+            yield node.attr
+
+
+@cache
+def _defined(module: str) -> frozenset[str]:
+    """The private names of functions, classes, variables and attributes that the module sets."""
+    names = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return frozenset(filter(_is_private, names))
+
+
+@cache
+def _defined_anywhere() -> frozenset[str]:
+    return frozenset().union(*map(_defined, IN_PYTHON)) - OF_NAMED_TUPLES
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
