@@ -33,8 +33,27 @@ LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {
     },
     "ottla.client.consuming": {frozenset({"membership", "offsets"})},
     "ottla.client.exactly_once": {frozenset({"batch", "processor"})},
-    "ottla.dataplane": {frozenset({"config", "server"})},
-    "ottla.dataplane.server": {frozenset({"fetch_reading", "fetch_repeats", "handlers", "long_fetch"})},
+    "ottla.dataplane": {
+        frozenset(
+            {
+                "configuration",
+                "groups",
+                "handlers",
+                "log",
+                "quorum",
+                "replication",
+                "server",
+                "storage",
+                "transactions",
+            }
+        )
+    },
+    "ottla.dataplane.log": {frozenset({"checkpoints", "producers", "segments"})},
+    "ottla.dataplane.replication": {
+        frozenset(
+            {"catch_up", "fetch_codec", "fetch_layout", "fetch_values", "follower", "leader", "replicas"}
+        )
+    },
     "ottla.spark_integration": {frozenset({"data_source", "sink"})},
 }
 """The same between the files and folders of a package."""

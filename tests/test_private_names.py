@@ -47,7 +47,7 @@ LEFT: dict[str, set[str]] = {
         "_sender",
     },
     "ottla.dataplane.log.partition_log": {"_check_usable", "_fail", "_note_gaps", "_segments"},
-    "ottla.dataplane.log.transaction_index": {"_mapped"},
+    "ottla.dataplane.log.segments.transaction_index": {"_mapped"},
     "ottla.dataplane.log.transactional_log": {"_check_usable", "_retain_from", "_segments"},
     "ottla.dataplane.log.trimmable_log": {
         "_check_usable",
