@@ -7,10 +7,13 @@ READY := $(VENV)/.installed
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
 
-.PHONY: help venv demo test compat faults spark-4.2 lint format clean soak mutants
+TESTED := protocol metadata_quorum dataplane client spark_integration cli testing
+
+.PHONY: help venv demo test test-quick compat faults spark-4.2 lint format clean soak mutants
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
+	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
@@ -43,6 +46,11 @@ demo: venv
 # Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
 test: venv lint
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
+
+test-quick: venv
+	@case " $(TESTED) " in *" $(PACKAGE) "*) ;; *) echo "PACKAGE must be one of: $(TESTED)" >&2; exit 2 ;; esac
+	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	$(BIN)/python -m pytest tests/$(PACKAGE) -n 3 -m 'not (cluster or faults or java or compat)'
 
 compat: venv
 	$(BIN)/python -m pytest tests/compat --compat
