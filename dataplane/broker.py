@@ -19,6 +19,8 @@ from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from ..protocol.node_proof import NodeCredentials
+from .cluster.listed_brokers import ListedBrokers
+from .cluster.topic_creation import TopicCreator
 from .configuration.broker_settings import BrokerSettings
 from .configuration.config import BrokerConfig
 from .configuration.folder_settings import cordoned_folders, move_bytes_per_second
@@ -26,31 +28,28 @@ from .configuration.topic_settings import TopicSettingsView
 from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .groups.dependencies import GROUP_RESOURCE, Surroundings
 from .groups.replicated_log import ReplicatedOffsetsLog
+from .handlers.alter_configs import ConfigChangeHandlers
 from .handlers.api_versions import ApiVersionsHandlers
-from .handlers.config_changes import ConfigChangeHandlers
-from .handlers.config_view import ConfigView
-from .handlers.configs import ConfigHandlers
+from .handlers.authenticate_node import NodeAuthenticationHandlers
+from .handlers.client_quotas import QuotaHandlers
 from .handlers.consumer_groups import ConsumerGroupHandlers
-from .handlers.coordinators import CoordinatorHandlers
 from .handlers.delete_records import DeleteRecordsHandlers
+from .handlers.describe_configs import ConfigHandlers
 from .handlers.describe_producers import DescribeProducersHandlers
-from .handlers.features import FeatureHandlers
+from .handlers.describe_quorum import QuorumHandlers
+from .handlers.describe_topic_partitions import TopicPartitionsHandlers
 from .handlers.fetch import FetchHandlers, FetchSettings
+from .handlers.find_coordinator import CoordinatorHandlers
 from .handlers.group_offsets import GroupOffsetHandlers
 from .handlers.groups import GroupHandlers
+from .handlers.list_offsets import OffsetHandlers
 from .handlers.log_dirs import LogDirHandlers
 from .handlers.metadata import MetadataHandlers
-from .handlers.node_authentication import NodeAuthenticationHandlers
-from .handlers.offsets import OffsetHandlers
+from .handlers.partition_reassignments import ReassignmentHandlers
 from .handlers.produce import ProduceHandlers
-from .handlers.quorum import QuorumHandlers
-from .handlers.quotas import QuotaHandlers
-from .handlers.reassignments import ReassignmentHandlers
-from .handlers.topic_creation import TopicCreator
-from .handlers.topic_partitions import TopicPartitionsHandlers
+from .handlers.settings.config_view import ConfigView
 from .handlers.topics import TopicHandlers
-from .handlers.transaction_apis import transaction_handlers
-from .listed_brokers import ListedBrokers
+from .handlers.update_features import FeatureHandlers
 from .metrics import BrokerMetrics
 from .quorum import metadata_position
 from .quorum.config import Position, QuorumSessionConfig
@@ -72,7 +71,8 @@ from .storage.log_cleaner import CleanerSettings, LogCleaner
 from .storage.log_store import LogStore
 from .storage.log_upkeep import LogUpkeep
 from .storage.log_verifier import LogVerifier
-from .transactions.transactions import Transactions
+from .transaction_apis import transaction_handlers
+from .transactions.participant import Transactions
 
 log = logging.getLogger(__name__)
 

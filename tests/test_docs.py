@@ -13,8 +13,8 @@ import pytest
 from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
 from ottla.dataplane import broker as broker_module
+from ottla.dataplane import transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
-from ottla.dataplane.handlers import transaction_apis
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig

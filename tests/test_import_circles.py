@@ -37,9 +37,11 @@ LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {
         frozenset(
             {
                 "configuration",
+                "fetching",
                 "groups",
                 "handlers",
                 "log",
+                "producing",
                 "quorum",
                 "replication",
                 "server",

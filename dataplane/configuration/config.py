@@ -12,11 +12,11 @@ from ottla.protocol.config_key import LONG_MAX
 from ottla.protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ottla.protocol.handshake import MIN_SECRET_BYTES
 
+from ..cluster.topic_creation import TopicDefaults
+from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits
-from ..handlers.topic_creation import TopicDefaults
 from ..quotas import QuotaWindows
-from ..replica_selection import Selector, selector_named
 from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from ..server import ConnectionLimits, ServerConfig
 from .folder_settings import CORDONED, check_cordoned

@@ -14,8 +14,8 @@ from ottla.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
+from ..cluster.endpoints import Quorum
 from ..server.handler import Handler, HandlerTable, Request, handles
-from .cluster_access import Quorum
 
 _FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4

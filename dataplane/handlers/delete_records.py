@@ -20,11 +20,11 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+from ..cluster.endpoints import INTERNAL_TOPICS
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
-from .cluster_access import INTERNAL_TOPICS
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1

@@ -23,21 +23,21 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 
+from ..cluster.leaders import endpoints
+from ..fetching.cold_reads import ColdReads
+from ..fetching.long_fetches import LongFetch, is_long
+from ..fetching.reading import ClientFetch, FetchReader, Round
+from ..fetching.repeats import FetchRepeats
+from ..fetching.replica_selection import Selector
+from ..fetching.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..quotas import ANONYMOUS, ClientQuotas
-from ..replica_selection import Selector
 from ..replication.fetch_codec import encode_answer, fetch_of
 from ..replication.fetch_values import SessionAnswer
 from ..replication.replicas.replicas import Replicas
-from ..server.cold_reads import ColdReads
 from ..server.connection import Connection
-from ..server.fetch_reading import ClientFetch, FetchReader, Round
-from ..server.fetch_repeats import FetchRepeats
-from ..server.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from ..server.long_fetch import LongFetch, is_long
 from ..server.purgatory import Parked, Purgatory
 from ..server.request_times import FOLLOWER_FETCH
-from .leaders import endpoints
 
 _UNKNOWN = -1
 _CONSUMER = -1

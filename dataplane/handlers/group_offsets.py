@@ -29,12 +29,12 @@ from ottla.protocol.messages.offsets import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
+from ..groups.committable_offsets import sort_commit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.shard import Shard
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .commit_sorting import sort_commit
 
 EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""

@@ -21,10 +21,7 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-from ..listed_brokers import ListedBrokers
-from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .cluster_access import (
+from ..cluster.endpoints import (
     CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
@@ -36,7 +33,10 @@ from .cluster_access import (
     live_endpoints,
     registered_endpoint,
 )
-from .topic_creation import TopicCreator, is_valid_topic_name
+from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
+from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 
 _BROKERS, _CONTROLLERS = 1, 2
 _FIRST_WITH_FENCED = 2

@@ -25,16 +25,10 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
 
+from ..cluster.endpoints import INTERNAL_TOPICS
+from ..cluster.leaders import LEADERSHIP_ERRORS, endpoints, leader_of
 from ..log import TakesLong
-from ..quotas import ANONYMOUS, ClientQuotas
-from ..replication.replicas.partition import Partition
-from ..replication.replicas.replicas import Replicas
-from ..server.handler import Request, as_kafka_error, handles
-from ..server.purgatory import Parked, Purgatory
-from ..server.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
-from ..transactions.gate import TransactionGate
-from .cluster_access import INTERNAL_TOPICS
-from .deferred_batches import (
+from ..producing.deferred_batches import (
     ALL,
     Deferred,
     DeferredBatch,
@@ -44,7 +38,13 @@ from .deferred_batches import (
     failure,
     in_version,
 )
-from .leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
+from ..quotas import ANONYMOUS, ClientQuotas
+from ..replication.replicas.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..server.handler import Request, as_kafka_error, handles
+from ..server.purgatory import Parked, Purgatory
+from ..transactions.gate import TransactionGate
 
 log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from ottla.protocol.messages.transaction_commands import (
 )
 
 from ..server.handler import Request, handles
+from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
+from ..transactions.client_commands import TransactionClients
 from ..transactions.tokens import JoinableTransaction, TransactionTokens
-from .transaction_arguments import check_app_version, check_timeout, check_transactional_id
-from .transaction_clients import TransactionClients
 
 NOBODY = -1
 

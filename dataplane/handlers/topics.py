@@ -32,12 +32,12 @@ from ottla.protocol.messages.topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
+from ..cluster.endpoints import Quorum
+from ..cluster.topic_creation import TopicDefaults
 from ..quotas import ANONYMOUS, ClientQuotas
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .cluster_access import Quorum
-from .config_view import ConfigEntry, ConfigView
-from .topic_creation import TopicDefaults
+from .settings.config_view import ConfigEntry, ConfigView
 
 _T = TypeVar("_T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.dataplane.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.listed_brokers import ListedBrokers
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord, BrokerRemovedRecord
 

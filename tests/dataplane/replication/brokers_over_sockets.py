@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from ottla.dataplane.handlers.authenticate_node import NodeAuthenticationHandlers
 from ottla.dataplane.handlers.fetch import FetchHandlers
-from ottla.dataplane.handlers.node_authentication import NodeAuthenticationHandlers
-from ottla.dataplane.handlers.offsets import OffsetHandlers
+from ottla.dataplane.handlers.init_producer_id import ProducerHandlers, ProducerIds, blocks_from
+from ottla.dataplane.handlers.list_offsets import OffsetHandlers
 from ottla.dataplane.handlers.produce import ProduceHandlers
-from ottla.dataplane.handlers.producers import ProducerHandlers, ProducerIds, blocks_from
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.replication.follower.fetcher import LinkSettings
 from ottla.dataplane.replication.leader.isr_submission import submit_to

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.cluster.topic_creation import TopicDefaults
 from ottla.dataplane.configuration.broker_settings import BrokerSettings
-from ottla.dataplane.handlers.config_changes import ConfigChangeHandlers
-from ottla.dataplane.handlers.config_view import ConfigView
-from ottla.dataplane.handlers.configs import ConfigHandlers
-from ottla.dataplane.handlers.topic_creation import TopicDefaults
+from ottla.dataplane.handlers.alter_configs import ConfigChangeHandlers
+from ottla.dataplane.handlers.describe_configs import ConfigHandlers
+from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
 from ottla.dataplane.server import Request
 from ottla.protocol.cluster_image import ClusterImage

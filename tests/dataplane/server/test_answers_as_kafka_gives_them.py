@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.dataplane.handlers.quotas import in_kafkas_order
+from ottla.dataplane.handlers.client_quotas import in_kafkas_order
 from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
 from ottla.protocol.messages.reassignments import (
     AlterPartitionReassignmentsResponse,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.dataplane.fetching.replica_selection import SELECTORS, ReplicaView, closest_replica, selector_named
 from ottla.dataplane.handlers.fetch import FetchSettings
-from ottla.dataplane.replica_selection import SELECTORS, ReplicaView, closest_replica, selector_named
 from ottla.protocol.errors import ErrorCode
 
 from ..replication.harness import batch

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ottla.dataplane.fetching import cold_reads
 from ottla.dataplane.log import LogSlice
-from ottla.dataplane.server import cold_reads
 
 from .consumers import Consumer, Shelf, offsets, parts_of, wanted
 

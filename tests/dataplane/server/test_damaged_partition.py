@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.handlers.offsets import OffsetHandlers
+from ottla.dataplane.handlers.list_offsets import OffsetHandlers
 from ottla.dataplane.log import LogConfig, LogSlice, PartitionLog
 from ottla.dataplane.server.handler import Request
 from ottla.protocol.errors import ErrorCode

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.dataplane.handlers.fetch import FetchSettings
-from ottla.dataplane.server.fetch_sessions import (
+from ottla.dataplane.fetching.sessions import (
     EVICTABLE_AFTER_MS,
     MAX_SESSION_ID,
     FetchSession,
     FetchSessionCache,
     next_epoch,
 )
+from ottla.dataplane.handlers.fetch import FetchSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchPartition,

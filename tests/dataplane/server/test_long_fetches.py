@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.server import fetch_reading, long_fetch
+from ottla.dataplane.fetching import long_fetches, reading
 from ottla.protocol.errors import ErrorCode
 
 from .consumers import Consumer, Shelf, offsets, parts_of, wanted
@@ -21,7 +21,7 @@ EVERYTHING = [(index, 0) for index in range(PARTITIONS)]
 @pytest.fixture
 async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shelf]:
     """Five partitions are many here."""
-    for module in (fetch_reading, long_fetch):
+    for module in (reading, long_fetches):
         monkeypatch.setattr(module, "PARTITIONS_PER_TURN", 5)
     shelf = Shelf(tmp_path)
     shelf.create("many", TOPIC_ID, PARTITIONS)

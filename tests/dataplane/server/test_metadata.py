@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.handlers.cluster_access import OFFSETS_TOPIC
-from ottla.dataplane.handlers.coordinators import CoordinatorHandlers
+from ottla.dataplane.cluster.endpoints import OFFSETS_TOPIC
+from ottla.dataplane.cluster.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
+from ottla.dataplane.handlers.find_coordinator import CoordinatorHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
-from ottla.dataplane.handlers.topic_creation import TopicCreator, TopicDefaults
-from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Request
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode

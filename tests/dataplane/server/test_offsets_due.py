@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.dataplane.handlers import offsets_due
-from ottla.dataplane.handlers.offsets_due import OffsetsDue
+from ottla.dataplane.transactions import offsets_due
+from ottla.dataplane.transactions.offsets_due import OffsetsDue
 
 SILENCE_S = 0.1
 

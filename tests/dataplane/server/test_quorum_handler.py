@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.dataplane.handlers.quorum import QuorumHandlers
+from ottla.dataplane.handlers.describe_quorum import QuorumHandlers
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.quorum_description import (

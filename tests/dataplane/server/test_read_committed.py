@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
-from ottla.dataplane.handlers.offsets import LATEST, MAX_TIMESTAMP, OffsetHandlers
+from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, OffsetHandlers
 from ottla.dataplane.replication.replicas.dependencies import wall_ms
 from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.server.handler import Request

@@ -15,12 +15,12 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from ottla.client.consumer import Consumer
+from ottla.dataplane.cluster.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.handlers.list_offsets import OffsetHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
-from ottla.dataplane.handlers.offsets import OffsetHandlers
 from ottla.dataplane.handlers.produce import ProduceHandlers
-from ottla.dataplane.handlers.topic_creation import TopicCreator, TopicDefaults
-from ottla.dataplane.listed_brokers import ListedBrokers
 from ottla.dataplane.server import Server
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.dataplane.handlers.quotas import QuotaHandlers
-from ottla.dataplane.handlers.reassignments import ReassignmentHandlers
+from ottla.dataplane.handlers.client_quotas import QuotaHandlers
+from ottla.dataplane.handlers.partition_reassignments import ReassignmentHandlers
 from ottla.dataplane.server import Request
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.handlers.topic_partitions import TopicPartitionsHandlers
+from ottla.dataplane.handlers.describe_topic_partitions import TopicPartitionsHandlers
 from ottla.dataplane.server import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord

@@ -17,7 +17,8 @@ from ottla.dataplane.handlers import produce
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
-from ottla.dataplane.server import HandlerTable, Server, validation_queue
+from ottla.dataplane.producing import validation_queue
+from ottla.dataplane.server import HandlerTable, Server
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request

@@ -12,12 +12,12 @@ import pytest
 
 from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost, connect
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
+from ottla.dataplane.handlers.add_to_txn import TransactionHandlers
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
-from ottla.dataplane.handlers.transaction_clients import TransactionClients
-from ottla.dataplane.handlers.transactions import TransactionHandlers
 from ottla.dataplane.server.handler import HandlerTable, Request, handles
 from ottla.dataplane.server.server import Server
+from ottla.dataplane.transactions.client_commands import TransactionClients
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.handlers import transaction_markers
-from ottla.dataplane.handlers.transaction_markers import TransactionMarkerHandlers
+from ottla.dataplane.handlers import write_txn_markers
+from ottla.dataplane.handlers.write_txn_markers import TransactionMarkerHandlers
 from ottla.dataplane.server.handler import Request
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.protocol.errors import ErrorCode
@@ -119,7 +119,7 @@ async def test_what_was_committed_before_the_quorum_heard_of_the_abort_stays_so(
 
 
 async def test_what_is_being_aborted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_markers, "END_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(write_txn_markers, "END_TIMEOUT_S", 0.05)
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin()
         one.quorum.add(who, one.quorum.places(0, topic="pair"))

@@ -15,7 +15,7 @@ from ottla.client.connections.connection import BrokerAddress, Connection, conne
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
-from ottla.dataplane.handlers.transactional_offsets import TransactionalOffsetHandlers
+from ottla.dataplane.handlers.txn_offset_commit import TransactionalOffsetHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions import gate

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
-from ottla.dataplane.handlers.transactional_offsets import TransactionalOffsetHandlers
+from ottla.dataplane.handlers.txn_offset_commit import TransactionalOffsetHandlers
 from ottla.dataplane.server.handler import Request
 from ottla.dataplane.transactions import gate, markers
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ottla.dataplane.handlers.transaction_descriptions import TransactionDescriptionHandlers
+from ottla.dataplane.handlers.describe_transactions import TransactionDescriptionHandlers
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.dataplane.transactions.quorum import TransactionCommands

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.fetching.reading import FetchReader, Outcome
 from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
@@ -18,7 +19,6 @@ from ottla.dataplane.log.producers import producer_loading
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.replication.replicas.partition import Partition
-from ottla.dataplane.server.fetch_reading import FetchReader, Outcome
 from ottla.dataplane.storage import directory
 from ottla.metadata_quorum import liveness
 from ottla.protocol.errors import ErrorCode

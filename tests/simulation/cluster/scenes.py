@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.dataplane.fetching.reading import FetchReader, Round
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.log import LogConfig, LogDirectory
-from ottla.dataplane.server.fetch_reading import FetchReader, Round
 from ottla.metadata_quorum.raft import snapshots
 from ottla.metadata_quorum.raft.disk import CorruptFile, Directory
 from ottla.metadata_quorum.raft.formation import prepare

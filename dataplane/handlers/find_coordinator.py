@@ -11,12 +11,12 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+from ..cluster.endpoints import OFFSETS_TOPIC, Endpoint, Quorum, endpoint
+from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.coordinator import coordinator_of
-from .cluster_access import OFFSETS_TOPIC, Endpoint, Quorum, endpoint
-from .topic_creation import TopicCreator
 
 _GROUP, _TRANSACTION = 0, 1
 

@@ -31,9 +31,9 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopicResponse,
 )
 
+from ..cluster.endpoints import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .cluster_access import Quorum
 
 # So that one entry of the quorum's log does not hold it up for long.
 _PARTITIONS_PER_COMMAND = 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ottla.protocol.cluster_image import ClusterImage, TopicState
 from ottla.protocol.errors import ErrorCode
 
-from .cluster_access import Endpoint, endpoint
+from .endpoints import Endpoint, endpoint
 
 LEADERSHIP_ERRORS = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
 """Errors after which a client is told who leads."""

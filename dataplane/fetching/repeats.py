@@ -12,20 +12,21 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.codec import encode_parts
-from ...protocol.errors import KafkaError
-from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ...protocol.messages.headers import response_header
-from .fetch_reading import READ_COMMITTED
-from .handler import Request
+from ottla.protocol.codec import encode_parts
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.headers import response_header
+
+from ..server.handler import Request
+from .reading import READ_COMMITTED
 
 if TYPE_CHECKING:
     from ..log import LogSlice
     from ..quotas import ClientQuotas
     from ..replication.replicas.partition import Partition
+    from ..server.connection import Connection
     from .cold_reads import ColdReads
-    from .connection import Connection
-    from .fetch_sessions import SessionPartition
+    from .sessions import SessionPartition
 
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_FLEXIBLE: Final = 12

@@ -10,7 +10,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetCommitRequestTopic
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequestTopic
 
-from ..groups.offsets import CommittedOffset, TopicPartition
+from .offsets import CommittedOffset, TopicPartition
 
 
 class SortedCommit(NamedTuple):

@@ -23,12 +23,12 @@ from ottla.protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 
+from ..cluster.endpoints import Quorum
 from ..configuration.broker_settings import BrokerSettings
 from ..configuration.folder_settings import CORDONED, check_cordoned
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import Request, handles
-from .broker_loggers import BrokerLoggers
-from .cluster_access import Quorum
+from .settings.broker_loggers import BrokerLoggers
 
 _BROKER_LOGGER = 8
 _RESOURCES_PER_COMMAND = 250

@@ -26,9 +26,9 @@ from ottla.protocol.messages.client_quotas import (
     ValueData,
 )
 
+from ..cluster.endpoints import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import Request, handles
-from .cluster_access import Quorum
 
 # So that one entry of the quorum's log does not hold it up for long.
 _ENTRIES_PER_COMMAND = 250

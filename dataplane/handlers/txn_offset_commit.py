@@ -23,6 +23,7 @@ from ottla.protocol.messages.transactions import (
 )
 
 from ..groups.commit_checks import Committer
+from ..groups.committable_offsets import SortedCommit, sort_commit
 from ..groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, partition_for
 from ..groups.records import Writer
 from ..replication.replicas.partition import Partition
@@ -30,7 +31,6 @@ from ..replication.replicas.replicas import Replicas
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate
-from .commit_sorting import SortedCommit, sort_commit
 
 _FIRST_WITH_LOADING = 1
 _FIRST_WITH_ABORTABLE = 4

@@ -10,8 +10,8 @@ from ottla.protocol.messages.features import (
     UpdateFeaturesResponse,
 )
 
+from ..cluster.endpoints import Quorum
 from ..server.handler import Request, handles
-from .cluster_access import Quorum
 
 _FIRST_WITH_TYPES = 1
 _LAST_WITH_RESULTS = 1

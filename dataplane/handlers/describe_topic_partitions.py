@@ -14,9 +14,9 @@ from ottla.protocol.messages.topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
+from ..cluster.endpoints import INTERNAL_TOPICS, TOPIC_OPERATIONS, Quorum, endpoint
+from ..cluster.topic_creation import is_valid_topic_name
 from ..server.handler import Request, handles
-from .cluster_access import INTERNAL_TOPICS, TOPIC_OPERATIONS, Quorum, endpoint
-from .topic_creation import is_valid_topic_name
 
 PARTITIONS_MAX = 2000
 """Partitions of one page at most: Kafka's default of max.request.partition.size.limit."""

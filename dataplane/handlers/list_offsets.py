@@ -22,12 +22,12 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
 from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
-from ..server.fetch_reading import READ_COMMITTED
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
 
 LATEST = -1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+
 from ..replication.replicas.dependencies import wall_ms
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas

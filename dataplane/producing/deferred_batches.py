@@ -19,9 +19,9 @@ from ottla.protocol.record_batch import parse_header
 from ..log import RefusedRecords, TakesLong
 from ..replication.replicas.partition import Partition
 from ..server.handler import Request
-from ..server.validation_queue import Outcome, ValidatedBatch, ValidationQueue
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate
+from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
 
 HELD_BYTES_MAX = 128 << 20
 """Of batches that wait for their transactions; more are refused, and the producer tries again."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..configuration.config import BrokerConfig
-from ..groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from ..quorum.session import QuorumSession
-from ..replication.replicas.dependencies import wall_ms
-from ..replication.replicas.replicas import Replicas
-from ..transactions.tokens import TransactionTokens
-from ..transactions.transactions import Transactions
-from .cuts import CutHandlers
-from .producers import ProducerHandlers, ProducerIds, blocks_from
-from .shared_transactions import SharedTransactionHandlers
-from .topic_creation import TopicCreator
-from .transaction_clients import TransactionClients
-from .transaction_descriptions import TransactionDescriptionHandlers
-from .transaction_markers import TransactionMarkerHandlers
-from .transactional_offsets import TransactionalOffsetHandlers
-from .transactions import TransactionHandlers
+from .cluster.topic_creation import TopicCreator
+from .configuration.config import BrokerConfig
+from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .handlers.add_to_txn import TransactionHandlers
+from .handlers.cuts import CutHandlers
+from .handlers.describe_transactions import TransactionDescriptionHandlers
+from .handlers.init_producer_id import ProducerHandlers, ProducerIds, blocks_from
+from .handlers.shared_transactions import SharedTransactionHandlers
+from .handlers.txn_offset_commit import TransactionalOffsetHandlers
+from .handlers.write_txn_markers import TransactionMarkerHandlers
+from .quorum.session import QuorumSession
+from .replication.replicas.dependencies import wall_ms
+from .replication.replicas.replicas import Replicas
+from .transactions.client_commands import TransactionClients
+from .transactions.participant import Transactions
+from .transactions.tokens import TransactionTokens
 
 
 def transaction_handlers(

@@ -23,12 +23,12 @@ from ottla.protocol.messages.configs import (
     DescribeConfigsSynonym,
 )
 
+from ..cluster.endpoints import Quorum
+from ..cluster.topic_creation import is_valid_topic_name
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .broker_loggers import BrokerLoggers
-from .cluster_access import Quorum
-from .config_view import BackedSettings, ConfigEntry, ConfigView
-from .topic_creation import is_valid_topic_name
+from .settings.broker_loggers import BrokerLoggers
+from .settings.config_view import BackedSettings, ConfigEntry, ConfigView
 
 
 class Described(IntEnum):

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.fetch import FetchResponse
-from .fetch_reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchResponse
+
+from .reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
 
 if TYPE_CHECKING:
-    from .fetch_sessions import SessionPartition
+    from .sessions import SessionPartition
 
 log = logging.getLogger(__name__)
 

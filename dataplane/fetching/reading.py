@@ -7,26 +7,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ...protocol.record_batch import HEADER_SIZE, parse_header
-from ..handlers.cluster_access import endpoint
-from ..handlers.leaders import LEADERSHIP_ERRORS, leader_of
+from ottla.protocol.record_batch import HEADER_SIZE, parse_header
+
+from ..cluster.endpoints import endpoint
+from ..cluster.leaders import LEADERSHIP_ERRORS, leader_of
 from ..log import LogSlice, is_damage
-from ..replica_selection import ReplicaView, Selector
 from ..replication.follower.follower import UNDEFINED_EPOCH, diverges
 from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import pieces
-from .fetch_sessions import FetchSession, SessionPartition
-from .handler import Request, as_kafka_error
+from ..server.handler import Request, as_kafka_error
+from .replica_selection import ReplicaView, Selector
+from .sessions import FetchSession, SessionPartition
 
 READ_COMMITTED = 1
 """The isolation level of consumers that see nothing of open and of aborted transactions."""

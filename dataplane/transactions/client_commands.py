@@ -21,8 +21,8 @@ from ottla.protocol.messages.transaction_commands import (
 )
 
 from ..server.handler import Request
-from ..transactions.completion_waits import Endings
-from ..transactions.quorum import TransactionCommands
+from .completion_waits import Endings
+from .quorum import TransactionCommands
 
 END_TIMEOUT_S = 5.0
 """So long a client is kept waiting for markers; then it asks again."""

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..log import LogSlice
-from .handler import Request
-from .sending import Part
+from ..server.handler import Request
+from ..server.sending import Part
 
 log = logging.getLogger(__name__)
 

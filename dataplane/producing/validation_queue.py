@@ -15,21 +15,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
-from ...protocol.record import recompressed
-from ...protocol.record_batch import (
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
+from ottla.protocol.record import recompressed
+from ottla.protocol.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     BatchHeader,
     parse_header,
     validate_produced,
 )
+
 from ..log import LogConfig, TakesLong
 from ..log.append_checks import check_limits, check_records, check_records_on_loop
 from ..log.config import StoredCompression
 from ..replication.replicas.partition import Partition
-from .connection import Connection
+from ..server.connection import Connection
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
 """So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""

@@ -36,13 +36,13 @@ from ottla.protocol.messages.transactions import (
 )
 from ottla.protocol.transaction_table import Phase, Place, by_topic
 
+from ..cluster.endpoints import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
-from .cluster_access import INTERNAL_TOPICS, OFFSETS_TOPIC
-from .offsets_due import OffsetsDue
-from .transaction_arguments import check_timeout, check_transactional_id
-from .transaction_clients import TransactionClients, not_told_of_the_next_epoch
+from ..transactions.argument_checks import check_timeout, check_transactional_id
+from ..transactions.client_commands import TransactionClients, not_told_of_the_next_epoch
+from ..transactions.offsets_due import OffsetsDue
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_INIT_THAT_RECOVERS = 3

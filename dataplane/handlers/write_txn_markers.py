@@ -42,10 +42,10 @@ from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
+from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import Endings
 from ..transactions.markers import Markers
 from ..transactions.quorum import TransactionCommands
-from .transaction_clients import END_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 

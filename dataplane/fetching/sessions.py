@@ -20,10 +20,11 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+    from ottla.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+
     from ..replication.replicas.partition import Partition
 
 NO_SESSION_ID = 0

@@ -19,7 +19,7 @@ from ottla.protocol.messages.topic_commands import (
 )
 
 from ..runtime.time_slices import pieces
-from .cluster_access import OFFSETS_TOPIC, Quorum
+from .endpoints import OFFSETS_TOPIC, Quorum
 
 log = logging.getLogger(__name__)
 
