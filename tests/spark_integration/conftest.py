@@ -22,6 +22,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if here in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(STARTS_S))
+            if {"spark", "spark_cluster"} & set(getattr(item, "fixturenames", ())):
+                item.add_marker(pytest.mark.cluster)
             if item.get_closest_marker("faults") is not None and not everything:
                 item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
 
