@@ -19,37 +19,42 @@ from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from ..protocol.node_proof import NodeCredentials
+from .cluster.internal_topics import OFFSETS_TOPIC
 from .cluster.listed_brokers import ListedBrokers
 from .cluster.topic_creation import TopicCreator
 from .configuration.broker_settings import BrokerSettings
 from .configuration.config import BrokerConfig
 from .configuration.folder_settings import cordoned_folders, move_bytes_per_second
 from .configuration.topic_settings import TopicSettingsView
-from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .groups.coordinator import GroupCoordinator
 from .groups.dependencies import GROUP_RESOURCE, Surroundings
 from .groups.replicated_log import ReplicatedOffsetsLog
-from .handlers.alter_configs import ConfigChangeHandlers
+from .handlers.alter_configs import AlterConfigsHandlers
 from .handlers.api_versions import ApiVersionsHandlers
-from .handlers.authenticate_node import NodeAuthenticationHandlers
-from .handlers.client_quotas import QuotaHandlers
+from .handlers.authenticate_node import AuthenticateNodeHandlers
+from .handlers.client_quotas import ClientQuotaHandlers
 from .handlers.consumer_groups import ConsumerGroupHandlers
 from .handlers.delete_records import DeleteRecordsHandlers
-from .handlers.describe_configs import ConfigHandlers
+from .handlers.describe_cluster import DescribeClusterHandlers
+from .handlers.describe_configs import DescribeConfigsHandlers
 from .handlers.describe_producers import DescribeProducersHandlers
-from .handlers.describe_quorum import QuorumHandlers
-from .handlers.describe_topic_partitions import TopicPartitionsHandlers
+from .handlers.describe_quorum import DescribeQuorumHandlers
+from .handlers.describe_topic_partitions import DescribeTopicPartitionsHandlers
+from .handlers.elect_leaders import ElectLeadersHandlers
 from .handlers.fetch import FetchHandlers, FetchSettings
-from .handlers.find_coordinator import CoordinatorHandlers
+from .handlers.find_coordinator import FindCoordinatorHandlers
 from .handlers.group_offsets import GroupOffsetHandlers
 from .handlers.groups import GroupHandlers
-from .handlers.list_offsets import OffsetHandlers
+from .handlers.list_offsets import ListOffsetsHandlers
 from .handlers.log_dirs import LogDirHandlers
 from .handlers.metadata import MetadataHandlers
-from .handlers.partition_reassignments import ReassignmentHandlers
+from .handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
+from .handlers.partition_reassignments import PartitionReassignmentHandlers
 from .handlers.produce import ProduceHandlers
 from .handlers.settings.config_view import ConfigView
 from .handlers.topics import TopicHandlers
-from .handlers.update_features import FeatureHandlers
+from .handlers.unregister_broker import UnregisterBrokerHandlers
+from .handlers.update_features import UpdateFeaturesHandlers
 from .metrics import BrokerMetrics
 from .quorum import metadata_position
 from .quorum.config import Position, QuorumSessionConfig
@@ -336,16 +341,20 @@ class Broker:
         self._produces = ProduceHandlers(replicas, purgatory, self.transactions.gate, quotas)
         view = ConfigView(session, self.own_settings)
         for handlers in (
-            NodeAuthenticationHandlers(self._credentials),
+            AuthenticateNodeHandlers(self._credentials),
             ApiVersionsHandlers(self.table, session, config.node_id),
             MetadataHandlers(session, config.node_id, creator, self._listed),
-            TopicPartitionsHandlers(session),
-            QuorumHandlers(session),
-            ReassignmentHandlers(session),
-            CoordinatorHandlers(session, creator),
+            DescribeClusterHandlers(session, config.node_id, self._listed),
+            DescribeTopicPartitionsHandlers(session),
+            DescribeQuorumHandlers(session),
+            PartitionReassignmentHandlers(session),
+            ElectLeadersHandlers(session),
+            UnregisterBrokerHandlers(session),
+            FindCoordinatorHandlers(session, creator),
             self._produces,
             self._fetches,
-            OffsetHandlers(replicas),
+            ListOffsetsHandlers(replicas),
+            OffsetForLeaderEpochHandlers(replicas),
             DeleteRecordsHandlers(replicas, self._keep_log_starts),
             LogDirHandlers(self.logs, self.moves),
             DescribeProducersHandlers(replicas),
@@ -375,10 +384,10 @@ class Broker:
                 delete_topic_enable=config.delete_topic_enable,
                 quotas=quotas,
             ),
-            ConfigHandlers(session, config.node_id, view),
-            ConfigChangeHandlers(session, self.own_settings, config.log_dirs),
-            QuotaHandlers(session),
-            FeatureHandlers(session),
+            DescribeConfigsHandlers(session, config.node_id, view),
+            AlterConfigsHandlers(session, self.own_settings, config.log_dirs),
+            ClientQuotaHandlers(session),
+            UpdateFeaturesHandlers(session),
         ):
             self.table.add(handlers)
 

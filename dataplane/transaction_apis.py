@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from .cluster.internal_topics import OFFSETS_TOPIC
 from .cluster.topic_creation import TopicCreator
 from .configuration.config import BrokerConfig
-from .groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from .handlers.add_to_txn import TransactionHandlers
+from .groups.coordinator import GroupCoordinator
+from .handlers.abort_transaction import AbortTransactionHandlers
+from .handlers.add_to_txn import AddToTxnHandlers
 from .handlers.cuts import CutHandlers
-from .handlers.describe_transactions import TransactionDescriptionHandlers
-from .handlers.init_producer_id import ProducerHandlers, ProducerIds, blocks_from
+from .handlers.delete_transactional_id import DeleteTransactionalIdHandlers
+from .handlers.describe_transactions import DescribeTransactionsHandlers
+from .handlers.end_txn import EndTxnHandlers
+from .handlers.init_producer_id import InitProducerIdHandlers
 from .handlers.shared_transactions import SharedTransactionHandlers
-from .handlers.txn_offset_commit import TransactionalOffsetHandlers
-from .handlers.write_txn_markers import TransactionMarkerHandlers
+from .handlers.txn_offset_commit import TxnOffsetCommitHandlers
+from .handlers.write_txn_markers import WriteTxnMarkersHandlers
 from .quorum.session import QuorumSession
 from .replication.replicas.dependencies import wall_ms
 from .replication.replicas.replicas import Replicas
 from .transactions.client_commands import TransactionClients
+from .transactions.offsets_due import OffsetsDue
 from .transactions.participant import Transactions
+from .transactions.producer_ids import ProducerIds, blocks_from
 from .transactions.tokens import TransactionTokens
 
 
@@ -34,18 +40,19 @@ def transaction_handlers(
     """Each to be registered."""
     node_id, commands = config.node_id, parts.commands
     clients = TransactionClients(node_id, commands, parts.endings, wall_ms)
-    transactional = TransactionHandlers(
-        lambda: session.image, clients, timeout_max_ms, lambda: creator.create([OFFSETS_TOPIC])
+    offsets_due = OffsetsDue()
+    yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), clients, timeout_max_ms)
+    yield AddToTxnHandlers(
+        lambda: session.image, clients, lambda: creator.create([OFFSETS_TOPIC]), offsets_due
     )
-    yield transactional
-    yield ProducerHandlers(ProducerIds(blocks_from(session, node_id)), transactional)
+    yield EndTxnHandlers(clients, offsets_due)
     tokens = TransactionTokens(config.quorum.secret, config.cluster_id)
     yield SharedTransactionHandlers(clients, tokens, timeout_max_ms)
-    yield TransactionalOffsetHandlers(
+    yield TxnOffsetCommitHandlers(
         groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
     )
-    yield TransactionMarkerHandlers(replicas, lambda: session.image, commands, parts.markers, parts.endings)
-    yield TransactionDescriptionHandlers(
-        node_id, lambda: session.image, session.transactions, commands, wall_ms
-    )
+    yield WriteTxnMarkersHandlers(replicas, lambda: session.image, commands, parts.markers, parts.endings)
+    yield DescribeTransactionsHandlers(node_id, lambda: session.image, session.transactions, wall_ms)
+    yield AbortTransactionHandlers(commands)
+    yield DeleteTransactionalIdHandlers(commands)
     yield CutHandlers(node_id, replicas, lambda: session.image, session.transactions, commands)

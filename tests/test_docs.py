@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 import shlex
 from dataclasses import fields, replace
@@ -13,7 +15,7 @@ import pytest
 from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
 from ottla.dataplane import broker as broker_module
-from ottla.dataplane import transaction_apis
+from ottla.dataplane import handlers, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
@@ -31,7 +33,7 @@ from tests.render_configuration import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("README.md"))]
-API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \|", re.MULTILINE)
+API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \| `(\w+)\.py` \|", re.MULTILINE)
 COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
@@ -40,25 +42,53 @@ UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
 
-def handlers() -> HandlerTable:
-    """What a broker registers, without the objects behind it."""
-    classes = [
-        value
-        for module in (broker_module, transaction_apis)
-        for name, value in vars(module).items()
-        if isinstance(value, type) and name.endswith("Handlers")
+def handler_classes() -> list[type]:
+    """What the modules of `dataplane/handlers` define for a broker to register."""
+    modules = [
+        importlib.import_module(f"{handlers.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(handlers.__path__)
+        if not found.ispkg
     ]
-    return HandlerTable(*(object.__new__(one) for one in classes))
+    return [
+        value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, type) and name.endswith("Handlers") and value.__module__ == module.__name__
+    ]
 
 
 def test_the_table_of_apis_is_what_brokers_serve() -> None:
     text = (ROOT / "docs" / "SUPPORT.md").read_text()
-    documented = {int(key): (name, int(first), int(last)) for key, name, first, last in API_ROW.findall(text)}
+    documented = {
+        int(key): (name, int(first), int(last), file)
+        for key, name, first, last, file in API_ROW.findall(text)
+    }
+    # The methods are looked at without the objects behind them.
     served = {
-        one.api_key: (one.request_class.__name__.removesuffix("Request"), one.min_version, one.max_version)
-        for one in handlers()
+        one.api_key: (
+            one.request_class.__name__.removesuffix("Request"),
+            one.min_version,
+            one.max_version,
+            one.function.__module__.rpartition(".")[2],
+        )
+        for one in HandlerTable(*(object.__new__(each) for each in handler_classes()))
     }
     assert documented == served
+
+
+def test_brokers_register_every_handler() -> None:
+    registered = {
+        value
+        for module in (broker_module, transaction_apis)
+        for value in vars(module).values()
+        if isinstance(value, type)
+    }
+    assert set(handler_classes()) <= registered
+
+
+def test_every_module_of_handlers_handles_an_api() -> None:
+    files = {path.stem for path in Path(handlers.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {each.__module__.rpartition(".")[2] for each in handler_classes()} == files
 
 
 def test_the_configuration_page_is_the_table_of_keys() -> None:

@@ -33,23 +33,7 @@ LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {
     },
     "ottla.client.consuming": {frozenset({"membership", "offsets"})},
     "ottla.client.exactly_once": {frozenset({"batch", "processor"})},
-    "ottla.dataplane": {
-        frozenset(
-            {
-                "configuration",
-                "fetching",
-                "groups",
-                "handlers",
-                "log",
-                "producing",
-                "quorum",
-                "replication",
-                "server",
-                "storage",
-                "transactions",
-            }
-        )
-    },
+    "ottla.dataplane": {frozenset({"configuration", "fetching", "groups", "log", "replication", "storage"})},
     "ottla.dataplane.log": {frozenset({"checkpoints", "producers", "segments"})},
     "ottla.dataplane.replication": {
         frozenset(

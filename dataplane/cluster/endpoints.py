@@ -1,41 +1,18 @@
-"""What the metadata handlers need of the rest of the broker: its image of the cluster, and a way to change
-it.
+"""Where clients reach brokers, and who leads a partition, as this broker's image of the cluster has it.
+
+Clients that asked the wrong broker are told the leader and its address in the same answer (KIP-951).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
-from ottla.protocol.cluster_image import BrokerState, ClusterImage
-from ottla.protocol.messages.quorum_commands import Command
-from ottla.protocol.schema import Message
+from ottla.protocol.cluster_image import BrokerState, ClusterImage, TopicState
+from ottla.protocol.errors import ErrorCode
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-
-# Bits by Kafka's operation codes: what anyone may do while there is no authorizer.
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-OPERATIONS_NOT_ASKED_FOR = -2147483648
-
-
-class Quorum(Protocol):
-    """The session with the metadata quorum."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The cluster as this broker knows it; changed only between turns of the event loop."""
-        ...
-
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
-        """Have a command applied exactly once and return its result, once the image contains its effects.
-
-        Raises KafkaError, REQUEST_TIMED_OUT among them.
-        """
-        ...
+LEADERSHIP_ERRORS = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
+"""Errors after which a client is told who leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +46,26 @@ def live_endpoints(image: ClusterImage, listener_name: str) -> Iterator[Endpoint
             yield found
 
 
-def controller_id(endpoints: list[Endpoint], own_broker_id: int) -> int:
-    """Whom to name as controller: any live broker passes commands on, so this one if it is live; -1 if none
-    is.
+def controller_id(live: list[Endpoint], own_broker_id: int) -> int:
+    """The broker that answers name as the controller: this one if it is live, else the first live one, else -1.
+
+    Any live broker passes commands on to the quorum.
     """
-    if any(found.broker_id == own_broker_id for found in endpoints):
+    if any(found.broker_id == own_broker_id for found in live):
         return own_broker_id
-    return endpoints[0].broker_id if endpoints else -1
+    return live[0].broker_id if live else -1
+
+
+def leader_of(topic: TopicState | None, index: int) -> tuple[int, int]:
+    """Leader id and leader epoch as the cluster image has them; (-1, -1) if there is none."""
+    partition = None if topic is None else topic.partitions.get(index)
+    return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+
+def endpoints_of(image: ClusterImage, broker_ids: Iterable[int], listener: str) -> Iterator[Endpoint]:
+    """Where clients of `listener` reach these brokers; those they cannot reach are left out."""
+    for broker_id in sorted(broker_ids):
+        broker = image.brokers.get(broker_id)
+        found = None if broker is None else endpoint(broker, listener)
+        if found is not None:
+            yield found

@@ -19,7 +19,8 @@ from ottla.protocol.messages.topic_commands import (
 )
 
 from ..runtime.time_slices import pieces
-from .endpoints import OFFSETS_TOPIC, Quorum
+from .internal_topics import OFFSETS_TOPIC
+from .quorum_access import Quorum
 
 log = logging.getLogger(__name__)
 

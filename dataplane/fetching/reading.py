@@ -17,8 +17,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.record_batch import HEADER_SIZE, parse_header
 
-from ..cluster.endpoints import endpoint
-from ..cluster.leaders import LEADERSHIP_ERRORS, leader_of
+from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoint, leader_of
 from ..log import LogSlice, is_damage
 from ..replication.follower.follower import UNDEFINED_EPOCH, diverges
 from ..replication.leader.leader import LeaderState

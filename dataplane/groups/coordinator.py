@@ -13,12 +13,11 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from .dependencies import Surroundings
 from .limits import GroupLimits
 from .shard import Shard
 from .writes import OffsetsLog
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 _RELOAD_S = 5.0
 

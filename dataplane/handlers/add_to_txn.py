@@ -1,15 +1,10 @@
-"""AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, and InitProducerId where it names a transactional id.
+"""AddPartitionsToTxn (0-5) and AddOffsetsToTxn (0-4): partitions become part of a producer's transaction.
 
-This broker decides nothing: it turns requests into commands of the quorum, and answers EndTxn once readers see the end
-(rule T10). So it does not matter which broker a client speaks to, and there is no coordinator that could fail over.
+This broker decides nothing: it turns requests into commands of the quorum. So it does not matter which broker a client
+speaks to, and there is no coordinator that could fail over.
 
-A producer whose transaction was aborted, and that nobody has replaced, is told so in terms upon which clients of that
-version abort and take the next epoch:
-
-    EndTxn 5          abort: the next epoch; commit: TRANSACTION_ABORTABLE
-    EndTxn 2-4        abort: success, its client then asks for the next epoch
-    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, upon which librdkafka asks for the next epoch at once
-    all others        INVALID_PRODUCER_ID_MAPPING: the client aborts and asks for the next epoch (KIP-360)
+A producer whose transaction was aborted, and that nobody has replaced, is told INVALID_PRODUCER_ID_MAPPING: upon that
+clients abort and ask for the next epoch (KIP-360).
 """
 
 from __future__ import annotations
@@ -19,8 +14,7 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.transaction_commands import AddToTransaction, EndTransaction, InitTransactionalId
+from ottla.protocol.messages.transaction_commands import AddToTransaction
 from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -31,25 +25,19 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
-    EndTxnRequest,
-    EndTxnResponse,
 )
 from ottla.protocol.transaction_table import Phase, Place, by_topic
 
-from ..cluster.endpoints import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
-from ..transactions.argument_checks import check_timeout, check_transactional_id
-from ..transactions.client_commands import TransactionClients, not_told_of_the_next_epoch
+from ..transactions.argument_checks import check_transactional_id
+from ..transactions.client_commands import TransactionClients
 from ..transactions.offsets_due import OffsetsDue
 
 _FIRST_WITH_PRODUCER_FENCED = 2
-_FIRST_INIT_THAT_RECOVERS = 3
-_FIRST_INIT_WITH_PRODUCER_FENCED = 4
-_FIRST_END_THAT_RECOVERS = 2
 _FIRST_WITH_MANY = 4
-_FIRST_THAT_BUMPS = 5
 
 
 class Producer(NamedTuple):
@@ -75,42 +63,21 @@ def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartit
     )
 
 
-class TransactionHandlers:
-    """For clients that write in transactions."""
+class AddToTxnHandlers:
+    """Has the quorum add partitions to transactions."""
 
     def __init__(
         self,
         image: Callable[[], ClusterImage],
         clients: TransactionClients,
-        timeout_max_ms: Callable[[], int],
         make_offsets_topic: Callable[[], Awaitable[object]],
+        offsets_due: OffsetsDue,
     ) -> None:
         """`make_offsets_topic` is called if there is none yet."""
         self._image = image
         self._clients = clients
-        self._timeout_max_ms = timeout_max_ms
         self._make_offsets_topic = make_offsets_topic
-        self._offsets_due = OffsetsDue()
-
-    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
-        """A producer id and epoch for a transactional id. KafkaError."""
-        name, timeout_ms = message.transactional_id or "", message.transaction_timeout_ms
-        check_transactional_id(name)
-        check_timeout(timeout_ms, self._timeout_max_ms())
-        command = InitTransactionalId(
-            transactional_id=name,
-            timeout_ms=timeout_ms,
-            producer_id=message.producer_id,
-            producer_epoch=message.producer_epoch,
-            recovers=request.api_version >= _FIRST_INIT_THAT_RECOVERS,
-        )
-        knows_fenced = request.api_version >= _FIRST_INIT_WITH_PRODUCER_FENCED
-        found = await self._clients.init(request, command, knows_fenced=knows_fenced)
-        return InitProducerIdResponse(
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
-            app_version=found.app_version,
-        )
+        self._offsets_due = offsets_due
 
     @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
     async def add_partitions(
@@ -201,29 +168,6 @@ class TransactionHandlers:
         await self._add(request, who, [place])
         self._offsets_due.added(request.connection)
         return AddOffsetsToTxnResponse()
-
-    @handles(EndTxnRequest, 0, 5)
-    async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
-        """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
-        check_transactional_id(message.transactional_id)
-        self._offsets_due.ending(request.connection)
-        command = EndTransaction(
-            transactional_id=message.transactional_id,
-            producer_id=message.producer_id,
-            producer_epoch=message.producer_epoch,
-            commits=message.committed,
-            bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
-        )
-        bumps = command.bumps_epoch
-        ended = await self._clients.end(
-            request, command, knows_fenced=_knows_fenced(request), knows_abortable=bumps
-        )
-        moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
-        if moved_on and not bumps and request.api_version < _FIRST_END_THAT_RECOVERS:
-            raise not_told_of_the_next_epoch(message.transactional_id)
-        return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
-
-    # ------------------------------------------------------------ in common
 
     async def _add(self, request: Request, who: Producer, places: Iterable[Place]) -> None:
         command = AddToTransaction(

@@ -23,7 +23,7 @@ from ottla.protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..configuration.broker_settings import BrokerSettings
 from ..configuration.folder_settings import CORDONED, check_cordoned
 from ..runtime.time_slices import in_turns, pieces
@@ -67,7 +67,7 @@ def _responses(
     ]
 
 
-class ConfigChangeHandlers:
+class AlterConfigsHandlers:
     """Refuses what is wrong in itself and passes on the rest to the quorum, which decides."""
 
     def __init__(self, quorum: Quorum, broker: BrokerSettings, log_dirs: Sequence[Path] = ()) -> None:

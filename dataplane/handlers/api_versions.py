@@ -14,7 +14,7 @@ from ottla.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..server.handler import Handler, HandlerTable, Request, handles
 
 _FIRST_WITH_NAMES = 3
@@ -23,8 +23,8 @@ _NO_NODE = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def unsupported_version_response(handler: Handler) -> ApiVersionsResponse:
-    """The answer to a version of ApiVersions that we do not know: our range for it (KIP-511)."""
+def _unsupported(handler: Handler) -> ApiVersionsResponse:
+    """Tells a client that is ahead of this broker which versions of ApiVersions the broker knows (KIP-511)."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(handler)])
 
 
@@ -36,7 +36,7 @@ class ApiVersionsHandlers:
         self._quorum = quorum
         self._node_id = node_id
 
-    @handles(ApiVersionsRequest, 0, 5)
+    @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported)
     def api_versions(self, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
         """All registered APIs, and the features with the levels that are finalized."""
         error = self._refusal(message, request.api_version)

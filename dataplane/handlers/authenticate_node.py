@@ -17,7 +17,7 @@ from ..server.handler import Request, handles
 log = logging.getLogger(__name__)
 
 
-class NodeAuthenticationHandlers:
+class AuthenticateNodeHandlers:
     """Checks proofs, and marks the connections whose proof is right."""
 
     def __init__(self, credentials: NodeCredentials) -> None:

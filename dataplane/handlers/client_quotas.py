@@ -26,7 +26,7 @@ from ottla.protocol.messages.client_quotas import (
     ValueData,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import Request, handles
 
@@ -77,7 +77,7 @@ def in_kafkas_order(names: Collection[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-class QuotaHandlers:
+class ClientQuotaHandlers:
     """Shows quotas, and passes changes to the quorum."""
 
     def __init__(self, quorum: Quorum) -> None:

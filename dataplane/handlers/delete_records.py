@@ -20,7 +20,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-from ..cluster.endpoints import INTERNAL_TOPICS
+from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns, pieces

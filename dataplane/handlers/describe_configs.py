@@ -23,7 +23,7 @@ from ottla.protocol.messages.configs import (
     DescribeConfigsSynonym,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import is_valid_topic_name
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
@@ -87,7 +87,7 @@ class _Description:
         return self._shared.get(id(entry)) or _described(entry, self._message)
 
 
-class ConfigHandlers:
+class DescribeConfigsHandlers:
     """Shows settings."""
 
     def __init__(self, quorum: Quorum, own_broker_id: int, view: ConfigView) -> None:

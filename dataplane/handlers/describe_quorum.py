@@ -48,7 +48,7 @@ class QuorumView(Protocol):
     async def quorum_status(self, timeout_s: float) -> QuorumStatus | None: ...
 
 
-class QuorumHandlers:
+class DescribeQuorumHandlers:
     """Who votes, who leads, and how far everybody has followed."""
 
     def __init__(self, quorum: QuorumView) -> None:

@@ -14,7 +14,10 @@ from ottla.protocol.messages.topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-from ..cluster.endpoints import INTERNAL_TOPICS, TOPIC_OPERATIONS, Quorum, endpoint
+from ..cluster.authorized_operations import TOPIC_OPERATIONS
+from ..cluster.endpoints import endpoint
+from ..cluster.internal_topics import INTERNAL_TOPICS
+from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import is_valid_topic_name
 from ..server.handler import Request, handles
 
@@ -31,7 +34,7 @@ def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> Descri
     )
 
 
-class TopicPartitionsHandlers:
+class DescribeTopicPartitionsHandlers:
     """Answers from the image."""
 
     def __init__(self, quorum: Quorum) -> None:

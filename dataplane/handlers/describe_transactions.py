@@ -1,5 +1,4 @@
-"""DescribeTransactions 0, ListTransactions 0-2, AbortTransaction 0 and DeleteTransactionalId 0: transactions as people
-see them.
+"""DescribeTransactions (0) and ListTransactions (0-2): transactions as operators see them (KIP-664).
 
 This broker knows those that concern it; the quorum's leader knows all, and is asked. Kafka's clients ask the broker
 that FindCoordinator names for a transactional id, and every broker for a list, whose answers they put together: so each
@@ -13,8 +12,6 @@ from typing import Protocol
 
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
-from ottla.protocol.messages.transaction_commands import AbortTransaction, DeleteTransactionalId
 from ottla.protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -25,17 +22,12 @@ from ottla.protocol.messages.transaction_descriptions import (
     ListTransactionsResponse,
 )
 from ottla.protocol.messages.transaction_questions import FOREVER_MS, TransactionIdTold, TransactionTold
-from ottla.protocol.messages.transactional_ids import (
-    DeleteTransactionalIdRequest,
-    DeleteTransactionalIdResponse,
-)
 from ottla.protocol.transaction_table import Phase, places_of
 
 from ..patterns import compile_pattern
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.coordinator import coordinator_of
-from ..transactions.quorum import TransactionCommands
 
 ANSWER_TIMEOUT_S = 5.0
 """An election takes a small part of it."""
@@ -71,21 +63,19 @@ class TransactionQuestions(Protocol):
     ) -> list[TransactionIdTold] | None: ...
 
 
-class TransactionDescriptionHandlers:
-    """Shows transactions, ends one, and removes a transactional id."""
+class DescribeTransactionsHandlers:
+    """Shows the transactions that the quorum's leader knows."""
 
     def __init__(
         self,
         broker_id: int,
         image: Callable[[], ClusterImage],
         questions: TransactionQuestions,
-        commands: TransactionCommands,
         wall_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._questions = questions
-        self._commands = commands
         self._wall_ms = wall_ms
 
     @handles(DescribeTransactionsRequest, 0, 0)
@@ -175,28 +165,6 @@ class TransactionDescriptionHandlers:
                     )
                 )
         return response
-
-    @handles(AbortTransactionRequest, 0, 0)
-    async def abort(self, request: Request, message: AbortTransactionRequest) -> AbortTransactionResponse:
-        """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
-        name = message.transactional_id
-        try:
-            await self._commands.abort(AbortTransaction(transactional_id=name))
-        except KafkaError as error:
-            if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, error.message) from error
-            raise
-        return AbortTransactionResponse()
-
-    @handles(DeleteTransactionalIdRequest, 0, 0)
-    async def delete(
-        self, request: Request, message: DeleteTransactionalIdRequest
-    ) -> DeleteTransactionalIdResponse:
-        """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
-        CONCURRENT_TRANSACTIONS.
-        """
-        await self._commands.delete(DeleteTransactionalId(transactional_id=message.transactional_id))
-        return DeleteTransactionalIdResponse()
 
     def _tells_of(self, name: str) -> bool:
         return coordinator_of(name, self._image()) == self._broker_id

@@ -23,7 +23,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 
-from ..cluster.leaders import endpoints
+from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
 from ..fetching.long_fetches import LongFetch, is_long
 from ..fetching.reading import ClientFetch, FetchReader, Round
@@ -244,7 +244,7 @@ class FetchHandlers:
         if found.leaders and request.api_version >= _FIRST_WITH_ENDPOINTS:
             message.node_endpoints = [
                 NodeEndpoint(node_id=place.broker_id, host=place.host, port=place.port, rack=place.rack)
-                for place in endpoints(self._replicas.image, found.leaders, request.listener)
+                for place in endpoints_of(self._replicas.image, found.leaders, request.listener)
             ]
         return message
 

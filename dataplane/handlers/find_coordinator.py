@@ -11,7 +11,9 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-from ..cluster.endpoints import OFFSETS_TOPIC, Endpoint, Quorum, endpoint
+from ..cluster.endpoints import Endpoint, endpoint
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..runtime.time_slices import in_turns
@@ -33,7 +35,7 @@ def _unknown(key: str, error: KafkaError) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
 
 
-class CoordinatorHandlers:
+class FindCoordinatorHandlers:
     """Names coordinators; the first question of all creates the offsets topic."""
 
     def __init__(self, quorum: Quorum, creator: TopicCreator) -> None:

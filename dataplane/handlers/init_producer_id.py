@@ -1,108 +1,39 @@
-"""InitProducerId (0-5): producer ids for idempotent producers. Where a transactional id is named, the quorum decides.
+"""InitProducerId (0-5): producers get their ids and epochs.
 
-Ids come from the quorum in blocks, each given to one broker, so that an id is never handed out twice.
+A producer without a transactional id gets an id of this broker's block. For one with a transactional id the quorum
+decides.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.quorum_commands import Command
-from ottla.protocol.schema import Message
+from ottla.protocol.messages.transaction_commands import InitTransactionalId
 
 from ..server.handler import Request, handles
+from ..transactions.argument_checks import check_timeout, check_transactional_id
+from ..transactions.client_commands import TransactionClients
+from ..transactions.producer_ids import ProducerIds
 
-NextBlock = Callable[[], Awaitable[tuple[int, int]]]
-"""Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
-
-_REFILL_BELOW = 0.1
-
-
-class QuorumCommands(Protocol):
-    """The session with the metadata quorum, as far as producer ids need it."""
-
-    @property
-    def broker_epoch(self) -> int: ...
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message: ...
-
-
-def blocks_from(quorum: QuorumCommands, broker_id: int) -> NextBlock:
-    """Blocks of ids that `quorum` allocates to this broker."""
-
-    async def next_block() -> tuple[int, int]:
-        command = AllocateProducerIds(broker_id=broker_id, broker_epoch=quorum.broker_epoch)
-        result = await quorum.submit(command)
-        if not isinstance(result, AllocateProducerIdsResult):
-            raise TypeError(f"AllocateProducerIds was answered by {type(result).__name__}")
-        if result.error_code:
-            raise KafkaError(ErrorCode.of(result.error_code))
-        return result.first, result.count
-
-    return next_block
-
-
-class ProducerIds:
-    """Hands out the ids of this broker's block; the next one is fetched before it is used up."""
-
-    def __init__(self, next_block: NextBlock) -> None:
-        self._next_block = next_block
-        self._next = self._end = 0
-        self._refill_below = 0
-        self._following: tuple[int, int] | None = None
-        self._fetching: asyncio.Task[None] | None = None
-
-    async def take(self) -> int:
-        """A producer id that nobody else gets. KafkaError if the quorum does not answer."""
-        while self._next == self._end:
-            if self._following is not None:
-                first, count = self._following
-                self._following = None
-                self._next, self._end = first, first + count
-                self._refill_below = int(count * _REFILL_BELOW)
-            else:
-                await asyncio.shield(self._fetch())
-        producer_id = self._next
-        self._next += 1
-        if self._end - self._next < self._refill_below and self._following is None:
-            self._fetch()
-        return producer_id
-
-    def _fetch(self) -> asyncio.Task[None]:
-        if self._fetching is None:
-            self._fetching = asyncio.get_running_loop().create_task(self._allocate())
-            self._fetching.add_done_callback(self._fetched)
-        return self._fetching
-
-    async def _allocate(self) -> None:
-        self._following = await self._next_block()
-
-    def _fetched(self, task: asyncio.Task[None]) -> None:
-        self._fetching = None
-        if not task.cancelled():
-            task.exception()  # Whoever waits for an id has it, too; a refill ahead of need is tried again.
-
-
-class TransactionalIds(Protocol):
-    """Producer ids that belong to a transactional id."""
-
-    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse: ...
+_FIRST_THAT_RECOVERS = 3
+_FIRST_WITH_PRODUCER_FENCED = 4
 
 
 def _refused(_: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
 
 
-class ProducerHandlers:
+class InitProducerIdHandlers:
     """Gives producers their identity."""
 
-    def __init__(self, ids: ProducerIds, transactional: TransactionalIds) -> None:
+    def __init__(
+        self, ids: ProducerIds, clients: TransactionClients, timeout_max_ms: Callable[[], int]
+    ) -> None:
         self._ids = ids
-        self._transactional = transactional
+        self._clients = clients
+        self._timeout_max_ms = timeout_max_ms
 
     @handles(InitProducerIdRequest, 0, 5, on_error=_refused)
     async def init_producer_id(
@@ -113,5 +44,25 @@ class ProducerHandlers:
         if (message.producer_id < 0) != (message.producer_epoch < 0):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
         if message.transactional_id is not None:
-            return await self._transactional.init(request, message)
+            return await self._init_transactional(request, message, message.transactional_id)
         return InitProducerIdResponse(producer_id=await self._ids.take(), producer_epoch=0)
+
+    async def _init_transactional(
+        self, request: Request, message: InitProducerIdRequest, name: str
+    ) -> InitProducerIdResponse:
+        check_transactional_id(name)
+        check_timeout(message.transaction_timeout_ms, self._timeout_max_ms())
+        command = InitTransactionalId(
+            transactional_id=name,
+            timeout_ms=message.transaction_timeout_ms,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            recovers=request.api_version >= _FIRST_THAT_RECOVERS,
+        )
+        knows_fenced = request.api_version >= _FIRST_WITH_PRODUCER_FENCED
+        found = await self._clients.init(request, command, knows_fenced=knows_fenced)
+        return InitProducerIdResponse(
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            app_version=found.app_version,
+        )

@@ -1,4 +1,4 @@
-"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4), answered by leaders."""
+"""ListOffsets (1-11): offsets by time, and the ends of logs, answered by leaders."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
-)
 
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
@@ -29,6 +22,7 @@ from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from ..server.replica_identity import is_proven, unproven
 
 LATEST = -1
 EARLIEST = -2
@@ -51,7 +45,6 @@ _FIRST_VERSION_WITH = {
     EARLIEST_PENDING_UPLOAD: _FIRST_WITH_PENDING_UPLOAD,
 }
 
-
 _LOOK_UPS_PER_TURN = 100
 
 
@@ -72,7 +65,7 @@ class _Found(NamedTuple):
 _NOTHING = _Found(-1, -1, -1)
 
 
-class OffsetHandlers:
+class ListOffsetsHandlers:
     """Looks up offsets in the partitions this broker leads."""
 
     def __init__(self, replicas: Replicas) -> None:
@@ -83,7 +76,7 @@ class OffsetHandlers:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
         """
-        may_ask = _may_ask(request, message.replica_id)
+        proven = is_proven(request, message.replica_id)
         seen = _Seen.ALL
         if message.replica_id == _CONSUMER:
             seen = _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
@@ -100,7 +93,7 @@ class OffsetHandlers:
                 topic.name,
                 part,
                 request.api_version,
-                may_ask=may_ask,
+                proven=proven,
                 seen=seen,
                 repeated=(topic.name, part.partition_index) in repeated,
             )
@@ -113,13 +106,13 @@ class OffsetHandlers:
         part: ListOffsetsPartition,
         version: int,
         *,
-        may_ask: bool,
+        proven: bool,
         seen: _Seen,
         repeated: bool,
     ) -> ListOffsetsPartitionResponse:
         try:
-            if not may_ask:
-                raise _not_that_broker()
+            if not proven:
+                raise unproven()
             if repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
             if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):
@@ -148,44 +141,6 @@ class OffsetHandlers:
             if is_damage(error):
                 self._replicas.found_damaged(partition, error)
             raise
-
-    @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def offset_for_leader_epoch(
-        self, request: Request, message: OffsetForLeaderEpochRequest
-    ) -> OffsetForLeaderEpochResponse:
-        """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
-        may_ask = _may_ask(request, message.replica_id)
-        answers = [OffsetForLeaderTopicResult(topic=topic.topic) for topic in message.topics]
-        parts = (
-            (answer, part)
-            for topic, answer in zip(message.topics, answers, strict=True)
-            for part in topic.partitions
-        )
-        async for answer, part in in_turns(parts):
-            answer.partitions.append(self._end_of_epoch(answer.topic, part, may_ask=may_ask))
-        return OffsetForLeaderEpochResponse(topics=answers)
-
-    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, may_ask: bool) -> EpochEndOffset:
-        try:
-            if not may_ask:
-                raise _not_that_broker()
-            partition = self._replicas.get(topic, part.partition)
-            partition.leading(part.current_leader_epoch)
-        except KafkaError as error:
-            return EpochEndOffset(partition=part.partition, error_code=error.code)
-        epoch, end_offset = partition.end_of_epoch(part.leader_epoch)
-        return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)
-
-
-def _not_that_broker() -> KafkaError:
-    return KafkaError(
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the connection has not proved to come from that broker"
-    )
-
-
-def _may_ask(request: Request, replica_id: int) -> bool:
-    """Whether the peer is who it says it is: a consumer, a tool that debugs, or that broker."""
-    return replica_id < 0 or request.connection.is_broker(replica_id)
 
 
 def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:

@@ -1,4 +1,4 @@
-"""Metadata (0-13) and DescribeCluster (0-2): the cluster as this broker's image has it."""
+"""Metadata (0-13): the brokers and topics of the cluster as this broker's image has them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from collections.abc import Iterator
 
 from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -21,25 +16,14 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-from ..cluster.endpoints import (
-    CLUSTER_OPERATIONS,
-    INTERNAL_TOPICS,
-    OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-    Endpoint,
-    Quorum,
-    controller_id,
-    endpoint,
-    live_endpoints,
-    registered_endpoint,
-)
+from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
+from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
+from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-
-_BROKERS, _CONTROLLERS = 1, 2
-_FIRST_WITH_FENCED = 2
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -140,47 +124,6 @@ class MetadataHandlers:
         own = self._quorum.image.brokers.get(self._own_broker_id)
         found = None if own is None else registered_endpoint(own, listener)
         return [] if found is None else [found]
-
-    @handles(DescribeClusterRequest, 0, 2)
-    def describe_cluster(self, request: Request, message: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The brokers that Metadata lists, or all that are registered if fenced ones are asked for.
-
-        Asking a broker for the controllers' endpoints is a mistake of the client.
-        """
-        if message.endpoint_type == _CONTROLLERS:
-            raise KafkaError(
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                "The request was sent to an endpoint of type BROKER, "
-                "but we wanted an endpoint of type CONTROLLER",
-            )
-        if message.endpoint_type != _BROKERS:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                f"endpoint type {message.endpoint_type}: allowed are 1 and 2",
-            )
-        image = self._quorum.image
-        everyone = (broker for _, broker in sorted(image.brokers.items()))
-        brokers = everyone if message.include_fenced_brokers else self._listed.in_order(image)
-        tells_fenced = request.api_version >= _FIRST_WITH_FENCED
-        operations = OPERATIONS_NOT_ASKED_FOR
-        if message.include_cluster_authorized_operations:
-            operations = CLUSTER_OPERATIONS
-        return DescribeClusterResponse(
-            cluster_id=image.cluster_id,
-            controller_id=controller_id(list(live_endpoints(image, request.listener)), self._own_broker_id),
-            brokers=[
-                DescribeClusterBroker(
-                    broker_id=found.broker_id,
-                    host=found.host,
-                    port=found.port,
-                    rack=found.rack,
-                    is_fenced=broker.fenced and tells_fenced,
-                )
-                for broker in brokers
-                if (found := registered_endpoint(broker, request.listener)) is not None
-            ],
-            cluster_authorized_operations=operations,
-        )
 
 
 def _check_identifiers(version: int, message: MetadataRequest) -> None:

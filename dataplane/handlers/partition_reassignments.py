@@ -1,5 +1,5 @@
-"""AlterPartitionReassignments (0-1), ListPartitionReassignments (0), ElectLeaders (0-2), UnregisterBroker (0):
-where replicas are, and who of them leads.
+"""AlterPartitionReassignments (0-1) and ListPartitionReassignments (0): where replicas are, and where they move
+(KIP-455).
 """
 
 from __future__ import annotations
@@ -8,16 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ottla.protocol.cluster_image import TopicState
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import broker_commands, partition_commands
-from ottla.protocol.messages import quorum_commands as commands
 from ottla.protocol.messages import reassignment_commands as moves
-from ottla.protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.protocol.messages.leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
 from ottla.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,7 +22,7 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopicResponse,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 
@@ -49,28 +40,7 @@ def _alter_error(
     )
 
 
-def _elect_error(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Version 0 has no error of its own: every partition has it then."""
-    return ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in message.topic_partitions or ()
-        ],
-    )
-
-
-def _unregister_error(message: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
-
-
-class ReassignmentHandlers:
+class PartitionReassignmentHandlers:
     """Hands the requests on as commands; what is under way is read from the cluster image."""
 
     def __init__(self, quorum: Quorum) -> None:
@@ -137,7 +107,8 @@ class ReassignmentHandlers:
         )
         outcome = await self._quorum.submit(command, timeout_ms=timeout_ms)
         assert isinstance(outcome, moves.AlterPartitionReassignmentsResult)
-        _check(outcome.error_code, outcome.error_message)
+        if outcome.error_code:
+            raise KafkaError(ErrorCode.of(outcome.error_code), outcome.error_message)
         return outcome.partitions
 
     @handles(ListPartitionReassignmentsRequest, 0, 0, elements_max=WHOLE_CLUSTER_ELEMENTS)
@@ -163,60 +134,6 @@ class ReassignmentHandlers:
             ]
         )
 
-    @handles(ElectLeadersRequest, 0, 2, on_error=_elect_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect preferred leaders, or any leader where there is none."""
-        image = self._quorum.image
-        command = partition_commands.ElectLeaders(
-            election_type=message.election_type,
-            partitions=None
-            if message.topic_partitions is None
-            else [
-                partition_commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
-                for topic in message.topic_partitions
-                if topic.topic in image.topics
-                for index in topic.partitions
-            ],
-        )
-        names = {topic.id: topic.name for topic in image.topics.values()}
-        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-        assert isinstance(outcome, partition_commands.ElectLeadersResult)
-        _check(outcome.error_code, outcome.error_message)
-        results: dict[str, list[PartitionResult]] = {}
-        for elected in outcome.partitions:
-            name = names.get(elected.topic_id, "")
-            results.setdefault(name, []).append(
-                PartitionResult(
-                    partition_id=elected.partition,
-                    error_code=elected.error_code,
-                    error_message=elected.error_message if elected.error_code else None,
-                )
-            )
-        for topic in message.topic_partitions or ():
-            if topic.topic not in image.topics:
-                results[topic.topic] = [_no_such_topic(topic.topic, index) for index in topic.partitions]
-        return ElectLeadersResponse(
-            replica_election_results=[
-                ReplicaElectionResult(topic=name, partition_result=partitions)
-                for name, partitions in results.items()
-            ]
-        )
-
-    @handles(UnregisterBrokerRequest, 0, 0, on_error=_unregister_error)
-    async def unregister(
-        self, request: Request, message: UnregisterBrokerRequest
-    ) -> UnregisterBrokerResponse:
-        """Forget a broker. It stays in the replica lists it is in."""
-        outcome = await self._quorum.submit(broker_commands.UnregisterBroker(broker_id=message.broker_id))
-        assert isinstance(outcome, commands.CommandResult)
-        _check(outcome.error_code, outcome.error_message)
-        return UnregisterBrokerResponse()
-
-
-def _check(code: int, message: str) -> None:
-    if code:
-        raise KafkaError(ErrorCode.of(code), message)
-
 
 def _moving(topic: TopicState, indexes: Iterable[int]) -> Iterator[OngoingPartitionReassignment]:
     for index in indexes:
@@ -228,11 +145,3 @@ def _moving(topic: TopicState, indexes: Iterable[int]) -> Iterator[OngoingPartit
                 adding_replicas=list(state.adding_replicas),
                 removing_replicas=list(state.removing_replicas),
             )
-
-
-def _no_such_topic(name: str, index: int) -> PartitionResult:
-    return PartitionResult(
-        partition_id=index,
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"No such topic as {name}",
-    )

@@ -25,8 +25,8 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
 
-from ..cluster.endpoints import INTERNAL_TOPICS
-from ..cluster.leaders import LEADERSHIP_ERRORS, endpoints, leader_of
+from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
+from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..log import TakesLong
 from ..producing.deferred_batches import (
     ALL,
@@ -250,7 +250,7 @@ class ProduceHandlers:
                     leaders.add(leader_id)
         response.node_endpoints = [
             NodeEndpoint(node_id=found.broker_id, host=found.host, port=found.port, rack=found.rack)
-            for found in endpoints(image, leaders, request.listener)
+            for found in endpoints_of(image, leaders, request.listener)
         ]
 
 

@@ -32,7 +32,7 @@ from ottla.protocol.messages.topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicDefaults
 from ..quotas import ANONYMOUS, ClientQuotas
 from ..runtime.time_slices import in_turns, pieces

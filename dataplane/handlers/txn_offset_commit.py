@@ -22,9 +22,10 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit
-from ..groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, partition_for
+from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.records import Writer
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -51,7 +52,7 @@ def _refused(message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCom
     return _answer(message, SortedCommit({}, {}), error.code)
 
 
-class TransactionalOffsetHandlers:
+class TxnOffsetCommitHandlers:
     """Over the coordinator's shards, behind the gate at which all that is transactional waits."""
 
     def __init__(

@@ -10,7 +10,7 @@ from ottla.protocol.messages.features import (
     UpdateFeaturesResponse,
 )
 
-from ..cluster.endpoints import Quorum
+from ..cluster.quorum_access import Quorum
 from ..server.handler import Request, handles
 
 _FIRST_WITH_TYPES = 1
@@ -18,7 +18,7 @@ _LAST_WITH_RESULTS = 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
-class FeatureHandlers:
+class UpdateFeaturesHandlers:
     """Passes changes of levels to the quorum."""
 
     def __init__(self, quorum: Quorum) -> None:

@@ -76,7 +76,7 @@ def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkers
     )
 
 
-class TransactionMarkerHandlers:
+class WriteTxnMarkersHandlers:
     """Ends what hangs."""
 
     def __init__(

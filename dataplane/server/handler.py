@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..quotas import RequestMeter
 
 ErrorResponse = Callable[[Any, KafkaError], Message]
+UnsupportedResponse = Callable[["Handler"], Message]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class _Registration:
     max_version: int
     advertised_min_version: int
     on_error: ErrorResponse | None
+    on_unsupported: UnsupportedResponse | None
     elements_max: int
 
 
@@ -69,19 +71,26 @@ def handles(
     *,
     advertise_from: int | None = None,
     on_error: ErrorResponse | None = None,
+    on_unsupported: UnsupportedResponse | None = None,
     elements_max: int = ELEMENTS_PER_TURN,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
-    The method takes `(request, message)`. A plain method returns the response, or None if it replies later
-    through the request, or never (acks=0); a coroutine method runs as a task and returns the response.
-    `advertise_from` is a lower first version for ApiVersions than the one really served. `on_error` builds
-    the response for an error that escapes the method, where the response has no error code of its own at the
-    top. A request with more than `elements_max` elements in its arrays is refused with POLICY_VIOLATION. So the method
-    need not have turns for others, unless an element takes it more than some microseconds.
+    The method takes `(request, message)`. A plain method returns the response, or None if it replies later through the
+    request, or never (acks=0). A coroutine method runs as a task and returns the response.
+
+    `advertise_from`: a lower first version for ApiVersions than the one really served.
+    `on_error`: builds the response for an error that escapes the method. Needed where the response has no error code
+    of its own at the top.
+    `on_unsupported`: builds the response, in version 0, to a version outside the range. Without it the connection is
+    closed.
+    `elements_max`: a request with more elements in its arrays is refused with POLICY_VIOLATION. So the method need not
+    give others a turn of the event loop, unless one element takes it more than some microseconds.
     """
     first = min_version if advertise_from is None else advertise_from
-    registration = _Registration(request_class, min_version, max_version, first, on_error, elements_max)
+    registration = _Registration(
+        request_class, min_version, max_version, first, on_error, on_unsupported, elements_max
+    )
 
     def register(function: _Function) -> _Function:
         setattr(function, _REGISTRATION, registration)
@@ -102,6 +111,7 @@ class Handler:
     function: Callable[..., Any]
     is_coroutine: bool
     on_error: ErrorResponse | None
+    on_unsupported: UnsupportedResponse | None
     elements_max: int
 
 
@@ -139,6 +149,7 @@ class HandlerTable:
                 function=method,
                 is_coroutine=inspect.iscoroutinefunction(method),
                 on_error=registration.on_error,
+                on_unsupported=registration.on_unsupported,
                 elements_max=registration.elements_max,
             )
 

@@ -13,10 +13,8 @@ from typing import Any
 
 from ...protocol.codec import MalformedMessage, decode, decode_stepwise
 from ...protocol.errors import KafkaError
-from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
-from ..handlers.api_versions import unsupported_version_response
 from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request, as_kafka_error
@@ -32,7 +30,6 @@ from .long_requests import (
 log = logging.getLogger(__name__)
 
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
-_API_VERSIONS = ApiVersionsRequest.schema.api_key
 
 
 class Router:
@@ -155,11 +152,10 @@ class Router:
             await self._fail_long(handler, request, message, error)
 
     def _refuse_version(self, connection: Connection, handler: Handler, request: Request) -> None:
-        if handler.api_key == _API_VERSIONS:
-            # KIP-511: a client that is ahead of us learns our range from a body in version 0.
+        if handler.on_unsupported is not None:
             request.api_version = 0
             connection.expect(request)
-            request.reply(unsupported_version_response(handler))
+            request.reply(handler.on_unsupported(handler))
             return
         log.warning(
             "closing the connection of %s: %s version %d, supported are %d to %d",

@@ -17,7 +17,7 @@ from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
 from ...protocol.transaction_table import Place, Transaction, Writer
-from ..groups.coordinator import OFFSETS_TOPIC
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas

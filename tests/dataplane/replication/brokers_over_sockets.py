@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.dataplane.handlers.authenticate_node import NodeAuthenticationHandlers
+from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.fetch import FetchHandlers
-from ottla.dataplane.handlers.init_producer_id import ProducerHandlers, ProducerIds, blocks_from
-from ottla.dataplane.handlers.list_offsets import OffsetHandlers
+from ottla.dataplane.handlers.init_producer_id import InitProducerIdHandlers
+from ottla.dataplane.handlers.list_offsets import ListOffsetsHandlers
+from ottla.dataplane.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.replication.follower.fetcher import LinkSettings
@@ -27,6 +28,7 @@ from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConf
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.storage.log_store import LogStore
+from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, partition_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
@@ -46,7 +48,7 @@ from ottla.protocol.messages.offline_replica_commands import (
 from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.quorum_commands import CommandResult
-from tests.dataplane.transactions.closed_gate import NoTransactionalIds, closed_gate
+from tests.dataplane.transactions.closed_gate import closed_gate, no_transactional_ids
 from tests.node_credentials import credentials
 
 from .harness import TOPIC_ID, batch
@@ -172,10 +174,15 @@ class Broker:
         table = HandlerTable()
         self.server = Server(table)
         table.add(ProduceHandlers(self.replicas, self.server.purgatory, closed_gate()))
-        table.add(NodeAuthenticationHandlers(credentials(broker_id)))
+        table.add(AuthenticateNodeHandlers(credentials(broker_id)))
         table.add(FetchHandlers(self.replicas, self.server.purgatory))
-        table.add(OffsetHandlers(self.replicas))
-        table.add(ProducerHandlers(ProducerIds(blocks_from(self, broker_id)), NoTransactionalIds()))
+        table.add(ListOffsetsHandlers(self.replicas))
+        table.add(OffsetForLeaderEpochHandlers(self.replicas))
+        table.add(
+            InitProducerIdHandlers(
+                ProducerIds(blocks_from(self, broker_id)), no_transactional_ids(), lambda: 0
+            )
+        )
         self.port = self.server.listen("BROKER", "127.0.0.1", 0).port
         self.server.start()
         self.replicas.start()

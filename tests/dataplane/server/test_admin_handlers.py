@@ -10,8 +10,8 @@ import pytest
 
 from ottla.dataplane.cluster.topic_creation import TopicDefaults
 from ottla.dataplane.configuration.broker_settings import BrokerSettings
-from ottla.dataplane.handlers.alter_configs import ConfigChangeHandlers
-from ottla.dataplane.handlers.describe_configs import ConfigHandlers
+from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
+from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
 from ottla.dataplane.server import Request
@@ -133,7 +133,7 @@ async def test_names_are_deleted_below_version_6() -> None:
 
 async def test_settings_tell_where_they_come_from() -> None:
     quorum = RecordingQuorum()
-    handlers = ConfigHandlers(quorum, 1, view(quorum))
+    handlers = DescribeConfigsHandlers(quorum, 1, view(quorum))
     image = quorum.image
 
     async def described(
@@ -179,7 +179,7 @@ async def described(
 ) -> dict[str, DescribeConfigsResourceResult]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
-    response = await ConfigHandlers(quorum, 1, view(quorum)).describe_configs(at_version(4), request)
+    response = await DescribeConfigsHandlers(quorum, 1, view(quorum)).describe_configs(at_version(4), request)
     return {one.name: one for one in response.results[0].configs}
 
 
@@ -242,7 +242,7 @@ async def test_unknown_resources_have_errors_of_their_own() -> None:
             (99, "x"),
         )
     ]
-    response = await ConfigHandlers(quorum, 1, view(quorum)).describe_configs(
+    response = await DescribeConfigsHandlers(quorum, 1, view(quorum)).describe_configs(
         at_version(1), DescribeConfigsRequest(resources=resources)
     )
     refused = [ErrorCode.INVALID_REQUEST] * 7
@@ -264,7 +264,7 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
         resource("repeated", ("a", 0, "1"), ("a", 0, "2")),
         resource("operation", ("a", 9, "1")),
     ]
-    response = await ConfigChangeHandlers(quorum, settings(quorum)).incremental_alter_configs(
+    response = await AlterConfigsHandlers(quorum, settings(quorum)).incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=resources)
     )
     assert [r.error_code for r in response.responses] == [0] + [ErrorCode.INVALID_REQUEST] * 5
@@ -300,7 +300,7 @@ async def test_folders_to_cordon_are_those_there_are(
     quorum.image.configs[4, "1"] = {"cordoned.log.dirs": "/a"}
     change = AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=[change])
-    handlers = ConfigChangeHandlers(quorum, settings(quorum), [Path("/a"), Path("/b")])
+    handlers = AlterConfigsHandlers(quorum, settings(quorum), [Path("/a"), Path("/b")])
     response = await handlers.incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=[resource])
     )

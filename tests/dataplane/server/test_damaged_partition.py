@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.handlers.list_offsets import OffsetHandlers
+from ottla.dataplane.handlers.list_offsets import ListOffsetsHandlers
 from ottla.dataplane.log import LogConfig, LogSlice, PartitionLog
 from ottla.dataplane.server.handler import Request
 from ottla.protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ async def listed(shelf: Shelf, timestamp: int) -> dict[int, tuple[int, int]]:
     parts = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in (DAMAGED, SOUND)]
     message = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
     request = cast(Request, SimpleNamespace(api_version=7))
-    response = await OffsetHandlers(shelf.replicas).list_offsets(request, message)
+    response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     return {one.partition_index: (one.error_code, one.offset) for one in response.topics[0].partitions}
 
 

@@ -10,10 +10,11 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.cluster.endpoints import OFFSETS_TOPIC
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
 from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
-from ottla.dataplane.handlers.find_coordinator import CoordinatorHandlers
+from ottla.dataplane.handlers.describe_cluster import DescribeClusterHandlers
+from ottla.dataplane.handlers.find_coordinator import FindCoordinatorHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
 from ottla.dataplane.server import Request
 from ottla.protocol.cluster_image import ClusterImage
@@ -164,7 +165,7 @@ def test_a_broker_names_itself_beside_those_that_are_still_listed_when_all_are_f
 def test_describe_cluster_lists_as_metadata_does_and_says_who_is_fenced(
     quorum: StubQuorum, linger_ms: int, version: int
 ) -> None:
-    handlers = MetadataHandlers(quorum, 3, creator(quorum), listed(quorum, linger_ms=linger_ms))
+    handlers = DescribeClusterHandlers(quorum, 3, listed(quorum, linger_ms=linger_ms))
     request = cast(Request, SimpleNamespace(api_version=version, listener="CLIENTS"))
     answer = handlers.describe_cluster(request, DescribeClusterRequest())
     answer = decode(DescribeClusterResponse, encode(answer, version), version)
@@ -289,7 +290,7 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
 
 
 def test_describe_cluster(quorum: StubQuorum) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    handlers = DescribeClusterHandlers(quorum, 1, listed(quorum))
     request = cast(Request, SimpleNamespace(api_version=2, listener="CLIENTS"))
     response = handlers.describe_cluster(request, DescribeClusterRequest(include_fenced_brokers=True))
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
@@ -309,7 +310,7 @@ def test_describe_cluster(quorum: StubQuorum) -> None:
 async def test_find_coordinator_creates_the_offsets_topic_and_names_the_leader(
     quorum: StubQuorum, version: int
 ) -> None:
-    handlers = CoordinatorHandlers(quorum, creator(quorum))
+    handlers = FindCoordinatorHandlers(quorum, creator(quorum))
     message = FindCoordinatorRequest(key="group", coordinator_keys=[])
     if version >= 4:
         message = FindCoordinatorRequest(coordinator_keys=["group", "other"])
@@ -328,7 +329,7 @@ async def test_find_coordinator_creates_the_offsets_topic_and_names_the_leader(
 @pytest.mark.parametrize("version", [0, 1, 4])
 async def test_without_an_offsets_topic_the_coordinator_is_not_available(version: int) -> None:
     quorum = StubQuorum(refusal=ErrorCode.INVALID_REPLICATION_FACTOR)
-    handlers = CoordinatorHandlers(quorum, creator(quorum))
+    handlers = FindCoordinatorHandlers(quorum, creator(quorum))
     message = FindCoordinatorRequest(key="group")
     if version >= 4:
         message = FindCoordinatorRequest(coordinator_keys=["group"])

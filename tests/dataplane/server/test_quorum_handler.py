@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.dataplane.handlers.describe_quorum import QuorumHandlers
+from ottla.dataplane.handlers.describe_quorum import DescribeQuorumHandlers
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.quorum_description import (
@@ -48,7 +48,7 @@ def ask(
     )
     asked = QuorumTopicAsked(topic_name=topic, partitions=[QuorumPartitionAsked(partition_index=partition)])
     request = DescribeQuorumRequest(topics=[asked])
-    response = asyncio.run(QuorumHandlers(session).describe_quorum(cast(Any, None), request))
+    response = asyncio.run(DescribeQuorumHandlers(session).describe_quorum(cast(Any, None), request))
     assert {node.node_id: node.listeners[0].port for node in response.nodes} == {101: 9093, 102: 9094}
     return response.topics[0].partitions[0]
 

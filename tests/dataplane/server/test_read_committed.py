@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
-from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, OffsetHandlers
+from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandlers
 from ottla.dataplane.replication.replicas.dependencies import wall_ms
 from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.server.handler import Request
@@ -353,7 +353,7 @@ async def listed(shelf: Shelf, timestamp: int, level: int = 1, replica_id: int =
         topics=[ListOffsetsTopic(name="t", partitions=[part])],
     )
     request = cast(Request, SimpleNamespace(api_version=11))
-    response = await OffsetHandlers(shelf.replicas).list_offsets(request, message)
+    response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     (answer,) = response.topics[0].partitions
     return answer.error_code, answer.offset
 

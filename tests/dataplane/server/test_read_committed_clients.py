@@ -18,8 +18,9 @@ from ottla.client.consumer import Consumer
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
 from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
-from ottla.dataplane.handlers.list_offsets import OffsetHandlers
+from ottla.dataplane.handlers.list_offsets import ListOffsetsHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
+from ottla.dataplane.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.server import Server
 from ottla.dataplane.server.handler import HandlerTable
@@ -59,7 +60,8 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, Writers]]:
     quorum = StubQuorum()
     quorum.image = shelf.image
     table = HandlerTable(shelf.handlers)
-    table.add(OffsetHandlers(shelf.replicas))
+    table.add(ListOffsetsHandlers(shelf.replicas))
+    table.add(OffsetForLeaderEpochHandlers(shelf.replicas))
     table.add(ApiVersionsHandlers(table, quorum, OWN_ID))
     creator = TopicCreator(quorum, TopicDefaults(), random.Random(1))
     table.add(MetadataHandlers(quorum, OWN_ID, creator, ListedBrokers(0, lambda: 0)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.dataplane.handlers.client_quotas import QuotaHandlers
-from ottla.dataplane.handlers.partition_reassignments import ReassignmentHandlers
+from ottla.dataplane.handlers.client_quotas import ClientQuotaHandlers
+from ottla.dataplane.handlers.partition_reassignments import PartitionReassignmentHandlers
 from ottla.dataplane.server import Request
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -80,21 +80,21 @@ def moves_of(topics: int, partitions: int) -> AlterPartitionReassignmentsRequest
 
 async def test_quotas_of_many_entities_are_altered_in_pieces() -> None:
     quorum = Quorum()
-    answer = await QuotaHandlers(quorum).alter_client_quotas(REQUEST, quotas_of(600))
+    answer = await ClientQuotaHandlers(quorum).alter_client_quotas(REQUEST, quotas_of(600))
     assert sum(quorum.sizes) == 600
     assert max(quorum.sizes) <= 250
     assert [entry.error_code for entry in answer.entries] == [0] * 600
 
 
 async def test_quotas_that_come_after_a_failure_have_its_error() -> None:
-    answer = await QuotaHandlers(Quorum(fails_from=1)).alter_client_quotas(REQUEST, quotas_of(600))
+    answer = await ClientQuotaHandlers(Quorum(fails_from=1)).alter_client_quotas(REQUEST, quotas_of(600))
     codes = [entry.error_code for entry in answer.entries]
     assert codes == [ErrorCode.NONE] * 250 + [ErrorCode.REQUEST_TIMED_OUT] * 350
 
 
 async def test_many_partitions_are_moved_in_pieces_and_answered_in_order() -> None:
     quorum = Quorum()
-    answer = await ReassignmentHandlers(quorum).alter(REQUEST, moves_of(4, 700))
+    answer = await PartitionReassignmentHandlers(quorum).alter(REQUEST, moves_of(4, 700))
     assert sum(quorum.sizes) == 2800
     assert max(quorum.sizes) <= 1000
     told = [partition.error_message for topic in answer.responses for partition in topic.partitions]
@@ -102,6 +102,6 @@ async def test_many_partitions_are_moved_in_pieces_and_answered_in_order() -> No
 
 
 async def test_moves_that_come_after_a_failure_have_its_error() -> None:
-    answer = await ReassignmentHandlers(Quorum(fails_from=2)).alter(REQUEST, moves_of(4, 700))
+    answer = await PartitionReassignmentHandlers(Quorum(fails_from=2)).alter(REQUEST, moves_of(4, 700))
     codes = [partition.error_code for topic in answer.responses for partition in topic.partitions]
     assert codes == [ErrorCode.NONE] * 2000 + [ErrorCode.REQUEST_TIMED_OUT] * 800

@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower

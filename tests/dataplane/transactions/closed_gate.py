@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.dataplane.server.handler import Request
+from ottla.dataplane.transactions.client_commands import TransactionClients
+from ottla.dataplane.transactions.completion_waits import Endings
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.dataplane.transactions.quorum import TransactionCommands
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.quorum_commands import Command
 from ottla.protocol.schema import Message
 from ottla.protocol.transaction_table import TransactionTable
-
-
-class NoTransactionalIds:
-    """Nobody gets one."""
-
-    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "there are no transactions here")
 
 
 class _Quorum:
@@ -24,6 +18,11 @@ class _Quorum:
 
     async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there are no transactions here")
+
+
+def no_transactional_ids() -> TransactionClients:
+    """Nobody gets one."""
+    return TransactionClients(1, TransactionCommands(_Quorum()), Endings(ClusterImage), lambda: 0)
 
 
 def closed_gate() -> TransactionGate:

@@ -11,17 +11,22 @@ from typing import NamedTuple
 import pytest
 
 from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost, connect
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
-from ottla.dataplane.handlers.add_to_txn import TransactionHandlers
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.groups.coordinator import partition_for
+from ottla.dataplane.handlers.add_to_txn import AddToTxnHandlers
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
+from ottla.dataplane.handlers.end_txn import EndTxnHandlers
+from ottla.dataplane.handlers.init_producer_id import InitProducerIdHandlers
 from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
-from ottla.dataplane.server.handler import HandlerTable, Request, handles
+from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions.client_commands import TransactionClients
+from ottla.dataplane.transactions.offsets_due import OffsetsDue
+from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -37,17 +42,6 @@ from .broker_beside_a_quorum import Beside, beside_a_quorum
 
 TIMEOUT_MAX_MS = 900_000
 TOKENS = TransactionTokens(b"s" * 32, "cluster")
-
-
-class Init:
-    """InitProducerId, as far as transactional ids go."""
-
-    def __init__(self, transactions: TransactionHandlers) -> None:
-        self._transactions = transactions
-
-    @handles(InitProducerIdRequest, 0, 5)
-    async def init(self, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse:
-        return await self._transactions.init(request, message)
 
 
 class Served(NamedTuple):
@@ -67,9 +61,13 @@ async def served(directory: Path) -> AsyncIterator[Served]:
             one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
             one.catch_up()
 
-        handlers = TransactionHandlers(lambda: one.image, clients, lambda: TIMEOUT_MAX_MS, make_offsets_topic)
-        shared = SharedTransactionHandlers(clients, TOKENS, lambda: TIMEOUT_MAX_MS)
-        table = HandlerTable(handlers, Init(handlers), shared)
+        offsets_due = OffsetsDue()
+        table = HandlerTable(
+            InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), clients, lambda: TIMEOUT_MAX_MS),
+            AddToTxnHandlers(lambda: one.image, clients, make_offsets_topic, offsets_due),
+            EndTxnHandlers(clients, offsets_due),
+            SharedTransactionHandlers(clients, TOKENS, lambda: TIMEOUT_MAX_MS),
+        )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         server.metadata_offset = lambda: one.image.offset

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from ottla.dataplane.handlers import write_txn_markers
-from ottla.dataplane.handlers.write_txn_markers import TransactionMarkerHandlers
+from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
 from ottla.dataplane.server.handler import Request
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.protocol.errors import ErrorCode
@@ -61,7 +61,7 @@ async def abort(
 ) -> int:
     """The error code."""
     commands = TransactionCommands(one)
-    handlers = TransactionMarkerHandlers(one.replicas, lambda: one.image, commands, one.markers, one.endings)
+    handlers = WriteTxnMarkersHandlers(one.replicas, lambda: one.image, commands, one.markers, one.endings)
     marker = WritableTxnMarker(
         producer_id=who[0],
         producer_epoch=who[1],

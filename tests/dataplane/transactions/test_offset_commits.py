@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pytest
 
 from ottla.client.connections.connection import BrokerAddress, Connection, connect
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.groups.coordinator import partition_for
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
-from ottla.dataplane.handlers.txn_offset_commit import TransactionalOffsetHandlers
+from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions import gate
@@ -124,7 +125,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         assert partition_for(ELSEWHERE, 2) != partition_for(GROUP, 2)
         table = HandlerTable(
             GroupOffsetHandlers(one.groups, lambda: one.image, lambda: 0, METADATA_MAX),
-            TransactionalOffsetHandlers(
+            TxnOffsetCommitHandlers(
                 one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, METADATA_MAX
             ),
         )

@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
-from ottla.dataplane.handlers.txn_offset_commit import TransactionalOffsetHandlers
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.server.handler import Request
 from ottla.dataplane.transactions import gate, markers
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ class Run:
 
     def __init__(self, one: Beside, seed: int) -> None:
         self.one, self.random = one, random.Random(seed)
-        self.handlers = TransactionalOffsetHandlers(
+        self.handlers = TxnOffsetCommitHandlers(
             one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, 100
         )
         self.clients = [Client(self, f"x{number}") for number in range(3)]

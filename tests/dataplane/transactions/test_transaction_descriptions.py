@@ -10,19 +10,21 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ottla.dataplane.handlers.describe_transactions import TransactionDescriptionHandlers
+from ottla.dataplane.handlers.abort_transaction import AbortTransactionHandlers
+from ottla.dataplane.handlers.delete_transactional_id import DeleteTransactionalIdHandlers
+from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsHandlers
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
+from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
-from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
+from ottla.protocol.messages.aborts import AbortTransactionRequest
 from ottla.protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
@@ -32,6 +34,7 @@ from ottla.protocol.messages.transactional_ids import (
     DeleteTransactionalIdResponse,
 )
 from ottla.protocol.schema import Message
+from ottla.protocol.schema import Request as RequestMessage
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Identity, Transactions
 
@@ -47,13 +50,17 @@ class Asked:
         self.answers = True
         self._told = TransactionAnswers()
         self._questions = 0
+        commands = TransactionCommands(self)
         self._brokers = {
-            broker_id: TransactionDescriptionHandlers(
-                broker_id,
-                lambda: self.quorum.machine.image,
-                TransactionQuestions(self.ask),
-                TransactionCommands(self),
-                lambda: NOW_MS,
+            broker_id: HandlerTable(
+                DescribeTransactionsHandlers(
+                    broker_id,
+                    lambda: self.quorum.machine.image,
+                    TransactionQuestions(self.ask),
+                    lambda: NOW_MS,
+                ),
+                AbortTransactionHandlers(commands),
+                DeleteTransactionalIdHandlers(commands),
             )
             for broker_id in (1, 2, 3)
         }
@@ -75,23 +82,20 @@ class Asked:
     def speaker(self, name: str) -> int:
         return coordinator_of(name, self.quorum.machine.image)
 
-    def handle(self, method: str, message: Message, expected: type[M], broker_id: int, version: int = 0) -> M:
+    def handle(self, message: RequestMessage[M], broker_id: int, version: int = 0) -> M:
+        handler = self._brokers[broker_id].get(message.schema.api_key)
+        assert handler is not None
         request: Any = SimpleNamespace(api_version=version)
-        answer = asyncio.run(getattr(self._brokers[broker_id], method)(request, message))
-        assert isinstance(answer, expected)
+        answer: M = asyncio.run(handler.function(request, message))
+        assert type(answer) is message.response
         return answer
 
     def describe(self, *names: str, at: int | None = None) -> list[DescribedTransaction]:
-        return self.handle(
-            "describe",
-            DescribeTransactionsRequest(transactional_ids=list(names)),
-            DescribeTransactionsResponse,
-            self.speaker(names[0]) if at is None else at,
-        ).transaction_states
+        message = DescribeTransactionsRequest(transactional_ids=list(names))
+        return self.handle(message, self.speaker(names[0]) if at is None else at).transaction_states
 
     def list(self, broker_id: int, **filters: Any) -> ListTransactionsResponse:
-        message = ListTransactionsRequest(**filters)
-        return self.handle("list_ids", message, ListTransactionsResponse, broker_id, 2)
+        return self.handle(ListTransactionsRequest(**filters), broker_id, 2)
 
     def everywhere(self, **filters: Any) -> dict[str, str]:
         """State by id, as a client puts it together."""
@@ -243,14 +247,12 @@ def test_an_open_transaction_is_aborted_and_its_producer_cannot_commit_it() -> N
     asked = Asked()
     who = asked.opened("x", 0)
     for _ in range(2):
-        answer = asked.handle(
-            "abort", AbortTransactionRequest(transactional_id="x"), AbortTransactionResponse, 2
-        )
+        answer = asked.handle(AbortTransactionRequest(transactional_id="x"), 2)
         assert answer.error_code == ErrorCode.NONE
         assert asked.quorum.state().phase is Phase.PREPARE_ABORT
     assert asked.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
     with pytest.raises(KafkaError) as refused:
-        asked.handle("abort", AbortTransactionRequest(transactional_id="y"), AbortTransactionResponse, 2)
+        asked.handle(AbortTransactionRequest(transactional_id="y"), 2)
     assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -258,8 +260,7 @@ def test_an_id_is_deleted_once_nothing_of_it_is_open() -> None:
     asked = Asked()
 
     def delete(name: str = "x") -> DeleteTransactionalIdResponse:
-        message = DeleteTransactionalIdRequest(transactional_id=name)
-        return asked.handle("delete", message, DeleteTransactionalIdResponse, 2)
+        return asked.handle(DeleteTransactionalIdRequest(transactional_id=name), 2)
 
     def refused(name: str = "x") -> KafkaError:
         with pytest.raises(KafkaError) as raised:

@@ -15,7 +15,8 @@ from ottla.client.consumer import Consumer
 from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordDelivery
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC, partition_for
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.groups.coordinator import partition_for
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,

@@ -1,0 +1,29 @@
+"""AbortTransaction (0), Ottla's own: an operator ends the open transaction of a transactional id."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
+from ottla.protocol.messages.transaction_commands import AbortTransaction
+
+from ..server.handler import Request, handles
+from ..transactions.quorum import TransactionCommands
+
+
+class AbortTransactionHandlers:
+    """Has the quorum decide."""
+
+    def __init__(self, commands: TransactionCommands) -> None:
+        self._commands = commands
+
+    @handles(AbortTransactionRequest, 0, 0)
+    async def abort(self, request: Request, message: AbortTransactionRequest) -> AbortTransactionResponse:
+        """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
+        name = message.transactional_id
+        try:
+            await self._commands.abort(AbortTransaction(transactional_id=name))
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, error.message) from error
+            raise
+        return AbortTransactionResponse()

@@ -1,0 +1,29 @@
+"""DeleteTransactionalId (0), Ottla's own: a transactional id without an open transaction is forgotten."""
+
+from __future__ import annotations
+
+from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
+from ottla.protocol.messages.transactional_ids import (
+    DeleteTransactionalIdRequest,
+    DeleteTransactionalIdResponse,
+)
+
+from ..server.handler import Request, handles
+from ..transactions.quorum import TransactionCommands
+
+
+class DeleteTransactionalIdHandlers:
+    """Has the quorum forget the id."""
+
+    def __init__(self, commands: TransactionCommands) -> None:
+        self._commands = commands
+
+    @handles(DeleteTransactionalIdRequest, 0, 0)
+    async def delete(
+        self, request: Request, message: DeleteTransactionalIdRequest
+    ) -> DeleteTransactionalIdResponse:
+        """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
+        CONCURRENT_TRANSACTIONS.
+        """
+        await self._commands.delete(DeleteTransactionalId(transactional_id=message.transactional_id))
+        return DeleteTransactionalIdResponse()

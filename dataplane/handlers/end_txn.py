@@ -1,0 +1,55 @@
+"""EndTxn (0-5): a producer commits or aborts its transaction, and is answered once readers see the end (rule T10).
+
+A producer whose transaction was aborted, and that nobody has replaced, is told so in terms upon which clients of that
+version abort and take the next epoch:
+
+    EndTxn 5          abort: the next epoch; commit: TRANSACTION_ABORTABLE
+    EndTxn 2-4        abort: success, its client then asks for the next epoch
+    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, upon which librdkafka asks for the next epoch at once
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.messages.transaction_commands import EndTransaction
+from ottla.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+
+from ..server.handler import Request, handles
+from ..transactions.argument_checks import check_transactional_id
+from ..transactions.client_commands import TransactionClients, not_told_of_the_next_epoch
+from ..transactions.offsets_due import OffsetsDue
+
+_FIRST_WITH_PRODUCER_FENCED = 2
+_FIRST_THAT_RECOVERS = 2
+_FIRST_THAT_BUMPS = 5
+
+
+class EndTxnHandlers:
+    """Has the quorum decide, and waits until the markers are written."""
+
+    def __init__(self, clients: TransactionClients, offsets_due: OffsetsDue) -> None:
+        self._clients = clients
+        self._offsets_due = offsets_due
+
+    @handles(EndTxnRequest, 0, 5)
+    async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
+        """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
+        check_transactional_id(message.transactional_id)
+        self._offsets_due.ending(request.connection)
+        command = EndTransaction(
+            transactional_id=message.transactional_id,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            commits=message.committed,
+            bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
+        )
+        bumps = command.bumps_epoch
+        ended = await self._clients.end(
+            request,
+            command,
+            knows_fenced=request.api_version >= _FIRST_WITH_PRODUCER_FENCED,
+            knows_abortable=bumps,
+        )
+        moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
+        if moved_on and not bumps and request.api_version < _FIRST_THAT_RECOVERS:
+            raise not_told_of_the_next_epoch(message.transactional_id)
+        return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)

@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (2-4): where a leader epoch ends in the leader's log (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_turns
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.replica_identity import is_proven, unproven
+
+
+class OffsetForLeaderEpochHandlers:
+    """Looks up epochs in the partitions that this broker leads."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    async def offset_for_leader_epoch(
+        self, request: Request, message: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        proven = is_proven(request, message.replica_id)
+        answers = [OffsetForLeaderTopicResult(topic=topic.topic) for topic in message.topics]
+        parts = (
+            (answer, part)
+            for topic, answer in zip(message.topics, answers, strict=True)
+            for part in topic.partitions
+        )
+        async for answer, part in in_turns(parts):
+            answer.partitions.append(self._end_of_epoch(answer.topic, part, proven=proven))
+        return OffsetForLeaderEpochResponse(topics=answers)
+
+    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, proven: bool) -> EpochEndOffset:
+        try:
+            if not proven:
+                raise unproven()
+            partition = self._replicas.get(topic, part.partition)
+            partition.leading(part.current_leader_epoch)
+        except KafkaError as error:
+            return EpochEndOffset(partition=part.partition, error_code=error.code)
+        epoch, end_offset = partition.end_of_epoch(part.leader_epoch)
+        return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end_offset)

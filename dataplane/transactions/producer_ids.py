@@ -1,0 +1,84 @@
+"""Producer ids, which the quorum allocates in blocks.
+
+Each block belongs to one broker, so an id is never handed out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
+from ...protocol.messages.quorum_commands import Command
+from ...protocol.schema import Message
+
+NextBlock = Callable[[], Awaitable[tuple[int, int]]]
+"""Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
+
+_REFILL_BELOW = 0.1
+
+
+class QuorumCommands(Protocol):
+    """The session with the metadata quorum, as far as producer ids need it."""
+
+    @property
+    def broker_epoch(self) -> int: ...
+    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message: ...
+
+
+def blocks_from(quorum: QuorumCommands, broker_id: int) -> NextBlock:
+    """Blocks of ids that `quorum` allocates to this broker."""
+
+    async def next_block() -> tuple[int, int]:
+        command = AllocateProducerIds(broker_id=broker_id, broker_epoch=quorum.broker_epoch)
+        result = await quorum.submit(command)
+        if not isinstance(result, AllocateProducerIdsResult):
+            raise TypeError(f"AllocateProducerIds was answered by {type(result).__name__}")
+        if result.error_code:
+            raise KafkaError(ErrorCode.of(result.error_code))
+        return result.first, result.count
+
+    return next_block
+
+
+class ProducerIds:
+    """Hands out the ids of this broker's block; the next one is fetched before it is used up."""
+
+    def __init__(self, next_block: NextBlock) -> None:
+        self._next_block = next_block
+        self._next = self._end = 0
+        self._refill_below = 0
+        self._following: tuple[int, int] | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def take(self) -> int:
+        """A producer id that nobody else gets. KafkaError if the quorum does not answer."""
+        while self._next == self._end:
+            if self._following is not None:
+                first, count = self._following
+                self._following = None
+                self._next, self._end = first, first + count
+                self._refill_below = int(count * _REFILL_BELOW)
+            else:
+                await asyncio.shield(self._fetch())
+        producer_id = self._next
+        self._next += 1
+        if self._end - self._next < self._refill_below and self._following is None:
+            self._fetch()
+        return producer_id
+
+    def _fetch(self) -> asyncio.Task[None]:
+        if self._fetching is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._allocate())
+            self._fetching.add_done_callback(self._fetched)
+        return self._fetching
+
+    async def _allocate(self) -> None:
+        self._following = await self._next_block()
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not task.cancelled():
+            task.exception()  # Whoever waits for an id has it, too; a refill ahead of need is tried again.
