@@ -180,7 +180,7 @@ class Broker:
         table.add(OffsetForLeaderEpochHandlers(self.replicas))
         table.add(
             InitProducerIdHandlers(
-                ProducerIds(blocks_from(self, broker_id)), no_transactional_ids(), lambda: 0
+                ProducerIds(blocks_from(self, broker_id)), no_transactional_ids(), lambda: 1
             )
         )
         self.port = self.server.listen("BROKER", "127.0.0.1", 0).port

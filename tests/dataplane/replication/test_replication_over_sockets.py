@@ -223,7 +223,8 @@ async def test_producer_ids_are_never_given_twice(cluster: Cluster) -> None:
                 answer = await client.call(InitProducerIdRequest(transactional_id=None), 1)
                 assert (answer.error_code, answer.producer_epoch) == (0, 0)
                 ids.append(answer.producer_id)
-            refused = await client.call(InitProducerIdRequest(transactional_id="t"), 1)
+            ask = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
+            refused = await client.call(ask, 1)
             assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
         return ids
 

@@ -16,15 +16,21 @@ from ottla.protocol.transaction_table import TransactionTable
 class _Quorum:
     broker_epoch = 1
 
+    def __init__(self, refusal: ErrorCode) -> None:
+        self._refusal = refusal
+
     async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there are no transactions here")
+        raise KafkaError(self._refusal, "there are no transactions here")
 
 
 def no_transactional_ids() -> TransactionClients:
     """Nobody gets one."""
-    return TransactionClients(1, TransactionCommands(_Quorum()), Endings(ClusterImage), lambda: 0)
+    commands = TransactionCommands(_Quorum(ErrorCode.UNSUPPORTED_VERSION))
+    return TransactionClients(1, commands, Endings(ClusterImage), lambda: 0)
 
 
 def closed_gate() -> TransactionGate:
     """Every batch is refused."""
-    return TransactionGate(1, TransactionTable, TransactionCommands(_Quorum()), lambda: 0)
+    return TransactionGate(
+        1, TransactionTable, TransactionCommands(_Quorum(ErrorCode.INVALID_TXN_STATE)), lambda: 0
+    )
