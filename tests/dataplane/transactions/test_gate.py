@@ -1,4 +1,4 @@
-"""Transactional batches that come before what they need is known here, or that will never be part of anything (T3)."""
+"""Transactional batches that are ahead of what is known here, or will never be part of anything (rule T3)."""
 
 from __future__ import annotations
 

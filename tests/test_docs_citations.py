@@ -1,0 +1,208 @@
+"""What code, tests and pages cite exists: rules, scenarios, Kafka's proposals, tests, files, links and anchors.
+
+CONTRIBUTING.md has the form of each kind of citation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
+PACKAGES = ("benchmarks", "cli", "client", "dataplane", "deploy", "docs", "metadata_quorum", "ottla")
+PACKAGES += ("protocol", "spark_integration", "tests", ".ci", ".typing")
+SOURCES = (".py", ".pyi", ".c", ".h")
+
+RULES = re.compile(r"\brules?\s+((?:T?\d+)(?:(?:, | and | to |-)T?\d+)*)\b", re.IGNORECASE)
+SCENARIOS = re.compile(r"\bscenarios?\s+(\d+(?:(?:, | and | to |-)\d+)*)\b", re.IGNORECASE)
+PROPOSAL = re.compile(r"(?<![\w/])kip[\s_-]?\d+\b(?!\.tla)", re.IGNORECASE)
+ISSUE = re.compile(r"(?<![\w/])kafka[\s_-]?\d{3,}\b", re.IGNORECASE)
+TEST = re.compile(r"`(test_[a-z0-9_]+\*?)`")
+PATH = re.compile(r"`([\w.*{},/-]+\.(?:py|pyi|c|h|md|toml|svg|service|conf))`")
+FOLDER = re.compile(rf"`((?:{'|'.join(map(re.escape, PACKAGES))})/[\w.*{{}},/-]*)`")
+PAGE_IN_CODE = re.compile(r"\b((?:docs/)?[A-Z][A-Z_]+\.md)\b")
+LINK = re.compile(r"\]\(((?!https?:)[^)\s]*)\)")
+
+
+@cache
+def files() -> frozenset[str]:
+    """Every file of the project by its path from the root."""
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.iterdir() if path.is_file()}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.add(path.relative_to(ROOT).as_posix())
+    return frozenset(found)
+
+
+@cache
+def text_of(name: str) -> str:
+    """Of a file; comments that go over several lines read as one."""
+    return re.sub(r"\s*\n\s*(?:#\s|\*\s)?\s*", " ", (ROOT / name).read_text())
+
+
+def sources() -> list[str]:
+    """What is written by hand: code, tests and pages."""
+    here = Path(__file__).relative_to(ROOT).as_posix()
+    return sorted(name for name in files() if name.endswith((*SOURCES, ".md")) and name != here)
+
+
+def numbers(cited: str) -> Iterator[str]:
+    """ "1, 3 to 5 and 7" as 1, 3, 4, 5, 7; rules of transactions keep their T."""
+    for part in re.split(r", | and ", cited):
+        ends = re.split(r" to |-", part)
+        letter = "T" if ends[0].upper().startswith("T") else ""
+        first, last = (int(end.upper().removeprefix("T")) for end in (ends[0], ends[-1]))
+        yield from (f"{letter}{number}" for number in range(first, last + 1))
+
+
+def rows(page: str, heading: str, row: str) -> set[str]:
+    """What the rows of a section begin with."""
+    text = (DOCS / page).read_text()
+    section = text[text.index(f"\n{heading}\n") + 1 :].split("\n## ")[0]
+    return set(re.findall(row, section, re.MULTILINE))
+
+
+def citations(pattern: re.Pattern[str]) -> set[tuple[str, str]]:
+    """(number, file) of everything that is cited like this."""
+    return {
+        (number, name)
+        for name in sources()
+        for cited in pattern.findall(text_of(name))
+        for number in numbers(cited)
+    }
+
+
+def test_every_rule_that_is_cited_is_on_its_page() -> None:
+    known = rows("TRANSACTIONS.md", "## The rules", r"^\| (T\d+) \|")
+    assert known == {f"T{number}" for number in range(1, len(known) + 1)}
+    known |= rows("REPLICATION.md", "## The four rules", r"^(\d)\. \*\*")
+    cited = citations(RULES)
+    assert len(cited) > 40
+    assert not sorted((number, name) for number, name in cited if number not in known)
+
+
+def test_every_rule_is_cited_with_the_word() -> None:
+    """`(T3)` alone is found by nobody who looks for `rule T3`."""
+    alone = [
+        (name, cited)
+        for name in sources()
+        if not name.endswith(".md")
+        for cited in re.findall(r"\((T\d+)\)", text_of(name))
+    ]
+    assert not alone
+
+
+def test_every_scenario_that_is_cited_is_on_its_page() -> None:
+    known = rows("TESTING.md", "## Scenarios", r"^\| (\d+) \| \*\*")
+    assert known == {str(number) for number in range(1, len(known) + 1)}
+    cited = citations(SCENARIOS)
+    assert len(cited) > 20
+    assert not sorted((number, name) for number, name in cited if number not in known)
+
+
+def test_proposals_and_issues_of_kafka_have_one_form() -> None:
+    wrong = [
+        (name, cited)
+        for name in sources()
+        for cited in PROPOSAL.findall(text_of(name)) + ISSUE.findall(text_of(name))
+        if not re.fullmatch(r"KIP-\d+|KAFKA-\d+", cited)
+    ]
+    assert not wrong
+
+
+@cache
+def tests() -> frozenset[str]:
+    """Every test function and test module."""
+    found: set[str] = set()
+    for name in files():
+        if name.startswith("tests/") and name.endswith(".py"):
+            found.add(Path(name).stem)
+            found |= set(re.findall(r"def (test_\w+)", (ROOT / name).read_text()))
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    named = set(TEST.findall(page.read_text()))
+    stems = {one[:-1] for one in named if one.endswith("*")}
+    missing = {one for one in named if not one.endswith("*") and one not in tests()}
+    missing |= {stem + "*" for stem in stems if not any(one.startswith(stem) for one in tests())}
+    assert not missing
+
+
+def expanded(pattern: str) -> Iterable[str]:
+    """`a/{b,c}/d` as `a/b/d` and `a/c/d`."""
+    parts = re.split(r"\{([^}]*)\}", pattern)
+    return map("".join, product(*(part.split(",") if odd % 2 else [part] for odd, part in enumerate(parts))))
+
+
+def exists(pattern: str) -> bool:
+    """As a path from the root, or as the end of one."""
+    as_regex = re.escape(pattern.removeprefix("../../").removesuffix("/")).replace(r"\*", "[^/]*")
+    whole = re.compile(rf"(?:.*/)?{as_regex}" + ("" if "." in pattern else "(?:/.*)?"))
+    return any(whole.fullmatch(name) for name in files())
+
+
+WRITTEN_BY_READERS = {"conftest.py"}
+"""Files of those who use Ottla."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = {*PATH.findall(text), *FOLDER.findall(text)}
+    missing = [
+        one
+        for pattern in named
+        if Path(pattern).name not in WRITTEN_BY_READERS
+        for one in expanded(pattern)
+        if not exists(one)
+    ]
+    assert not missing
+
+
+def test_pages_that_code_names_exist() -> None:
+    missing = [
+        (name, page)
+        for name in sources()
+        if name.endswith(SOURCES)
+        for page in PAGE_IN_CODE.findall(text_of(name))
+        if not (ROOT / page).exists() and not (DOCS / page).exists()
+    ]
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as code hosts make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found.add(anchor if anchor not in found else f"{anchor}-1")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), link
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), link
+
+
+def test_numbers_of_a_citation() -> None:
+    assert list(numbers("T8, T9 and T11")) == ["T8", "T9", "T11"]
+    assert list(numbers("T4 to T6")) == ["T4", "T5", "T6"]
+    assert list(numbers("36 to 38")) == ["36", "37", "38"]
