@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from .codec_source import has_arrays, reader_source, writer_source
+from .codec_source import Reading, TooManyElements, has_arrays, reader_source, writer_source
 from .primitives import Buffer, MalformedMessage
 from .schema import Message
 
@@ -17,6 +17,7 @@ __all__ = [
     "UnsupportedField",
     "UnsupportedVersion",
     "decode",
+    "decode_at_most",
     "decode_from",
     "decode_stepwise",
     "encode",
@@ -26,14 +27,15 @@ __all__ = [
 
 _M = TypeVar("_M", bound=Message)
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+BoundedReader = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
 StepwiseReader = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
 Writer = Callable[[Any, bytearray], None]
 
 # Generated once; a race between threads generates the same function twice.
 _top_readers: dict[tuple[type[Message], int], Reader] = {}
 _top_writers: dict[tuple[type[Message], int], Writer] = {}
-_readers: dict[tuple[type[Message], int, bool], Reader] = {}
-_stepwise_readers: dict[tuple[type[Message], int, bool], StepwiseReader] = {}
+_readers: dict[tuple[Reading, type[Message], int, bool], Callable[..., Any]] = {}
+_top_bounded_readers: dict[tuple[type[Message], int], BoundedReader] = {}
 _writers: dict[tuple[type[Message], int, bool], Writer] = {}
 
 
@@ -127,6 +129,20 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
     return message, position
 
 
+def decode_at_most(
+    cls: type[_M], buffer: Buffer, version: int, elements_max: int, offset: int = 0
+) -> _M | None:
+    """`decode`, or None if the message has more than `elements_max` elements in its arrays. Errors as `decode`."""
+    read = _top_bounded_readers.get((cls, version)) or _top_bounded_reader(cls, version)
+    try:
+        message: _M = read(buffer, offset, len(buffer), [elements_max])[0]
+    except _UNREADABLE as error:
+        raise _malformed(cls, version, error) from None
+    except TooManyElements:
+        return None
+    return message
+
+
 def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> Generator[int, None, _M]:
     """`decode` in steps of some hundred elements: before each it yields how many elements it reads next.
 
@@ -134,7 +150,7 @@ def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0
     """
     if not has_arrays(cls, version):
         return decode(cls, buffer, version, offset)
-    read = stepwise_reader(cls, version, _check(cls, version))
+    read: StepwiseReader = reader(Reading.STEPWISE, cls, version, _check(cls, version))
     try:
         message: _M = (yield from read(buffer, offset, len(buffer)))[0]
     except _UNREADABLE as error:
@@ -160,7 +176,13 @@ def prepare(cls: type[Message], version: int) -> None:
 
 
 def _top_reader(cls: type[Message], version: int) -> Reader:
-    read = _top_readers[cls, version] = reader(cls, version, _check(cls, version))
+    read = _top_readers[cls, version] = reader(Reading.AT_ONCE, cls, version, _check(cls, version))
+    return read
+
+
+def _top_bounded_reader(cls: type[Message], version: int) -> BoundedReader:
+    read: BoundedReader = reader(Reading.BOUNDED, cls, version, _check(cls, version))
+    _top_bounded_readers[cls, version] = read
     return read
 
 
@@ -178,30 +200,18 @@ def _check(cls: type[Message], version: int) -> bool:
     return version in schema.flexible
 
 
-def reader(cls: type[Message], version: int, flexible: bool) -> Reader:
+def reader(kind: Reading, cls: type[Message], version: int, flexible: bool) -> Callable[..., Any]:
     """The generated reader of a class inside a message of this version; its own versions do not count."""
-    key = (cls, version, flexible)
-    found = _readers.get(key)
-    if found is None:
-        source, scope = reader_source(
-            cls, version, flexible, lambda nested: reader(nested, version, flexible)
-        )
-        found = _readers[key] = _compile(source, scope, cls, version, "read")
-    return found
-
-
-def stepwise_reader(cls: type[Message], version: int, flexible: bool) -> StepwiseReader:
-    """The generated stepwise reader, as `reader`."""
 
     def nested(struct_class: type[Message]) -> Callable[..., Any]:
-        make = stepwise_reader if has_arrays(struct_class, version) else reader
-        return make(struct_class, version, flexible)
+        of_kind = kind if has_arrays(struct_class, version) else Reading.AT_ONCE
+        return reader(of_kind, struct_class, version, flexible)
 
-    key = (cls, version, flexible)
-    found = _stepwise_readers.get(key)
+    key = (kind, cls, version, flexible)
+    found = _readers.get(key)
     if found is None:
-        source, scope = reader_source(cls, version, flexible, nested, stepwise=True)
-        found = _stepwise_readers[key] = _compile(source, scope, cls, version, "read")
+        source, scope = reader_source(kind, cls, version, flexible, nested)
+        found = _readers[key] = _compile(source, scope, cls, version, "read")
     return found
 
 

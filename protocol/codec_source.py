@@ -4,6 +4,9 @@ Fields of fixed size that stand side by side, with the length that follows them,
 reader is `read(buf, pos, end) -> (message, pos)`, a writer `write(m, out)`. Lengths are checked against `end`
 and the limits of `primitives` before anything of that length is made.
 
+A bounded reader is `read(buf, pos, end, left)`, where `left[0]` is how many elements of arrays may still be read. It
+raises `TooManyElements` before it reads more.
+
 A stepwise reader is a generator that returns the same. It yields how many elements of an array it reads next, at most
 `STEP_ELEMENTS` at a time, unless these are numbers.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from .primitives import (
@@ -42,6 +46,10 @@ STEP_ELEMENTS = 256
 Nested = Callable[[type[Message]], Callable[..., Any]]
 
 
+class TooManyElements(Exception):
+    """A bounded reader has come to an array that goes beyond its bound."""
+
+
 def has_arrays(cls: type[Message], version: int) -> bool:
     """Whether such a message holds any array in this version, also in its structs."""
     return any(
@@ -69,6 +77,7 @@ class _Source:
             "tagged_sections": tagged_sections,
             "too_long": too_long,
             "MalformedMessage": MalformedMessage,
+            "TooManyElements": TooManyElements,
         }
 
     def add(self, line: str) -> None:
@@ -116,6 +125,8 @@ class _Source:
 
 
 class _Reader(_Source):
+    head = "def read(buf, pos, end):"
+
     def read(self, struct_class: type[Message]) -> str:
         """The call that reads a nested struct."""
         return f"{self.bind('read_', self.nested(struct_class))}(buf, pos, end)"
@@ -247,6 +258,22 @@ class _Reader(_Source):
         self.depth -= 1
 
 
+class _BoundedReader(_Reader):
+    head = "def read(buf, pos, end, left):"
+
+    def read(self, struct_class: type[Message]) -> str:
+        if not has_arrays(struct_class, self.version):
+            return super().read(struct_class)
+        return f"{self.bind('read_', self.nested(struct_class))}(buf, pos, end, left)"
+
+    def begin_array(self) -> None:
+        self.add("left[0] -= n")
+        self.add("if left[0] < 0: raise TooManyElements")
+
+    def begin_loop(self, depth: int) -> None:
+        self.begin_array()
+
+
 class _StepwiseReader(_Reader):
     def read(self, struct_class: type[Message]) -> str:
         call = super().read(struct_class)
@@ -262,13 +289,21 @@ class _StepwiseReader(_Reader):
         self.add(f"if not at{depth} % {STEP_ELEMENTS}: yield min({STEP_ELEMENTS}, length{depth} - at{depth})")
 
 
+class Reading(Enum):
+    """The kinds of readers."""
+
+    AT_ONCE = _Reader
+    BOUNDED = _BoundedReader
+    STEPWISE = _StepwiseReader
+
+
 def reader_source(
-    cls: type[Message], version: int, flexible: bool, nested: Nested, *, stepwise: bool = False
+    kind: Reading, cls: type[Message], version: int, flexible: bool, nested: Nested
 ) -> tuple[str, dict[str, Any]]:
-    """Source of `read` and the names it uses; `nested` gives the readers of nested structs: stepwise ones if this
-    one is, and they have arrays.
+    """Source of `read` and the names it uses; `nested` gives the readers of nested structs: of the same kind if they
+    have arrays, else those that read at once.
     """
-    source = (_StepwiseReader if stepwise else _Reader)(cls, version, flexible, nested)
+    source: _Reader = kind.value(cls, version, flexible, nested)
     source.add("m = new(cls)")
     for field in cls.schema.fields:
         if version not in field.versions:
@@ -276,7 +311,7 @@ def reader_source(
     for field in source.plain_fields():
         source.field(field, f"m.{field.name}", source.where(field))
     source.tags()
-    return source.text("def read(buf, pos, end):", ["    return m, pos"]), source.scope
+    return source.text(source.head, ["    return m, pos"]), source.scope
 
 
 # ---------------------------------------------------------------- writers

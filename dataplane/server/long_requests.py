@@ -24,21 +24,10 @@ RUN_AT_ONCE: Final = 32
 """How many are read or handled, which may include a wait for the quorum."""
 ELEMENTS_MAX: Final = 100_000
 """No request has more: what takes so much memory is not read to its end."""
-_ELEMENTS_PER_TURN: Final = 1000
+ELEMENTS_AT_ONCE: Final = 1000
+"""As many are read in one turn."""
 
 _M = TypeVar("_M", bound=Message)
-
-
-def read_at_once(steps: Generator[int, None, _M]) -> _M | None:
-    """The message, or None if it takes more than one turn. Raises MalformedMessage."""
-    elements = 0
-    try:
-        while elements <= _ELEMENTS_PER_TURN:
-            elements += next(steps)
-    except StopIteration as done:
-        message: _M = done.value
-        return message
-    return None
 
 
 async def read_in_turns(connection: Connection, steps: Generator[int, None, _M]) -> tuple[_M, int] | None:
@@ -54,7 +43,7 @@ async def read_in_turns(connection: Connection, steps: Generator[int, None, _M])
             if elements > ELEMENTS_MAX:
                 raise MalformedMessage(f"it has more than {ELEMENTS_MAX} elements in its arrays")
             turn += count
-            if turn > _ELEMENTS_PER_TURN:
+            if turn > ELEMENTS_AT_ONCE:
                 turn = 0
                 await asyncio.sleep(0)
     except StopIteration as done:

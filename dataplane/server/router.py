@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any
 
-from ...protocol.codec import MalformedMessage, decode, decode_stepwise
+from ...protocol.codec import MalformedMessage, decode, decode_at_most, decode_stepwise
 from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
@@ -19,11 +19,11 @@ from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
 from .connection import Connection
 from .handler import Handler, HandlerTable, Request, as_kafka_error
 from .long_requests import (
+    ELEMENTS_AT_ONCE,
     LONG_FRAME_BYTES,
     READ_AT_ONCE,
     RUN_AT_ONCE,
     check_elements,
-    read_at_once,
     read_in_turns,
 )
 
@@ -198,7 +198,7 @@ class Router:
 def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Message | None:
     """The request, or None if it takes more than one turn to read. Raises MalformedMessage."""
     if len(frame) > LONG_FRAME_BYTES:
-        return read_at_once(decode_stepwise(handler.request_class, frame, version, offset))
+        return decode_at_most(handler.request_class, frame, version, ELEMENTS_AT_ONCE, offset)
     # A task outlives the receive buffer.
     body = bytes(frame) if handler.is_coroutine else frame
     message: Message = decode(handler.request_class, body, version, offset)
