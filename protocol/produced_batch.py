@@ -6,13 +6,13 @@ Nothing is built of them. What comes out is their largest timestamp, which the b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from .compression import Compression, expand
 from .errors import ErrorCode, KafkaError
 from .frame_ends import check_lz4_is_for_all
 from .pure_python import PURE_PYTHON
-from .record_batch import HEADER_SIZE, BatchHeader
+from .record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 
 if TYPE_CHECKING:
     from . import record_validation as _validation
@@ -32,24 +32,15 @@ EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
 _PIECE_BYTES: Final = 64 * 1024
 
 
-class RecordRules(NamedTuple):
-    """What a topic asks of the records that are produced to it."""
+class BrokenRules(Exception):
+    """Clients can read the records, but some of them break the topic's rules."""
 
-    earliest_ms: int
-    latest_ms: int
-    keyed: bool
-    """Whether every record needs a key."""
-
-
-class WalkedRecords(NamedTuple):
-    """What the records of a batch have turned out to be."""
-
-    max_timestamp: int
-    """In ms; -1 if no record has a timestamp."""
-    refused: list[tuple[int, int | None]]
-    """Those that break the topic's rules, the first thousand: each by its place in the batch, from 0, with its
-    timestamp, or None where its key is missing."""
-    refused_count: int
+    def __init__(self, refused: list[tuple[int, int | None]], refused_count: int) -> None:
+        super().__init__(f"{refused_count} records break the topic's rules")
+        self.refused = refused
+        """The first thousand of them: each by its place in the batch, from 0, with its timestamp in ms, or None where
+        its key is missing."""
+        self.refused_count = refused_count
 
 
 class ExpandsTooFar(Exception):
@@ -62,21 +53,28 @@ class ExpandsTooFar(Exception):
 def walk_records(
     batch: memoryview,
     header: BatchHeader,
-    rules: RecordRules,
+    earliest_ms: int,
+    latest_ms: int,
+    keyed: bool,
     expanded_bytes_max: int = EXPANDED_BYTES_MAX,
     expanded: list[bytes] | None = None,
-) -> WalkedRecords:
-    """Go over the records of `batch`, whose header and CRC are right. Where they are compressed, their pieces are added
-    to `expanded`.
+) -> int:
+    """Go over the records of `batch`, whose header and CRC are right. Returns their largest timestamp in ms, -1 if no
+    record has one. Where they are compressed, their pieces are added to `expanded`.
+
+    The topic asks for timestamps from `earliest_ms` to `latest_ms`, and with `keyed` that every record has a key.
 
     Raises:
+        BrokenRules: the topic does not take some of the records.
         KafkaError: INVALID_RECORD where a client could not read them; UNSUPPORTED_COMPRESSION_TYPE.
         ExpandsTooFar: they expand to more than `expanded_bytes_max` bytes.
     """
-    validator = _validation.RecordValidator(header.record_count, header.base_timestamp, *rules)
+    validator = _validation.RecordValidator(
+        header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed
+    )
     body = batch[HEADER_SIZE : header.size]
-    codec = header.compression
-    if codec == Compression.NONE:
+    codec = header.attributes & COMPRESSION_MASK
+    if not codec:
         validator.feed(body)
     else:
         size = 0
@@ -96,7 +94,10 @@ def walk_records(
             if error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
             raise _undecodable(error.message) from error
-    return WalkedRecords(validator.finish(), validator.refused, validator.refused_count)
+    max_timestamp = validator.finish()
+    if validator.refused_count:
+        raise BrokenRules(validator.refused, validator.refused_count)
+    return max_timestamp
 
 
 def _undecodable(message: str) -> KafkaError:

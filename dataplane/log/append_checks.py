@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.produced_batch import (
     EXPANDED_BYTES_MAX,
+    BrokenRules,
     ExpandsTooFar,
-    RecordRules,
-    WalkedRecords,
     walk_records,
 )
 from ...protocol.record_batch import BatchHeader
@@ -58,15 +57,16 @@ def check_records(
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP, "a producer may not say that the broker stamped its records"
         )
-    rules = RecordRules(
-        -_EVER_MS if stamps else now_ms - config.message_timestamp_before_max_ms,
-        _EVER_MS if stamps else min(_EVER_MS, now_ms + config.message_timestamp_after_max_ms),
-        config.compacted,
-    )
-    walked = walk_records(batch, header, rules, expanded_bytes_max, expanded)
-    if walked.refused_count:
-        raise _refusal(walked, rules, config)
-    return walked.max_timestamp
+    earliest_ms, latest_ms = -_EVER_MS, _EVER_MS
+    if not stamps:
+        earliest_ms = now_ms - config.message_timestamp_before_max_ms
+        latest_ms = min(_EVER_MS, now_ms + config.message_timestamp_after_max_ms)
+    try:
+        return walk_records(
+            batch, header, earliest_ms, latest_ms, config.compacted, expanded_bytes_max, expanded
+        )
+    except BrokenRules as broken:
+        raise _refusal(broken, latest_ms, config) from None
 
 
 def check_records_on_loop(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
@@ -77,12 +77,12 @@ def check_records_on_loop(batch: memoryview, header: BatchHeader, config: LogCon
         raise TakesLong from None
 
 
-def _refusal(walked: WalkedRecords, rules: RecordRules, config: LogConfig) -> RefusedRecords:
+def _refusal(broken: BrokenRules, latest_ms: int, config: LogConfig) -> RefusedRecords:
     records = []
-    for number, timestamp in walked.refused:
+    for number, timestamp in broken.refused:
         if timestamp is None:
             reason = "it has no key"
-        elif timestamp > rules.latest_ms:
+        elif timestamp > latest_ms:
             reason = (
                 f"{timestamp} is over message.timestamp.after.max.ms="
                 f"{config.message_timestamp_after_max_ms} ahead"
@@ -93,15 +93,15 @@ def _refusal(walked: WalkedRecords, rules: RecordRules, config: LogConfig) -> Re
                 f"{config.message_timestamp_before_max_ms} old"
             )
         records.append((number, reason))
-    if all(timestamp is None for _, timestamp in walked.refused):
+    if all(timestamp is None for _, timestamp in broken.refused):
         return RefusedRecords(
             ErrorCode.INVALID_RECORD,
-            f"{walked.refused_count} records have no key, which a compacted topic (cleanup.policy) needs",
+            f"{broken.refused_count} records have no key, which a compacted topic (cleanup.policy) needs",
             records,
         )
     return RefusedRecords(
         ErrorCode.INVALID_TIMESTAMP,
-        f"{walked.refused_count} records are refused, with timestamps that are out of bounds",
+        f"{broken.refused_count} records are refused, with timestamps that are out of bounds",
         records,
     )
 
