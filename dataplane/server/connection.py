@@ -207,13 +207,12 @@ class Connection:
         buffer = self._received
         self._corked = True
         while bytes_left > 0:
-            if not buffer.make_room():
+            space = buffer.space(bytes_left)
+            if space is None:
                 self._stop_reading()
                 break
-            limit = min(buffer.read_limit(), buffer.end + bytes_left)
-            wanted = limit - buffer.end
             try:
-                received = self._socket.recv_into(buffer.view[buffer.end : limit])
+                received = self._socket.recv_into(space)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
@@ -227,7 +226,7 @@ class Connection:
             buffer.received(received)
             bytes_left -= received
             frames_left = self._handle_frames(frames_left)
-            if frames_left == 0 or received < wanted:
+            if frames_left == 0 or received < len(space):
                 break
         if not self.closed:
             self._uncork()

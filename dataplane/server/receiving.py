@@ -53,22 +53,32 @@ class ReceiveBuffer(Generic[_Owner]):
             return 4
         return 4 + int(_SIZE.unpack_from(self.view, self.start)[0])
 
-    def make_room(self) -> bool:
-        """Have room for more of the frame at `start`; False if it has to wait for the budget."""
-        if self._buffer is None:
-            size = self._guess()
-            if size > SMALLEST_BYTES:
-                self.grant = self._budget.take(self._owner, size)
-            self._buffer = self._pool.acquire(SMALLEST_BYTES if self.grant is None else size)
-            self.view = memoryview(self._buffer)
-            return True
-        held = self.end - self.start
-        if held == 0:
+    def space(self, bytes_max: int) -> memoryview | None:
+        """Where to receive more, at most `bytes_max`; None if the frame at `start` has to wait for the budget."""
+        if self.start == self.end:
+            if self._buffer is None:
+                self._begin()
             self.start = self.end = 0
-            return True
+            limit = min(self._guess(), len(self.view))
+        elif self._make_room():
+            limit = self._limit()
+        else:
+            return None
+        return self.view[self.end : min(limit, self.end + bytes_max)]
+
+    def _begin(self) -> None:
+        size = self._guess()
+        if size > SMALLEST_BYTES:
+            self.grant = self._budget.take(self._owner, size)
+        self._buffer = self._pool.acquire(SMALLEST_BYTES if self.grant is None else size)
+        self.view = memoryview(self._buffer)
+
+    def _make_room(self) -> bool:
+        """Have room for more of the frame at `start`; False if it has to wait for the budget."""
         needed = self.needed()
         if self.start + needed <= len(self.view):
             return True
+        held = self.end - self.start
         self.view[:held] = self.view[self.start : self.end]
         self.start, self.end = 0, held
         if needed <= len(self.view) or held < SMALLEST_BYTES:
@@ -91,15 +101,15 @@ class ReceiveBuffer(Generic[_Owner]):
 
     def _guess(self) -> int:
         """Room for the next frame: as for the last one."""
-        return min(max(4 + self.last_frame_bytes, SMALLEST_BYTES), _LARGEST_GUESS_BYTES)
+        size = 4 + self.last_frame_bytes
+        if size <= SMALLEST_BYTES:
+            return SMALLEST_BYTES
+        return size if size < _LARGEST_GUESS_BYTES else _LARGEST_GUESS_BYTES
 
-    def read_limit(self) -> int:
-        """Where to stop reading: at the end of a large frame, so that the next one need not be moved."""
-        held = self.end - self.start
+    def _limit(self) -> int:
+        """Where to stop reading within a frame: at the end of a large one, so that the next need not be moved."""
         room = len(self.view)
-        if held == 0:
-            return min(self._guess(), room)
-        if held >= 4:
+        if self.end - self.start >= 4:
             frame_end = self.start + self.needed()
             if frame_end - self.end >= SMALLEST_BYTES or room > _LARGEST_GUESS_BYTES:
                 return min(frame_end, room)
