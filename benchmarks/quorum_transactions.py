@@ -27,7 +27,6 @@ from rich.table import Table
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.dataplane.transactions.completion_waits import Endings
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.config import read_secret
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.topic_commands import (
@@ -76,7 +75,6 @@ class Broker:
             on_delta=lambda image, delta: self.changed(delta.transactions),
             on_settled=lambda name, number: self.endings.settled(name, number),
         )
-        self.commands = TransactionCommands(self.session)
         self.endings = Endings(lambda: self.session.image)
         self._reports: dict[asyncio.Task[None], None] = {}
 
@@ -100,7 +98,7 @@ class Broker:
             command = ReportMarkers(
                 broker_id=self.broker_id, broker_epoch=self.session.broker_epoch, partitions=written
             )
-            task = asyncio.create_task(self.commands.report(command))
+            task = asyncio.create_task(self.session.submit(command))
             self._reports[task] = None
             task.add_done_callback(self._reports.pop)
         self.endings.image_changed(names, leaders_changed=False)
@@ -120,16 +118,16 @@ async def transact(broker: Broker, places: list[Place], count: list[int], until:
         birth=broker.session.image.offset,
         now_ms=1,
     )
-    begun = await broker.commands.init(
+    begun = await broker.session.submit(
         InitTransactionalId(transactional_id=name, timeout_ms=60_000, origin=origin)
     )
     who = {"transactional_id": name, "producer_id": begun.producer_id, "origin": origin}
     topics = by_topic(places)
     while time.monotonic() < until:
-        await broker.commands.add(
+        await broker.session.submit(
             AddToTransaction(**who, producer_epoch=begun.producer_epoch, topics=topics)  # type: ignore[arg-type]
         )
-        ended = await broker.commands.end(
+        ended = await broker.session.submit(
             EndTransaction(**who, producer_epoch=begun.producer_epoch, commits=True)  # type: ignore[arg-type]
         )
         await broker.endings.over(name, ended.number, 10)

@@ -56,7 +56,6 @@ from .handlers.topics import TopicHandlers
 from .handlers.unregister_broker import UnregisterBrokerHandlers
 from .handlers.update_features import UpdateFeaturesHandlers
 from .metrics import BrokerMetrics
-from .quorum import metadata_position
 from .quorum.config import Position, QuorumSessionConfig
 from .quorum.image_gate import ImageGate
 from .quorum.session import QuorumSession, SessionLost
@@ -71,6 +70,7 @@ from .replication.replicas.replicas import Replicas, ReplicasConfig
 from .runtime.allocator import keep_freed_memory
 from .server import HandlerTable, Server
 from .server.request_times import FOLLOWER_FETCH
+from .storage import metadata_position
 from .storage.folder_moves import FolderMoves
 from .storage.log_cleaner import CleanerSettings, LogCleaner
 from .storage.log_store import LogStore

@@ -21,7 +21,7 @@ from .handlers.write_txn_markers import WriteTxnMarkersHandlers
 from .quorum.session import QuorumSession
 from .replication.replicas.dependencies import wall_ms
 from .replication.replicas.replicas import Replicas
-from .transactions.client_commands import TransactionClients
+from .transactions.client_commands import ClientOrigins
 from .transactions.offsets_due import OffsetsDue
 from .transactions.participant import Transactions
 from .transactions.producer_ids import ProducerIds, blocks_from
@@ -38,21 +38,19 @@ def transaction_handlers(
     timeout_max_ms: Callable[[], int],
 ) -> Iterator[object]:
     """Each to be registered."""
-    node_id, commands = config.node_id, parts.commands
-    clients = TransactionClients(node_id, commands, parts.endings, wall_ms)
+    node_id, endings = config.node_id, parts.endings
+    origins = ClientOrigins(node_id, session, wall_ms)
     offsets_due = OffsetsDue()
-    yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), clients, timeout_max_ms)
-    yield AddToTxnHandlers(
-        lambda: session.image, clients, lambda: creator.create([OFFSETS_TOPIC]), offsets_due
-    )
-    yield EndTxnHandlers(clients, offsets_due)
+    yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), session, origins, timeout_max_ms)
+    yield AddToTxnHandlers(session, origins, lambda: creator.create([OFFSETS_TOPIC]), offsets_due)
+    yield EndTxnHandlers(session, origins, endings, offsets_due)
     tokens = TransactionTokens(config.quorum.secret, config.cluster_id)
-    yield SharedTransactionHandlers(clients, tokens, timeout_max_ms)
+    yield SharedTransactionHandlers(session, origins, endings, tokens, timeout_max_ms)
     yield TxnOffsetCommitHandlers(
         groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
     )
-    yield WriteTxnMarkersHandlers(replicas, lambda: session.image, commands, parts.markers, parts.endings)
-    yield DescribeTransactionsHandlers(node_id, lambda: session.image, session.transactions, wall_ms)
-    yield AbortTransactionHandlers(commands)
-    yield DeleteTransactionalIdHandlers(commands)
-    yield CutHandlers(node_id, replicas, lambda: session.image, session.transactions, commands)
+    yield WriteTxnMarkersHandlers(replicas, session, parts.markers, endings)
+    yield DescribeTransactionsHandlers(node_id, session, session.transactions, wall_ms)
+    yield AbortTransactionHandlers(session)
+    yield DeleteTransactionalIdHandlers(session)
+    yield CutHandlers(node_id, replicas, session, session.transactions)

@@ -14,6 +14,7 @@ from itertools import chain, islice
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
+from ..protocol.messages.cluster_commands import FormCluster
 from ..protocol.messages.config_commands import (
     AlterConfigs,
     ConfigChange,
@@ -29,7 +30,6 @@ from ..protocol.messages.partition_commands import (
     ElectLeaders,
     ReplicaLogEnd,
 )
-from ..protocol.messages.quorum_commands import FormCluster
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from .last_known import LastKnownWatch

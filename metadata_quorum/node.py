@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..protocol.codec import MalformedMessage, prepare
 from ..protocol.exposition import Family
@@ -15,11 +16,11 @@ from ..protocol.messages.broker_commands import (
     RegisterBroker,
     UnfenceBroker,
 )
+from ..protocol.messages.cluster_commands import DeclareRestored
+from ..protocol.messages.command import Command
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, encode_record
 from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import (
-    Command,
-    DeclareRestored,
     Session,
     decode_command,
     encode_command,
@@ -508,7 +509,7 @@ def _named(command: LeaderCommand) -> str:
     return kind
 
 
-def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command] | None:
+def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command[Any]] | None:
     """The command, if it may be taken: a broker submits in its own name; outside of any session only its
     registration."""
     try:

@@ -10,17 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.topic_commands import (
-    CreatedTopic,
-    CreateTopics,
-    CreateTopicsResult,
-    NewTopic,
-    NewTopicConfig,
-)
+from ottla.protocol.messages.topic_commands import CreatedTopic, CreateTopics, NewTopic, NewTopicConfig
 
+from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from .internal_topics import OFFSETS_TOPIC
-from .quorum_access import Quorum
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +94,6 @@ class TopicCreator:
         except Exception:
             log.exception("%s could not be created", _several(names))
             return dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
-        assert isinstance(result, CreateTopicsResult)
         return {name: _outcome(name, created) for name, created in zip(names, result.topics, strict=True)}
 
     def _topic(self, name: str) -> NewTopic:

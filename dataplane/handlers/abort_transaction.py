@@ -6,22 +6,22 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ottla.protocol.messages.transaction_commands import AbortTransaction
 
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
-from ..transactions.quorum import TransactionCommands
 
 
 class AbortTransactionHandlers:
     """Has the quorum decide."""
 
-    def __init__(self, commands: TransactionCommands) -> None:
-        self._commands = commands
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
 
     @handles(AbortTransactionRequest, 0, 0)
     async def abort(self, request: Request, message: AbortTransactionRequest) -> AbortTransactionResponse:
         """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
         name = message.transactional_id
         try:
-            await self._commands.abort(AbortTransaction(transactional_id=name))
+            await self._quorum.submit(AbortTransaction(transactional_id=name))
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, error.message) from error

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_commands import AddToTransaction
 from ottla.protocol.messages.transactions import (
@@ -30,10 +29,11 @@ from ottla.protocol.transaction_table import Phase, Place, by_topic
 
 from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
+from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.argument_checks import check_transactional_id
-from ..transactions.client_commands import TransactionClients
+from ..transactions.client_commands import ClientOrigins, told_to_the_client
 from ..transactions.offsets_due import OffsetsDue
 
 _FIRST_WITH_PRODUCER_FENCED = 2
@@ -68,14 +68,14 @@ class AddToTxnHandlers:
 
     def __init__(
         self,
-        image: Callable[[], ClusterImage],
-        clients: TransactionClients,
+        quorum: Quorum,
+        origins: ClientOrigins,
         make_offsets_topic: Callable[[], Awaitable[object]],
         offsets_due: OffsetsDue,
     ) -> None:
         """`make_offsets_topic` is called if there is none yet."""
-        self._image = image
-        self._clients = clients
+        self._quorum = quorum
+        self._origins = origins
         self._make_offsets_topic = make_offsets_topic
         self._offsets_due = offsets_due
 
@@ -139,7 +139,7 @@ class AddToTxnHandlers:
         self, who: Producer, asked: AddPartitionsToTxnTransaction
     ) -> list[AddPartitionsToTxnTopicResult]:
         """What Kafka's brokers ask each other. As far as this broker knows."""
-        found = self._image().transactions.writer(who.producer_id)
+        found = self._quorum.image.transactions.writer(who.producer_id)
 
         def code(place: tuple[str, int]) -> ErrorCode:
             if found is None:
@@ -158,9 +158,9 @@ class AddToTxnHandlers:
     async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         """The partition that holds the group's offsets is part of the transaction."""
         check_transactional_id(message.transactional_id)
-        if OFFSETS_TOPIC not in self._image().topics:
+        if OFFSETS_TOPIC not in self._quorum.image.topics:
             await self._make_offsets_topic()
-        topic = self._image().topics.get(OFFSETS_TOPIC)
+        topic = self._quorum.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be created yet")
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
@@ -175,11 +175,13 @@ class AddToTxnHandlers:
             producer_id=who.producer_id,
             producer_epoch=who.producer_epoch,
             topics=by_topic(places),
+            origin=self._origins.of(request),
         )
-        await self._clients.add(request, command, knows_fenced=_knows_fenced(request), knows_abortable=False)
+        with told_to_the_client(request, knows_fenced=_knows_fenced(request), knows_abortable=False):
+            await self._quorum.submit(command)
 
     def _place(self, topic: str, index: int) -> Place | None:
-        found = self._image().topics.get(topic)
+        found = self._quorum.image.topics.get(topic)
         return (found.id, index) if found is not None and index in found.partitions else None
 
 

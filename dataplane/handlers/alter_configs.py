@@ -13,6 +13,7 @@ from ottla.protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError,
 from ottla.protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import config_commands
+from ottla.protocol.messages.command import refusal
 from ottla.protocol.messages.config_commands import ConfigOperation, ResourceType
 from ottla.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -23,9 +24,9 @@ from ottla.protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 
-from ..cluster.quorum_access import Quorum
 from ..configuration.broker_settings import BrokerSettings
 from ..configuration.folder_settings import CORDONED, check_cordoned
+from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import Request, handles
 from .settings.broker_loggers import BrokerLoggers
@@ -171,9 +172,8 @@ class AlterConfigsHandlers:
                 except KafkaError as error:
                     refused = error
                 else:
-                    assert isinstance(outcome, config_commands.AlterConfigsResult)
                     found = zip(some, outcome.resources, strict=True)
-                    failures |= {id(one): _failure(result) for one, result in found}
+                    failures |= {id(one): refusal(result) for one, result in found}
             if refused is not None:
                 failures |= {id(one): refused for one in some}
         return failures
@@ -268,10 +268,6 @@ def _check_client_metrics(resource: config_commands.ConfigResource) -> None:
                 check_client_patterns(change.value or "")
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-
-
-def _failure(result: config_commands.AlteredConfig) -> KafkaError | None:
-    return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
 
 
 def _refusal(message: str) -> KafkaError:

@@ -14,7 +14,7 @@ from ottla.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..server.handler import Handler, HandlerTable, Request, handles
 
 _FIRST_WITH_NAMES = 3

@@ -25,8 +25,9 @@ from ottla.protocol.messages.client_quotas import (
     EntryData,
     ValueData,
 )
+from ottla.protocol.messages.command import refusal
 
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import Request, handles
 
@@ -118,8 +119,7 @@ class ClientQuotaHandlers:
             except KafkaError as error:
                 failures += [error] * (len(wanted) - len(failures))
                 break
-            assert isinstance(outcome, commands.AlterClientQuotasResult)
-            failures += map(_failure, outcome.entries)
+            failures += map(refusal, outcome.entries)
         results = iter(failures)
         return AlterClientQuotasResponse(
             entries=[
@@ -146,10 +146,6 @@ def _changes(entry: AlterClientQuotasRequestEntryData) -> commands.EntityQuotaCh
         ],
         changes=[commands.QuotaChange(key=op.key, value=op.value, remove=op.remove) for op in entry.ops],
     )
-
-
-def _failure(result: commands.AlteredQuota) -> KafkaError | None:
-    return KafkaError(ErrorCode.of(result.error_code), result.error_message) if result.error_code else None
 
 
 def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Protocol
 
-from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cuts import (
     CutOffset,
@@ -27,6 +26,7 @@ from ottla.protocol.transaction_table import Place
 
 from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
+from ..quorum.access import Quorum
 from ..quorum.transaction_questions import Cut
 from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
@@ -34,7 +34,6 @@ from ..replication.replicas.replicas import Replicas
 from ..runtime.threads import off_loop
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, as_kafka_error, handles
-from ..transactions.quorum import TransactionCommands
 
 FIND_TIMEOUT_S = 5.0
 VERIFY_TIMEOUT_S = 2.0
@@ -74,15 +73,13 @@ class CutHandlers:
         self,
         broker_id: int,
         replicas: Replicas,
-        image: Callable[[], ClusterImage],
+        quorum: Quorum,
         finder: CutFinder,
-        commands: TransactionCommands,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
-        self._image = image
         self._finder = finder
-        self._commands = commands
+        self._quorum = quorum
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
         self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
@@ -108,7 +105,7 @@ class CutHandlers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"cut {message.cut}: it must be a commit index, or -1"
             )
-        if not 0 <= message.metadata_offset <= self._image().offset:
+        if not 0 <= message.metadata_offset <= self._quorum.image.offset:
             await self._catch_up()
         answers = [CutOffsetsTopic(topic_id=topic.topic_id) for topic in message.topics]
         parts = (
@@ -122,10 +119,10 @@ class CutHandlers:
 
     async def _catch_up(self) -> None:
         """This broker's image has what the quorum had when the request came."""
-        verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
+        verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._quorum.broker_epoch)
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_S):
-                await self._commands.verify(verify)
+                await self._quorum.submit(verify)
         except (KafkaError, TimeoutError):
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"

@@ -8,15 +8,15 @@ from ottla.protocol.messages.transactional_ids import (
     DeleteTransactionalIdResponse,
 )
 
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
-from ..transactions.quorum import TransactionCommands
 
 
 class DeleteTransactionalIdHandlers:
     """Has the quorum forget the id."""
 
-    def __init__(self, commands: TransactionCommands) -> None:
-        self._commands = commands
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
 
     @handles(DeleteTransactionalIdRequest, 0, 0)
     async def delete(
@@ -25,5 +25,5 @@ class DeleteTransactionalIdHandlers:
         """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
         CONCURRENT_TRANSACTIONS.
         """
-        await self._commands.delete(DeleteTransactionalId(transactional_id=message.transactional_id))
+        await self._quorum.submit(DeleteTransactionalId(transactional_id=message.transactional_id))
         return DeleteTransactionalIdResponse()

@@ -12,7 +12,7 @@ from ottla.protocol.messages.cluster import (
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from ..cluster.endpoints import controller_id, live_endpoints, registered_endpoint
 from ..cluster.listed_brokers import ListedBrokers
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 
 _BROKERS, _CONTROLLERS = 1, 2

@@ -23,8 +23,8 @@ from ottla.protocol.messages.configs import (
     DescribeConfigsSynonym,
 )
 
-from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import is_valid_topic_name
+from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from .settings.broker_loggers import BrokerLoggers

@@ -17,8 +17,8 @@ from ottla.protocol.messages.topic_partitions import (
 from ..cluster.authorized_operations import TOPIC_OPERATIONS
 from ..cluster.endpoints import endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS
-from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import is_valid_topic_name
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 
 PARTITIONS_MAX = 2000

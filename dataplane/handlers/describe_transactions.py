@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_descriptions import (
     DescribedTransaction,
@@ -25,6 +24,7 @@ from ottla.protocol.messages.transaction_questions import FOREVER_MS, Transactio
 from ottla.protocol.transaction_table import Phase, places_of
 
 from ..patterns import compile_pattern
+from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.coordinator import coordinator_of
@@ -69,12 +69,12 @@ class DescribeTransactionsHandlers:
     def __init__(
         self,
         broker_id: int,
-        image: Callable[[], ClusterImage],
+        quorum: Quorum,
         questions: TransactionQuestions,
         wall_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
-        self._image = image
+        self._quorum = quorum
         self._questions = questions
         self._wall_ms = wall_ms
 
@@ -111,7 +111,7 @@ class DescribeTransactionsHandlers:
         topics: dict[str, set[int]] = {}
         places = (place for writer in one.writers for place in places_of(writer.topics))
         async for topic_id, index in in_turns(places):
-            topic = self._image().topics_by_id.get(topic_id)
+            topic = self._quorum.image.topics_by_id.get(topic_id)
             if topic is not None:
                 topics.setdefault(topic.name, set()).add(index)
         return DescribedTransaction(
@@ -167,4 +167,4 @@ class DescribeTransactionsHandlers:
         return response
 
     def _tells_of(self, name: str) -> bool:
-        return coordinator_of(name, self._image()) == self._broker_id
+        return coordinator_of(name, self._quorum.image) == self._broker_id

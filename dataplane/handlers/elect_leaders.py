@@ -11,7 +11,7 @@ from ottla.protocol.messages.leaders import (
     ReplicaElectionResult,
 )
 
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 
 
@@ -55,9 +55,6 @@ class ElectLeadersHandlers:
         )
         names = {topic.id: topic.name for topic in image.topics.values()}
         outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-        assert isinstance(outcome, partition_commands.ElectLeadersResult)
-        if outcome.error_code:
-            raise KafkaError(ErrorCode.of(outcome.error_code), outcome.error_message)
         results: dict[str, list[PartitionResult]] = {}
         for elected in outcome.partitions:
             name = names.get(elected.topic_id, "")

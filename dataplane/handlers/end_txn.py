@@ -13,9 +13,16 @@ from __future__ import annotations
 from ottla.protocol.messages.transaction_commands import EndTransaction
 from ottla.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 from ..transactions.argument_checks import check_transactional_id
-from ..transactions.client_commands import TransactionClients, not_told_of_the_next_epoch
+from ..transactions.client_commands import (
+    END_TIMEOUT_S,
+    ClientOrigins,
+    not_told_of_the_next_epoch,
+    told_to_the_client,
+)
+from ..transactions.completion_waits import Endings
 from ..transactions.offsets_due import OffsetsDue
 
 _FIRST_WITH_PRODUCER_FENCED = 2
@@ -26,8 +33,12 @@ _FIRST_THAT_BUMPS = 5
 class EndTxnHandlers:
     """Has the quorum decide, and waits until the markers are written."""
 
-    def __init__(self, clients: TransactionClients, offsets_due: OffsetsDue) -> None:
-        self._clients = clients
+    def __init__(
+        self, quorum: Quorum, origins: ClientOrigins, endings: Endings, offsets_due: OffsetsDue
+    ) -> None:
+        self._quorum = quorum
+        self._origins = origins
+        self._endings = endings
         self._offsets_due = offsets_due
 
     @handles(EndTxnRequest, 0, 5)
@@ -41,14 +52,13 @@ class EndTxnHandlers:
             producer_epoch=message.producer_epoch,
             commits=message.committed,
             bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
+            origin=self._origins.of(request),
         )
         bumps = command.bumps_epoch
-        ended = await self._clients.end(
-            request,
-            command,
-            knows_fenced=request.api_version >= _FIRST_WITH_PRODUCER_FENCED,
-            knows_abortable=bumps,
-        )
+        knows_fenced = request.api_version >= _FIRST_WITH_PRODUCER_FENCED
+        with told_to_the_client(request, knows_fenced=knows_fenced, knows_abortable=bumps):
+            ended = await self._quorum.submit(command)
+            await self._endings.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
         if moved_on and not bumps and request.api_version < _FIRST_THAT_RECOVERS:
             raise not_told_of_the_next_epoch(message.transactional_id)

@@ -13,9 +13,9 @@ from ottla.protocol.messages.find_coordinator import (
 
 from ..cluster.endpoints import Endpoint, endpoint
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
+from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.coordinator import coordinator_of

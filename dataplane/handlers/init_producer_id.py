@@ -12,9 +12,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.transaction_commands import InitTransactionalId
 
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 from ..transactions.argument_checks import check_timeout, check_transactional_id
-from ..transactions.client_commands import TransactionClients
+from ..transactions.client_commands import ClientOrigins, told_to_the_client
 from ..transactions.producer_ids import ProducerIds
 
 _FIRST_THAT_RECOVERS = 3
@@ -29,10 +30,11 @@ class InitProducerIdHandlers:
     """Gives producers their identity."""
 
     def __init__(
-        self, ids: ProducerIds, clients: TransactionClients, timeout_max_ms: Callable[[], int]
+        self, ids: ProducerIds, quorum: Quorum, origins: ClientOrigins, timeout_max_ms: Callable[[], int]
     ) -> None:
         self._ids = ids
-        self._clients = clients
+        self._quorum = quorum
+        self._origins = origins
         self._timeout_max_ms = timeout_max_ms
 
     @handles(InitProducerIdRequest, 0, 5, on_error=_refused)
@@ -58,9 +60,10 @@ class InitProducerIdHandlers:
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
             recovers=request.api_version >= _FIRST_THAT_RECOVERS,
+            origin=self._origins.of(request),
         )
-        knows_fenced = request.api_version >= _FIRST_WITH_PRODUCER_FENCED
-        found = await self._clients.init(request, command, knows_fenced=knows_fenced)
+        with told_to_the_client(request, knows_fenced=request.api_version >= _FIRST_WITH_PRODUCER_FENCED):
+            found = await self._quorum.submit(command)
         return InitProducerIdResponse(
             producer_id=found.producer_id,
             producer_epoch=found.producer_epoch,

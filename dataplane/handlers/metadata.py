@@ -20,8 +20,8 @@ from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_A
 from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.listed_brokers import ListedBrokers
-from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
+from ..quorum.access import Quorum
 from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 

@@ -22,7 +22,7 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopicResponse,
 )
 
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 

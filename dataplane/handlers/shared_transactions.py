@@ -25,9 +25,11 @@ from ottla.protocol.messages.transaction_commands import (
     JoinTransaction,
 )
 
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
-from ..transactions.client_commands import TransactionClients
+from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, told_to_the_client
+from ..transactions.completion_waits import Endings
 from ..transactions.tokens import JoinableTransaction, TransactionTokens
 
 NOBODY = -1
@@ -37,9 +39,16 @@ class SharedTransactionHandlers:
     """For owners of transactions, and for those who join."""
 
     def __init__(
-        self, clients: TransactionClients, tokens: TransactionTokens, timeout_max_ms: Callable[[], int]
+        self,
+        quorum: Quorum,
+        origins: ClientOrigins,
+        endings: Endings,
+        tokens: TransactionTokens,
+        timeout_max_ms: Callable[[], int],
     ) -> None:
-        self._clients = clients
+        self._quorum = quorum
+        self._origins = origins
+        self._endings = endings
         self._tokens = tokens
         self._timeout_max_ms = timeout_max_ms
 
@@ -51,8 +60,14 @@ class SharedTransactionHandlers:
         name, producer_id, epoch = message.transactional_id, message.producer_id, message.producer_epoch
         # Before anything begins: a transaction that nobody could join would be of no use.
         self._tokens.issue(JoinableTransaction(name, producer_id, epoch, 0))
-        command = AddToTransaction(transactional_id=name, producer_id=producer_id, producer_epoch=epoch)
-        begun = await self._clients.add(request, command)
+        command = AddToTransaction(
+            transactional_id=name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            origin=self._origins.of(request),
+        )
+        with told_to_the_client(request):
+            begun = await self._quorum.submit(command)
         token = self._tokens.issue(JoinableTransaction(name, producer_id, epoch, begun.number))
         return BeginTransactionResponse(
             number=begun.number, token=token, producer_id=producer_id, producer_epoch=epoch
@@ -66,10 +81,15 @@ class SharedTransactionHandlers:
         check_timeout(message.timeout_ms, self._timeout_max_ms())
         check_app_version(message.app_version)
         self._tokens.issue(JoinableTransaction(name, NOBODY, NOBODY, 0))
+        # Many may begin it, on whatever connections: it has no origin.
         command = FindOrBegin(
-            transactional_id=name, app_version=message.app_version, timeout_ms=message.timeout_ms
+            transactional_id=name,
+            app_version=message.app_version,
+            timeout_ms=message.timeout_ms,
+            now_ms=self._origins.wall_ms(),
         )
-        found = await self._clients.find_or_begin(request, command)
+        with told_to_the_client(request):
+            found = await self._quorum.submit(command)
         if found.was_committed:
             return BeginTransactionResponse(was_committed=True)
         token = self._tokens.issue(
@@ -92,7 +112,9 @@ class SharedTransactionHandlers:
             producer_epoch=transaction.producer_epoch,
             number=transaction.number,
         )
-        joined = await self._clients.join(request, command)
+        # The connection does not matter: nobody waits for the writer under its name.
+        with told_to_the_client(request):
+            joined = await self._quorum.submit(command)
         return JoinTransactionResponse(
             transactional_id=transaction.transactional_id,
             producer_id=joined.producer_id,
@@ -116,8 +138,11 @@ class SharedTransactionHandlers:
             ],
             number=message.number,
             app_version=message.app_version,
+            origin=self._origins.of(request),
         )
-        ended = await self._clients.end(request, command)
+        with told_to_the_client(request):
+            ended = await self._quorum.submit(command)
+            await self._endings.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         return CommitTransactionResponse(
             producer_id=ended.producer_id,
             producer_epoch=ended.producer_epoch,

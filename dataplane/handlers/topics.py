@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import quorum_commands as commands
 from ottla.protocol.messages import topic_commands
+from ottla.protocol.messages.command import Command, refusal
 from ottla.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -32,8 +32,8 @@ from ottla.protocol.messages.topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-from ..cluster.quorum_access import Quorum
 from ..cluster.topic_creation import TopicDefaults
+from ..quorum.access import Quorum
 from ..quotas import ANONYMOUS, ClientQuotas
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
@@ -164,7 +164,7 @@ class TopicHandlers:
         return [_created(topic, result, settings) async for topic, result in outcomes]
 
     async def _outcomes(
-        self, wanted: list[_T], command_for: Callable[[Sequence[_T]], commands.Command], timeout_ms: int
+        self, wanted: list[_T], command_for: Callable[[Sequence[_T]], Command[Any]], timeout_ms: int
     ) -> AsyncIterator[tuple[_T, Any]]:
         """What became of each topic, by commands that are small enough not to hold up the quorum for long. A
         KafkaError is of a whole command, and of all that would have come after it.
@@ -304,8 +304,9 @@ def _created(
 ) -> CreatableTopicResult:
     if isinstance(result, KafkaError):
         return _refused_creation(topic.name, result)
-    if result.error_code:
-        return _refused_creation(topic.name, KafkaError(ErrorCode(result.error_code), result.error_message))
+    refused = refusal(result)
+    if refused is not None:
+        return _refused_creation(topic.name, refused)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=result.topic_id,

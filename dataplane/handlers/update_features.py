@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quota_commands as commands
+from ottla.protocol.messages.command import CommandRefused
 from ottla.protocol.messages.features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 
-from ..cluster.quorum_access import Quorum
+from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 
 _FIRST_WITH_TYPES = 1
@@ -42,14 +42,14 @@ class UpdateFeaturesHandlers:
             ],
             validate_only=message.validate_only,
         )
-        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
-        assert isinstance(outcome, commands.UpdateFeaturesResult)
-        if outcome.error_code:
-            raise KafkaError(
-                ErrorCode.of(outcome.error_code),
+        try:
+            await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+        except CommandRefused as refused:
+            raise CommandRefused(
+                refused.code,
                 "The update failed for all features since the following feature had an error: "
-                + outcome.error_message,
-            )
+                + refused.message,
+            ) from refused
         named = message.feature_updates if request.api_version <= _LAST_WITH_RESULTS else []
         return UpdateFeaturesResponse(
             error_message=None,

@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_commands import AbortTransaction
 from ottla.protocol.messages.transactions import (
@@ -38,6 +36,7 @@ from ottla.protocol.messages.transactions import (
 from ottla.protocol.transaction_table import Phase, Transaction
 
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
+from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
@@ -45,7 +44,6 @@ from ..server.handler import Request, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import Endings
 from ..transactions.markers import Markers
-from ..transactions.quorum import TransactionCommands
 
 log = logging.getLogger(__name__)
 
@@ -82,14 +80,12 @@ class WriteTxnMarkersHandlers:
     def __init__(
         self,
         replicas: Replicas,
-        image: Callable[[], ClusterImage],
-        commands: TransactionCommands,
+        quorum: Quorum,
         markers: Markers,
         endings: Endings,
     ) -> None:
         self._replicas = replicas
-        self._image = image
-        self._commands = commands
+        self._quorum = quorum
         self._markers = markers
         self._endings = endings
 
@@ -129,7 +125,7 @@ class WriteTxnMarkersHandlers:
         partition.leading()
         entry = partition.log.producers.get(marker.producer_id)
         place = (partition.topic_id, partition.index)
-        known = self._image().transactions.at(place).get(marker.producer_id)
+        known = self._quorum.image.transactions.at(place).get(marker.producer_id)
         if known is not None:
             await self._abort_known(marker, known, entry)
         elif entry is None:
@@ -149,7 +145,7 @@ class WriteTxnMarkersHandlers:
             raise _other_epoch(marker, writer.producer_epoch)
         if transaction.phase is Phase.ONGOING:
             _check_number(marker, entry)
-            await self._commands.abort(AbortTransaction(transactional_id=name, number=number))
+            await self._quorum.submit(AbortTransaction(transactional_id=name, number=number))
         elif writer.committed:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"transaction {number} of {name!r} is being committed"

@@ -9,17 +9,16 @@ import heapq
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import TypeVar
+from typing import Any, Generic
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.quorum_commands import Command, Session, decode_result, encode_command
+from ...protocol.messages.command import Command, CommandResult, ResultT, accepted
+from ...protocol.messages.quorum_commands import Session, decode_result, encode_command
 from ...protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
-from ...protocol.schema import Message
 from .command_queue import CommandQueue, Departure
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result", bound=Message)
 Send = Callable[[SubmitCommand], bool]
 
 _REFUSED_IN_A_ROW_MAX = 3
@@ -35,12 +34,12 @@ class Answer(Enum):
     FORGOTTEN = "the quorum does not know any more what it had applied: sending them again is in vain"
 
 
-class Ticket:
+class Ticket(Generic[ResultT]):
     """One submitted command and who waits for it."""
 
     __slots__ = ("command", "outcome")
 
-    def __init__(self, command: Command, outcome: asyncio.Future[Message]) -> None:
+    def __init__(self, command: Command[ResultT], outcome: asyncio.Future[ResultT]) -> None:
         self.command = command
         self.outcome = outcome
 
@@ -48,31 +47,37 @@ class Ticket:
 class CommandSubmitter:
     """The commands of one registration (broker id, broker epoch).
 
-    `send` passes one submission to the present leader and says whether it left.
+    `send` passes one submission to the present leader and says whether it left. `timeout_ms` is how long a caller
+    waits who does not say.
     """
 
-    def __init__(self, broker_id: int, send: Send, *, in_flight_max: int = 256) -> None:
+    def __init__(self, broker_id: int, send: Send, timeout_ms: int, *, in_flight_max: int = 256) -> None:
         self.broker_epoch = -1
         self._broker_id = broker_id
         self._send = send
-        self._queue: CommandQueue[Ticket] = CommandQueue(in_flight_max=in_flight_max)
+        self._timeout_ms = timeout_ms
+        self._queue: CommandQueue[Ticket[Any]] = CommandQueue(in_flight_max=in_flight_max)
         self._offset = 0
-        self._behind: list[tuple[int, int, Ticket, Message]] = []
+        self._behind: list[tuple[int, int, Ticket[Any], CommandResult]] = []
         self._order = 0
         self._refused_in_a_row = 0
+        #: why no command is taken now
+        self._suspension: KafkaError | None = None
+        self._closed = False
 
-    async def submit(self, command: Command, timeout_s: float) -> Message:
-        """The command's result. Raises KafkaError(REQUEST_TIMED_OUT): the command may still be applied
-        then.
-        """
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
+        """As `access.Quorum.submit` says. A command that timed out may still be applied."""
+        if self._suspension is not None:
+            raise KafkaError(self._suspension.code, self._suspension.message)
         if self._queue.full:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many commands wait for the metadata quorum")
-        ticket = Ticket(command, asyncio.get_running_loop().create_future())
+        timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        ticket: Ticket[ResultT] = Ticket(command, asyncio.get_running_loop().create_future())
         self._queue.add(ticket)
         self.flush()
         try:
             async with asyncio.timeout(timeout_s):
-                return await ticket.outcome
+                return accepted(await ticket.outcome)
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -117,7 +122,7 @@ class CommandSubmitter:
                 return Answer.FORGOTTEN
         return Answer.SEND_AGAIN
 
-    def _resolve(self, ticket: Ticket, status: CommandStatus, reply: CommandReply) -> None:
+    def _resolve(self, ticket: Ticket[Any], status: CommandStatus, reply: CommandReply) -> None:
         if status is CommandStatus.STALE_SESSION:
             self._fail(ticket, ErrorCode.STALE_BROKER_EPOCH, "this broker's registration was replaced")
         elif status is CommandStatus.INVALID:
@@ -137,9 +142,11 @@ class CommandSubmitter:
             if not ticket.outcome.done():
                 ticket.outcome.set_result(result)
 
-    def fail_waiting(self, code: ErrorCode, reason: str) -> None:
-        """Nobody shall wait for an outcome any longer. What has left goes to the next leader all the same: without it
-        the sequences would have a gap."""
+    def suspend(self, code: ErrorCode, reason: str) -> None:
+        """The quorum is not followed: refuse new commands, and all that wait for an outcome. What has left goes to the
+        next leader all the same: without it the sequences would have a gap."""
+        if not self._closed:
+            self._suspension = KafkaError(code, reason)
         self._refused_in_a_row = 0
         for ticket in [
             *self._queue.withdraw_waiting(),
@@ -148,17 +155,25 @@ class CommandSubmitter:
         ]:
             self._fail(ticket, code, reason)
 
-    def fail_all(self, code: ErrorCode, reason: str) -> None:
-        """The session has ended: nothing will be answered any more."""
+    def resume(self) -> None:
+        """The quorum is followed again."""
+        if not self._closed:
+            self._suspension = None
+
+    def close(self, code: ErrorCode, reason: str) -> None:
+        """The session has ended: nothing will be answered any more. The first reason given stays."""
+        if not self._closed:
+            self._suspension = KafkaError(code, reason)
+        self._closed = True
         for ticket in [*self._queue.drain(), *(entry[2] for entry in self._behind)]:
             self._fail(ticket, code, reason)
         self._behind.clear()
 
-    def _fail(self, ticket: Ticket, code: ErrorCode, reason: str) -> None:
+    def _fail(self, ticket: Ticket[Any], code: ErrorCode, reason: str) -> None:
         if not ticket.outcome.done():
             ticket.outcome.set_exception(KafkaError(code, reason))
 
-    def _submission(self, departure: Departure[Ticket]) -> SubmitCommand:
+    def _submission(self, departure: Departure[Ticket[Any]]) -> SubmitCommand:
         session = Session(
             self._broker_id, self.broker_epoch, departure.sequence, departure.acknowledged_sequence
         )

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode
 from ...protocol.liveness_datagrams import DatagramSeal
-from ...protocol.messages.broker_commands import RegisterBroker, RegisterBrokerResult
-from ...protocol.messages.quorum_commands import Command, decode_result, encode_command
+from ...protocol.messages.broker_commands import RegisterBroker
+from ...protocol.messages.quorum_commands import decode_result, encode_command
 from ...protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
@@ -36,7 +36,6 @@ from ...protocol.messages.transaction_questions import (
     TransactionQuestion,
     TransactionsTold,
 )
-from ...protocol.schema import Message
 from .commands import Answer, CommandSubmitter
 from .config import Position, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
@@ -85,7 +84,9 @@ class QuorumSession:
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._follower = ImageFollower(config.broker_id)
-        self._commands = CommandSubmitter(config.broker_id, self._send_command)
+        self._commands = CommandSubmitter(config.broker_id, self._send_command, config.command_timeout_ms)
+        #: as `access.Quorum` says
+        self.submit = self._commands.submit
         self._questions = Questions()
         #: what the quorum's leader tells of transactions that do not concern this broker
         self.transactions = TransactionQuestions(self._ask_about_transactions)
@@ -190,20 +191,6 @@ class QuorumSession:
         self._wants_unfence = True
         self._heartbeat()
 
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
-        """The command's result, once this broker's image has its effects.
-
-        Applied exactly once, in the order of the calls. Raises KafkaError: REQUEST_TIMED_OUT when the outcome
-        is not known in time (the command may still be applied), STALE_BROKER_EPOCH when another process has
-        taken over this broker's id, BROKER_NOT_AVAILABLE while the quorum lacks what this broker has followed.
-        """
-        if self._lost is not None:
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, str(self._lost))
-        if self._history_lost:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self._history_lost)
-        timeout_ms = self._config.command_timeout_ms if timeout_ms is None else timeout_ms
-        return await self._commands.submit(command, timeout_ms / 1000)
-
     async def quorum_status(self, timeout_s: float) -> QuorumStatus | None:
         """How far the quorum's nodes and the brokers have come, from its leader; None if none answered in time."""
         answer = await self._questions.ask(self._ask_for_status, timeout_s)
@@ -239,7 +226,7 @@ class QuorumSession:
         self._echo.stop()
         self._heartbeats.stop()
         await asyncio.gather(*(link.stop() for link in self._links.values()))
-        self._commands.fail_all(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
+        self._commands.close(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
 
     # ------------------------------------------------------------ links
 
@@ -307,6 +294,7 @@ class QuorumSession:
             if self._history_lost:
                 logger.warning("the metadata quorum has all again that this broker has followed")
                 self._history_lost = ""
+                self._commands.resume()
             self._follow(link, asked)
 
     def _lose_history(self, reason: str) -> None:
@@ -316,7 +304,7 @@ class QuorumSession:
         self._history_lost = reason
         self._send(self._followed, Unsubscribe())
         self._followed = self._leader = None
-        self._commands.fail_waiting(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+        self._commands.suspend(ErrorCode.BROKER_NOT_AVAILABLE, reason)
 
     def _follow(self, link: QuorumLink, message: LeaderChanged) -> None:
         self._term = message.term
@@ -410,7 +398,6 @@ class QuorumSession:
         if reply.status != CommandStatus.APPLIED:
             return Answer.SEND_AGAIN
         result = decode_result(RegisterBroker(), reply.result)
-        assert isinstance(result, RegisterBrokerResult)
         if result.error_code != ErrorCode.NONE:
             self._end(f"registration as broker {self._config.broker_id} was refused: {result.error_message}")
             return Answer.TAKEN
@@ -466,7 +453,7 @@ class QuorumSession:
         if self._lost is None:
             self._lost = SessionLost(reason)
             logger.error("%s", reason)
-            self._commands.fail_all(ErrorCode.STALE_BROKER_EPOCH, reason)
+            self._commands.close(ErrorCode.STALE_BROKER_EPOCH, reason)
             self._wants_unfence = False
             self._registered.set()
             self._unfenced.set()

@@ -2,119 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_commands import (
-    AddToTransaction,
-    AddToTransactionResult,
-    ClientOrigin,
-    EndTransaction,
-    EndTransactionResult,
-    FindOrBegin,
-    FindOrBeginResult,
-    InitTransactionalId,
-    InitTransactionalIdResult,
-    JoinTransaction,
-    JoinTransactionResult,
-)
+from ottla.protocol.messages.transaction_commands import ClientOrigin
 
+from ..quorum.access import Quorum
 from ..server.handler import Request
-from .completion_waits import Endings
-from .quorum import TransactionCommands
 
 END_TIMEOUT_S = 5.0
-"""So long a client is kept waiting for markers; then it asks again."""
-
-_Result = TypeVar("_Result")
+"""How long a client waits for the markers of its transaction before it has to ask again."""
 
 
-class TransactionClients:
-    """Each call raises KafkaError, as the client is to be told. `knows_fenced`: whether its version of the request has
-    PRODUCER_FENCED; `knows_abortable`: whether it is to be told TRANSACTION_ABORTABLE."""
+class ClientOrigins:
+    """Says of a client's request where it came from, and when."""
 
-    def __init__(
-        self, broker_id: int, commands: TransactionCommands, endings: Endings, wall_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, broker_id: int, quorum: Quorum, wall_ms: Callable[[], int]) -> None:
         self._broker_id = broker_id
-        self._commands = commands
-        self._endings = endings
-        self._wall_ms = wall_ms
+        self._quorum = quorum
+        self.wall_ms = wall_ms
 
-    async def init(
-        self, request: Request, command: InitTransactionalId, *, knows_fenced: bool
-    ) -> InitTransactionalIdResult:
-        """A producer id and epoch."""
-        command.origin = self._origin(request)
-        return await _told(request, self._commands.init(command), knows_fenced=knows_fenced)
-
-    async def add(
-        self,
-        request: Request,
-        command: AddToTransaction,
-        *,
-        knows_fenced: bool = True,
-        knows_abortable: bool = True,
-    ) -> AddToTransactionResult:
-        """Partitions are part of the transaction."""
-        command.origin = self._origin(request)
-        answer = self._commands.add(command)
-        return await _told(request, answer, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
-
-    async def find_or_begin(self, request: Request, command: FindOrBegin) -> FindOrBeginResult:
-        """A transaction that many may begin, on whatever connections."""
-        command.now_ms = self._wall_ms()
-        return await _told(request, self._commands.find_or_begin(command))
-
-    async def join(self, request: Request, command: JoinTransaction) -> JoinTransactionResult:
-        """Another writer. On which connection it asked is of no matter: nobody waits for it under its name."""
-        return await _told(request, self._commands.join(command))
-
-    async def end(
-        self,
-        request: Request,
-        command: EndTransaction,
-        *,
-        knows_fenced: bool = True,
-        knows_abortable: bool = True,
-    ) -> EndTransactionResult:
-        """Returns once every reader that begins afterwards sees all of the transaction, or nothing of it (rule T10)."""
-        command.origin = self._origin(request)
-        answer = self._ended(command)
-        return await _told(request, answer, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
-
-    async def _ended(self, command: EndTransaction) -> EndTransactionResult:
-        ended = await self._commands.end(command)
-        await self._endings.over(command.transactional_id, ended.number, END_TIMEOUT_S)
-        return ended
-
-    def _origin(self, request: Request) -> ClientOrigin:
+    def of(self, request: Request) -> ClientOrigin:
+        """The connection on which the request came, by this broker's registration and clock."""
         return ClientOrigin(
             broker_id=self._broker_id,
-            broker_epoch=self._commands.broker_epoch,
+            broker_epoch=self._quorum.broker_epoch,
             connection=request.connection.number,
             birth=request.connection.birth,
-            now_ms=self._wall_ms(),
+            now_ms=self.wall_ms(),
         )
 
 
-def not_told_of_the_next_epoch(transactional_id: str) -> KafkaError:
-    """The transaction was aborted, and this version of the request has no field for the next epoch: a client that knows
-    KIP-360 asks for it upon this code."""
-    return KafkaError(
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        f"the transaction of {transactional_id!r} was aborted, and its producer has another epoch now",
-    )
+@contextmanager
+def told_to_the_client(
+    request: Request, *, knows_fenced: bool = True, knows_abortable: bool = True
+) -> Iterator[None]:
+    """Turn each KafkaError of the quorum into the one that the client can act upon.
 
-
-async def _told(
-    request: Request, answer: Awaitable[_Result], *, knows_fenced: bool = True, knows_abortable: bool = True
-) -> _Result:
-    """Where the request may have been delayed on an old connection there is no answer that would not mislead a client
-    that is alive: it asks again on a new one."""
+    `knows_fenced`: its version of the request has PRODUCER_FENCED. `knows_abortable`: it is to be told
+    TRANSACTION_ABORTABLE. If the request may have been delayed on an old connection, every answer would mislead a
+    client that is alive: the connection is closed, and the client asks again on a new one.
+    """
     try:
-        return await answer
+        yield
     except KafkaError as error:
         code = error.code
         if code is ErrorCode.NETWORK_EXCEPTION:
@@ -126,3 +57,12 @@ async def _told(
         if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
+
+
+def not_told_of_the_next_epoch(transactional_id: str) -> KafkaError:
+    """The transaction was aborted, and this version of the request has no field for the next epoch: a client that knows
+    KIP-360 asks for it upon this code."""
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"the transaction of {transactional_id!r} was aborted, and its producer has another epoch now",
+    )

@@ -20,15 +20,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import Command
 from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
+from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
 from .acceptance import TransactionGone, Verdict, judge
-from .quorum import TransactionCommands
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +91,13 @@ class TransactionGate:
         self,
         broker_id: int,
         table: Callable[[], TransactionTable],
-        commands: TransactionCommands,
+        quorum: Quorum,
         wall_ms: Callable[[], int],
     ) -> None:
         """`wall_ms`: when transactions begin, by this broker's clock."""
         self._broker_id = broker_id
         self._table = table
-        self._commands = commands
+        self._quorum = quorum
         self._wall_ms = wall_ms
         self._queues: dict[tuple[int, Place], _Queue] = {}
 
@@ -220,8 +221,8 @@ class TransactionGate:
     async def _catch_up(self, queue: _Queue) -> None:
         """Ask the quorum until the image has all that was decided before it answered."""
         while True:
-            verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._commands.broker_epoch)
-            if await self._asked(self._commands.verify(verify)):
+            verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._quorum.broker_epoch)
+            if await self._asked(verify):
                 return
             await self._change_or_pause(queue)
 
@@ -236,16 +237,16 @@ class TransactionGate:
         )
         while not self._accepts(queue, write):
             try:
-                if await self._asked(self._commands.add(command)):
+                if await self._asked(command):
                     continue
             except KafkaError as error:
                 raise _as_produce_says(error) from error
             await self._change_or_pause(queue)
 
-    async def _asked(self, answer: Awaitable[object]) -> bool:
+    async def _asked(self, command: Command[Any]) -> bool:
         """Whether the quorum has answered; not yet if it was busy. KafkaError for what it refuses for good."""
         try:
-            await answer
+            await self._quorum.submit(command)
         except KafkaError as error:
             if error.code in _REFUSALS:
                 raise

@@ -19,10 +19,10 @@ from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMark
 from ...protocol.transaction_table import Place, Transaction, Writer
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
+from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from .acceptance import is_behind
-from .quorum import TransactionCommands
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +68,13 @@ class Markers:
         broker_id: int,
         replicas: Replicas,
         image: Callable[[], ClusterImage],
-        commands: TransactionCommands,
+        quorum: Quorum,
         offsets_ended: OffsetsEnded,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._image = image
-        self._commands = commands
+        self._quorum = quorum
         self._offsets_ended = offsets_ended
         self._owed: deque[_Owed] = deque()
         self._turn: asyncio.Handle | None = None
@@ -298,11 +298,11 @@ class Markers:
             told, self._unreported = self._unreported, {}
             command = ReportMarkers(
                 broker_id=self._broker_id,
-                broker_epoch=self._commands.broker_epoch,
+                broker_epoch=self._quorum.broker_epoch,
                 partitions=[_written(reported, writers) for reported, writers in told.items()],
             )
             try:
-                await self._commands.report(command)
+                await self._quorum.submit(command)
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
                     return  # Another process has this broker's id: this one ends.

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 
+from ..quorum.access import Quorum
 from ..replication.replicas.dependencies import wall_ms
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from .completion_waits import Endings
 from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded
-from .quorum import QuorumCommands, TransactionCommands
 
 
 class Transactions:
@@ -23,12 +23,11 @@ class Transactions:
         broker_id: int,
         replicas: Replicas,
         image: Callable[[], ClusterImage],
-        quorum: QuorumCommands,
+        quorum: Quorum,
         offsets_ended: OffsetsEnded,
     ) -> None:
-        self.commands = TransactionCommands(quorum)
-        self.gate = TransactionGate(broker_id, lambda: image().transactions, self.commands, wall_ms)
-        self.markers = Markers(broker_id, replicas, image, self.commands, offsets_ended)
+        self.gate = TransactionGate(broker_id, lambda: image().transactions, quorum, wall_ms)
+        self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
         self.endings = Endings(image)
 
     def image_changed(self, delta: ImageDelta) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
-from ...protocol.messages.quorum_commands import Command
-from ...protocol.schema import Message
+from ottla.protocol.messages.broker_commands import AllocateProducerIds
+
+from ..quorum.access import Quorum
 
 NextBlock = Callable[[], Awaitable[tuple[int, int]]]
 """Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
@@ -20,25 +18,13 @@ NextBlock = Callable[[], Awaitable[tuple[int, int]]]
 _REFILL_BELOW = 0.1
 
 
-class QuorumCommands(Protocol):
-    """The session with the metadata quorum, as far as producer ids need it."""
-
-    @property
-    def broker_epoch(self) -> int: ...
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message: ...
-
-
-def blocks_from(quorum: QuorumCommands, broker_id: int) -> NextBlock:
+def blocks_from(quorum: Quorum, broker_id: int) -> NextBlock:
     """Blocks of ids that `quorum` allocates to this broker."""
 
     async def next_block() -> tuple[int, int]:
         command = AllocateProducerIds(broker_id=broker_id, broker_epoch=quorum.broker_epoch)
-        result = await quorum.submit(command)
-        if not isinstance(result, AllocateProducerIdsResult):
-            raise TypeError(f"AllocateProducerIds was answered by {type(result).__name__}")
-        if result.error_code:
-            raise KafkaError(ErrorCode.of(result.error_code))
-        return result.first, result.count
+        block = await quorum.submit(command)
+        return block.first, block.count
 
     return next_block
 

@@ -16,8 +16,8 @@ from ...protocol.messages.broker_commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.metadata_records import BrokerRemovedRecord
-from ...protocol.messages.quorum_commands import CommandResult
 from . import election
 from .election import Electorate, Progress
 from .workspace import ProgressByPartition, Workspace
@@ -81,16 +81,16 @@ def current(work: Workspace, broker_id: int, broker_epoch: int) -> BrokerState:
     return broker
 
 
-def fence(work: Workspace, command: FenceBroker) -> CommandResult:
+def fence(work: Workspace, command: FenceBroker) -> PlainResult:
     """The broker leaves its ISRs; whom it led gets new leaders."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
         work.set_broker(replace(broker, fenced=True))
         _leave_partitions(work, broker.broker_id, election.without, work.by_partition(command.progress))
-    return CommandResult()
+    return PlainResult()
 
 
-def unfence(work: Workspace, command: UnfenceBroker) -> CommandResult:
+def unfence(work: Workspace, command: UnfenceBroker) -> PlainResult:
     """The broker may lead again, and does at once where nobody else can."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if broker.fenced:
@@ -98,7 +98,7 @@ def unfence(work: Workspace, command: UnfenceBroker) -> CommandResult:
         for topic_id, index, state in work.partitions():
             if state.leader < 0 and broker.broker_id in state.replicas:
                 work.set_partition(topic_id, index, election.elect(state, work.electorate(topic_id)))
-    return CommandResult()
+    return PlainResult()
 
 
 def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown) -> ControlledShutdownResult:
@@ -111,13 +111,13 @@ def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown)
     return ControlledShutdownResult(remaining_leaderships=remaining)
 
 
-def unregister(work: Workspace, command: UnregisterBroker) -> CommandResult:
+def unregister(work: Workspace, command: UnregisterBroker) -> PlainResult:
     """Forget the broker; it stays in replica lists, as in Kafka."""
     if command.broker_id not in work.image.brokers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
     work.emit(BrokerRemovedRecord(broker_id=command.broker_id))
     _leave_partitions(work, command.broker_id, election.without, {})
-    return CommandResult()
+    return PlainResult()
 
 
 def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: ProgressByPartition) -> None:

@@ -19,6 +19,8 @@ from ...protocol.messages.broker_commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ...protocol.messages.cluster_commands import DeclareRestored, FormCluster
+from ...protocol.messages.command import Command, CommandResult, PlainResult
 from ...protocol.messages.config_commands import AlterConfigs
 from ...protocol.messages.metadata_records import (
     ClusterRecord,
@@ -29,14 +31,10 @@ from ...protocol.messages.metadata_records import (
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
 from ...protocol.messages.quorum_commands import (
-    Command,
-    CommandResult,
-    DeclareRestored,
-    FormCluster,
     Session,
     decode_command,
     encode_result,
-    result_type,
+    refused,
 )
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
@@ -148,12 +146,12 @@ class Controller:
             return Applied(CommandStatus.INVALID, self.image.offset, b"")
         return Applied(CommandStatus.APPLIED, *kept)
 
-    def _execute(self, command: Command) -> Applied:
+    def _execute(self, command: Command[Any]) -> Applied:
         work = Workspace(self.image, transaction_markers.partition_changed)
         try:
             result = _COMMANDS[type(command)](work, command)
         except KafkaError as error:
-            result = _refusal(command, error)
+            result = refused(command, error.code, message_of(error))
         if isinstance(result, RegisterBrokerResult) and result.error_code == ErrorCode.NONE:
             assert isinstance(command, RegisterBroker)
             self._sessions.begin(command.broker_id, result.broker_epoch)
@@ -225,22 +223,16 @@ class Controller:
         self.image, self._sessions = image, table
 
 
-def _form(work: Workspace, command: FormCluster) -> CommandResult:
+def _form(work: Workspace, command: FormCluster) -> PlainResult:
     present = work.image.cluster_id
     if not command.cluster_id or present not in ("", command.cluster_id):
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this cluster is {present!r}")
     if not present:
         work.emit(ClusterRecord(cluster_id=command.cluster_id))
-    return CommandResult()
+    return PlainResult()
 
 
-def _refusal(command: Command, error: KafkaError) -> Message:
-    """The result of a command that was refused as a whole."""
-    refused: Callable[..., Message] = result_type(command)
-    return refused(error_code=error.code, error_message=message_of(error))
-
-
-_COMMANDS: dict[type[Message], Callable[[Workspace, Any], Message]] = {
+_COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] = {
     RegisterBroker: brokers.register,
     UnfenceBroker: brokers.unfence,
     FenceBroker: brokers.fence,

@@ -12,18 +12,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.offline_replica_commands import (
     RenewReplicas,
     RenewReplicasResult,
     ReportOfflineReplicas,
 )
-from ...protocol.messages.quorum_commands import CommandResult
 from . import election
 from .brokers import current
 from .workspace import Workspace
 
 
-def report(work: Workspace, command: ReportOfflineReplicas) -> CommandResult:
+def report(work: Workspace, command: ReportOfflineReplicas) -> PlainResult:
     """Take the replicas out. What is no replica of this broker (any more) is passed over."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     for lost in command.partitions:
@@ -32,7 +32,7 @@ def report(work: Workspace, command: ReportOfflineReplicas) -> CommandResult:
         if state is not None and broker_id in state.replicas and broker_id not in state.offline_replicas:
             new = _without_replica(work, lost.topic_id, state, broker_id)
             work.set_partition(lost.topic_id, lost.partition, new)
-    return CommandResult()
+    return PlainResult()
 
 
 def _without_replica(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import NO_LEADER, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,
@@ -18,7 +19,6 @@ from ...protocol.messages.partition_commands import (
     ElectLeadersResult,
     IsrMember,
 )
-from ...protocol.messages.quorum_commands import CommandResult
 from ...protocol.messages.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -135,14 +135,14 @@ def _elect(
     return ErrorCode.NONE
 
 
-def elect_last_known(work: Workspace, command: ElectLastKnown) -> CommandResult:
+def elect_last_known(work: Workspace, command: ElectLastKnown) -> PlainResult:
     """The last known member furthest along leads where there is no ISR and no ELR, and nobody is missing."""
     for (topic_id, index), progress in work.by_partition(command.progress).items():
         topic = work.image.topics_by_id.get(topic_id)
         state = topic.partitions.get(index) if topic is not None else None
         if state is not None and state.leader == NO_LEADER:
             work.set_partition(topic_id, index, election.elect(state, work.electorate(topic_id), progress))
-    return CommandResult()
+    return PlainResult()
 
 
 def alter_reassignments(

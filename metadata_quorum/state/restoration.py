@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import NO_LEADER
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cluster_commands import DeclareRestored
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.metadata_records import ProducerIdsRecord
-from ...protocol.messages.quorum_commands import CommandResult, DeclareRestored
 from . import election
 from .workspace import Workspace
 
@@ -22,7 +23,7 @@ PRODUCER_IDS_SKIPPED = 1 << 32
 _LAST_EPOCH = 2**31 - 1
 
 
-def declare(work: Workspace, _: DeclareRestored) -> CommandResult:
+def declare(work: Workspace, _: DeclareRestored) -> PlainResult:
     """Begin anew what may have gone on without this state. KafkaError when there are no epochs left."""
     partitions = list(work.partitions())
     if any(
@@ -45,4 +46,4 @@ def declare(work: Workspace, _: DeclareRestored) -> CommandResult:
         work.set_partition(
             topic_id, index, election.elect(uncertain, work.electorate(topic_id)) if alone else uncertain
         )
-    return CommandResult()
+    return PlainResult()

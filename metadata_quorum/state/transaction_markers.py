@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
-from ...protocol.messages.quorum_commands import CommandResult
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import ReportMarkers
 from ...protocol.transaction_table import Phase, Place, Transaction
 from . import brokers
@@ -15,7 +15,7 @@ from .transactions import abort_by_itself
 from .workspace import Workspace
 
 
-def report(work: Workspace, command: ReportMarkers) -> CommandResult:
+def report(work: Workspace, command: ReportMarkers) -> PlainResult:
     """Markers that are below the high watermark of the leader that reports them. What was settled before, or belongs
     to another transaction or leadership, is passed over: it is reported again, or was."""
     brokers.current(work, command.broker_id, command.broker_epoch)
@@ -24,7 +24,7 @@ def report(work: Workspace, command: ReportMarkers) -> CommandResult:
         settled.setdefault(producer_id, set()).add(place)
     for producer_id, places in settled.items():
         _settle(work, producer_id, places)
-    return CommandResult()
+    return PlainResult()
 
 
 def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Transaction, int, Place]]:

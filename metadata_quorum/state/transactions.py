@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.quorum_commands import CommandResult
+from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import (
     AbortTransaction,
     AddToTransaction,
@@ -386,25 +386,25 @@ def _free_in_pool(transaction: Transaction) -> tuple[int, int] | None:
     return next(free, None)
 
 
-def verify(work: Workspace, command: VerifyTransaction) -> CommandResult:
+def verify(work: Workspace, command: VerifyTransaction) -> PlainResult:
     """Nothing: that it was applied is what counts."""
     current(work, command.broker_id, command.broker_epoch)
-    return CommandResult()
+    return PlainResult()
 
 
 # ------------------------------------------------------------ what its client did not ask for
 
 
-def expire(work: Workspace, command: ExpireTransactions) -> CommandResult:
+def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
     """Those that are still open are aborted."""
     for one in command.transactions:
         transaction = work.image.transactions.transactions.get(one.transactional_id)
         if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
             abort_by_itself(work, transaction)
-    return CommandResult()
+    return PlainResult()
 
 
-def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
+def abort(work: Workspace, command: AbortTransaction) -> PlainResult:
     """Whoever its producer is; nothing to do if it is over. One that is named by its number must be open, or the newest
     to be aborted."""
     transaction = _known(work, command.transactional_id)
@@ -417,10 +417,10 @@ def abort(work: Workspace, command: AbortTransaction) -> CommandResult:
         )
     if transaction.phase is Phase.ONGOING:
         abort_by_itself(work, transaction)
-    return CommandResult()
+    return PlainResult()
 
 
-def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
+def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
     """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
     later, has to be told."""
     for one in command.transactions:
@@ -433,10 +433,10 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> CommandResult:
             and transaction.updated_ms <= command.unused_since_ms
         ):
             tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
-    return CommandResult()
+    return PlainResult()
 
 
-def delete(work: Workspace, command: DeleteTransactionalId) -> CommandResult:
+def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
     """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
     in no transaction any more, for none of them is given out again."""
     transaction = work.image.transactions.transactions.get(command.transactional_id)
@@ -457,7 +457,7 @@ def delete(work: Workspace, command: DeleteTransactionalId) -> CommandResult:
             f"{len(transaction.lacking)} partitions: try again once it is complete",
         )
     tell_all(work, TransactionalIdRemovedRecord(transactional_id=transaction.transactional_id))
-    return CommandResult()
+    return PlainResult()
 
 
 def abort_by_itself(work: Workspace, transaction: Transaction) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int16, int32, int64, string, uuid
+from ..schema import array, data, int16, int32, int64, string, uuid
+from .command import Command, CommandResult, PlainResult
 from .metadata_records import BrokerListener
 from .partition_commands import ReplicaLogEnd
 
 
 @data()
-class RegisterBroker(Message):
+class RegisterBrokerResult(CommandResult):
+    """The registration."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    broker_epoch: int = int64(default=-1, about="Fences all earlier registrations of this broker id.")
+
+
+@data()
+class RegisterBroker(Command[RegisterBrokerResult]):
     """A broker process has started. Idempotent by incarnation."""
 
     broker_id: int = int32(default=-1, about="node.id.")
@@ -22,16 +32,7 @@ class RegisterBroker(Message):
 
 
 @data()
-class RegisterBrokerResult(Message):
-    """The registration."""
-
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-    broker_epoch: int = int64(default=-1, about="Fences all earlier registrations of this broker id.")
-
-
-@data()
-class UnfenceBroker(Message):
+class UnfenceBroker(Command[PlainResult]):
     """The broker is ready to serve."""
 
     broker_id: int = int32(about="Which.")
@@ -39,7 +40,7 @@ class UnfenceBroker(Message):
 
 
 @data()
-class FenceBroker(Message):
+class FenceBroker(Command[PlainResult]):
     """The broker is gone: it leaves its ISRs, and others lead."""
 
     broker_id: int = int32(about="Which.")
@@ -48,7 +49,23 @@ class FenceBroker(Message):
 
 
 @data()
-class BeginControlledShutdown(Message):
+class UnregisterBroker(Command[PlainResult]):
+    """Forget a broker that will not come back."""
+
+    broker_id: int = int32(about="Which.")
+
+
+@data()
+class ControlledShutdownResult(CommandResult):
+    """How far the shutdown is."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    remaining_leaderships: int = int32(about="Partitions that the broker still leads.")
+
+
+@data()
+class BeginControlledShutdown(Command[ControlledShutdownResult]):
     """The broker wants to stop: others take over what it leads."""
 
     broker_id: int = int32(about="Which.")
@@ -59,34 +76,18 @@ class BeginControlledShutdown(Message):
 
 
 @data()
-class UnregisterBroker(Message):
-    """Forget a broker that will not come back."""
-
-    broker_id: int = int32(about="Which.")
-
-
-@data()
-class ControlledShutdownResult(Message):
-    """How far the shutdown is."""
-
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-    remaining_leaderships: int = int32(about="Partitions that the broker still leads.")
-
-
-@data()
-class AllocateProducerIds(Message):
-    """A broker needs producer ids to give out."""
-
-    broker_id: int = int32(about="Who asks.")
-    broker_epoch: int = int64(about="Its registration.")
-
-
-@data()
-class AllocateProducerIdsResult(Message):
+class AllocateProducerIdsResult(CommandResult):
     """A block of producer ids, for this broker alone."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
     first: int = int64(default=-1, about="First of the block.")
     count: int = int32(about="Size of the block.")
+
+
+@data()
+class AllocateProducerIds(Command[AllocateProducerIdsResult]):
+    """A broker needs producer ids to give out."""
+
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ..schema import Message, array, boolean, data, int8, int16, string
+from .command import Command, CommandResult
 
 
 class ConfigOperation(IntEnum):
@@ -44,14 +45,6 @@ class ConfigResource(Message):
 
 
 @data()
-class AlterConfigs(Message):
-    """Change dynamic configurations, each resource on its own."""
-
-    resources: list[ConfigResource] = array(ConfigResource, about="Resources.")
-    validate_only: bool = boolean(about="Whether only to check.")
-
-
-@data()
 class AlteredConfig(Message):
     """How the change of one resource went."""
 
@@ -62,9 +55,17 @@ class AlteredConfig(Message):
 
 
 @data()
-class AlterConfigsResult(Message):
+class AlterConfigsResult(CommandResult):
     """One result per resource, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     resources: list[AlteredConfig] = array(AlteredConfig, about="In the order of the command.")
+
+
+@data()
+class AlterConfigs(Command[AlterConfigsResult]):
+    """Change dynamic configurations, each resource on its own."""
+
+    resources: list[ConfigResource] = array(ConfigResource, about="Resources.")
+    validate_only: bool = boolean(about="Whether only to check.")

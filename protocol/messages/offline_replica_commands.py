@@ -5,6 +5,7 @@ and that it makes such replicas anew, from nothing.
 from __future__ import annotations
 
 from ..schema import Message, array, data, int16, int32, int64, string, uuid
+from .command import Command, CommandResult, PlainResult
 
 
 @data()
@@ -16,7 +17,7 @@ class OfflineReplica(Message):
 
 
 @data()
-class ReportOfflineReplicas(Message):
+class ReportOfflineReplicas(Command[PlainResult]):
     """The broker has lost these replicas until it registers anew; others lead. Idempotent."""
 
     broker_id: int = int32(about="Who reports.")
@@ -25,19 +26,19 @@ class ReportOfflineReplicas(Message):
 
 
 @data()
-class RenewReplicas(Message):
+class RenewReplicasResult(CommandResult):
+    """Those that are to be made anew; the others may be all that is left of their partitions."""
+
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
+    renewed: list[OfflineReplica] = array(OfflineReplica, about="Offline no longer.")
+
+
+@data()
+class RenewReplicas(Command[RenewReplicasResult]):
     """The broker will copy these offline replicas of its own anew, from their leaders; what it has of them does not
     count any more."""
 
     broker_id: int = int32(about="Who asks.")
     broker_epoch: int = int64(about="Its registration.")
     partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
-
-
-@data()
-class RenewReplicasResult(Message):
-    """Those that are to be made anew; the others may be all that is left of their partitions."""
-
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
-    renewed: list[OfflineReplica] = array(OfflineReplica, about="Offline no longer.")

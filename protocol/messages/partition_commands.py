@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ..schema import Message, array, data, int8, int16, int32, int64, string, uuid
+from .command import Command, CommandResult, PlainResult
 
 
 class ElectionType(IntEnum):
@@ -51,15 +52,6 @@ class AlterPartitionChange(Message):
 
 
 @data()
-class AlterPartition(Message):
-    """A leader changes ISRs, by compare-and-set."""
-
-    broker_id: int = int32(about="Who asks.")
-    broker_epoch: int = int64(about="Its registration.")
-    partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes.")
-
-
-@data()
 class AlteredPartition(Message):
     """How one change went, and the state there is now (if the partition is known)."""
 
@@ -73,12 +65,21 @@ class AlteredPartition(Message):
 
 
 @data()
-class AlterPartitionResult(Message):
+class AlterPartitionResult(CommandResult):
     """One result per change, in order."""
 
     error_code: int = int16(about="About the whole command: STALE_BROKER_EPOCH.")
     error_message: str = string(about="For people.")
     partitions: list[AlteredPartition] = array(AlteredPartition, about="In the order of the command.")
+
+
+@data()
+class AlterPartition(Command[AlterPartitionResult]):
+    """A leader changes ISRs, by compare-and-set."""
+
+    broker_id: int = int32(about="Who asks.")
+    broker_epoch: int = int64(about="Its registration.")
+    partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes.")
 
 
 @data()
@@ -90,18 +91,7 @@ class ElectionPartition(Message):
 
 
 @data()
-class ElectLeaders(Message):
-    """Elect preferred leaders, or any leader where there is none."""
-
-    election_type: int = int8(about="An ElectionType.")
-    partitions: list[ElectionPartition] | None = array(
-        ElectionPartition, nullable="0+", default=None, about="Null: all partitions."
-    )
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
-
-
-@data()
-class ElectLastKnown(Message):
+class ElectLastKnown(Command[PlainResult]):
     """Elect leaders from the last known members of partitions that have neither ISR nor ELR."""
 
     progress: list[ReplicaLogEnd] = array(
@@ -120,9 +110,20 @@ class ElectedPartition(Message):
 
 
 @data()
-class ElectLeadersResult(Message):
+class ElectLeadersResult(CommandResult):
     """One result per partition; with null partitions, only of those that needed an election."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     partitions: list[ElectedPartition] = array(ElectedPartition, about="Results.")
+
+
+@data()
+class ElectLeaders(Command[ElectLeadersResult]):
+    """Elect preferred leaders, or any leader where there is none."""
+
+    election_type: int = int8(about="An ElectionType.")
+    partitions: list[ElectionPartition] | None = array(
+        ElectionPartition, nullable="0+", default=None, about="Null: all partitions."
+    )
+    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")

@@ -7,149 +7,86 @@ sequences rise by one from 1, and each command is applied exactly once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
-from ..schema import Message, data, int16, int32, int64, string
+from ..errors import ErrorCode
+from ..schema import Message, data, int32, int64
 from .broker_commands import (
     AllocateProducerIds,
-    AllocateProducerIdsResult,
     BeginControlledShutdown,
-    ControlledShutdownResult,
     FenceBroker,
     RegisterBroker,
-    RegisterBrokerResult,
     UnfenceBroker,
     UnregisterBroker,
 )
-from .config_commands import AlterConfigs, AlterConfigsResult
-from .offline_replica_commands import RenewReplicas, RenewReplicasResult, ReportOfflineReplicas
+from .cluster_commands import DeclareRestored, FormCluster
+from .command import Command, CommandResult, ResultT, result_type
+from .config_commands import AlterConfigs
+from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from .partition_commands import (
     AlterPartition,
-    AlterPartitionResult,
     ElectLastKnown,
     ElectLeaders,
-    ElectLeadersResult,
 )
-from .quota_commands import AlterClientQuotas, AlterClientQuotasResult, UpdateFeatures, UpdateFeaturesResult
-from .reassignment_commands import AlterPartitionReassignments, AlterPartitionReassignmentsResult
+from .quota_commands import AlterClientQuotas, UpdateFeatures
+from .reassignment_commands import AlterPartitionReassignments
 from .topic_commands import (
     CreatePartitions,
-    CreatePartitionsResult,
     CreateTopics,
-    CreateTopicsResult,
     DeleteTopics,
-    DeleteTopicsResult,
 )
 from .transaction_commands import (
     AbortTransaction,
     AddToTransaction,
-    AddToTransactionResult,
     DeleteTransactionalId,
     EndTransaction,
-    EndTransactionResult,
     ExpireTransactions,
     FindOrBegin,
-    FindOrBeginResult,
     ForgetTransactionalIds,
     InitTransactionalId,
-    InitTransactionalIdResult,
     JoinTransaction,
-    JoinTransactionResult,
     ReportMarkers,
     VerifyTransaction,
 )
 
-
-@data()
-class CommandResult(Message):
-    """The result of commands that have nothing to tell but how they went."""
-
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-
-
-@data()
-class FormCluster(Message):
-    """Name the cluster, once."""
-
-    cluster_id: str = string(about="Chosen once, for ever.")
-
-
-@data()
-class DeclareRestored(Message):
-    """An operator has put the quorum back from copies: what it has known since they were made is lost."""
-
-
-Command = (
-    RegisterBroker
-    | UnfenceBroker
-    | FenceBroker
-    | BeginControlledShutdown
-    | UnregisterBroker
-    | CreateTopics
-    | DeleteTopics
-    | CreatePartitions
-    | AlterPartition
-    | AlterConfigs
-    | AllocateProducerIds
-    | ElectLeaders
-    | FormCluster
-    | ReportOfflineReplicas
-    | AlterClientQuotas
-    | UpdateFeatures
-    | AlterPartitionReassignments
-    | RenewReplicas
-    | ElectLastKnown
-    | InitTransactionalId
-    | AddToTransaction
-    | EndTransaction
-    | JoinTransaction
-    | ReportMarkers
-    | ExpireTransactions
-    | ForgetTransactionalIds
-    | AbortTransaction
-    | VerifyTransaction
-    | DeleteTransactionalId
-    | FindOrBegin
-    | DeclareRestored
-)
-
-_TYPES: dict[int, tuple[type[Command], type[Message]]] = {
-    1: (RegisterBroker, RegisterBrokerResult),
-    2: (UnfenceBroker, CommandResult),
-    3: (FenceBroker, CommandResult),
-    4: (BeginControlledShutdown, ControlledShutdownResult),
-    5: (UnregisterBroker, CommandResult),
-    6: (CreateTopics, CreateTopicsResult),
-    7: (DeleteTopics, DeleteTopicsResult),
-    8: (CreatePartitions, CreatePartitionsResult),
-    9: (AlterPartition, AlterPartitionResult),
-    10: (AlterConfigs, AlterConfigsResult),
-    11: (AllocateProducerIds, AllocateProducerIdsResult),
-    12: (ElectLeaders, ElectLeadersResult),
-    13: (FormCluster, CommandResult),
-    14: (AlterPartitionReassignments, AlterPartitionReassignmentsResult),
-    18: (ReportOfflineReplicas, CommandResult),
-    20: (AlterClientQuotas, AlterClientQuotasResult),
-    21: (UpdateFeatures, UpdateFeaturesResult),
-    22: (RenewReplicas, RenewReplicasResult),
-    23: (ElectLastKnown, CommandResult),
-    24: (InitTransactionalId, InitTransactionalIdResult),
-    25: (AddToTransaction, AddToTransactionResult),
-    26: (EndTransaction, EndTransactionResult),
-    27: (JoinTransaction, JoinTransactionResult),
-    28: (ReportMarkers, CommandResult),
-    29: (ExpireTransactions, CommandResult),
-    30: (ForgetTransactionalIds, CommandResult),
-    31: (AbortTransaction, CommandResult),
-    32: (VerifyTransaction, CommandResult),
-    33: (DeleteTransactionalId, CommandResult),
-    34: (FindOrBegin, FindOrBeginResult),
-    35: (DeclareRestored, CommandResult),
+COMMANDS: Final[dict[int, type[Command[Any]]]] = {
+    1: RegisterBroker,
+    2: UnfenceBroker,
+    3: FenceBroker,
+    4: BeginControlledShutdown,
+    5: UnregisterBroker,
+    6: CreateTopics,
+    7: DeleteTopics,
+    8: CreatePartitions,
+    9: AlterPartition,
+    10: AlterConfigs,
+    11: AllocateProducerIds,
+    12: ElectLeaders,
+    13: FormCluster,
+    14: AlterPartitionReassignments,
+    18: ReportOfflineReplicas,
+    20: AlterClientQuotas,
+    21: UpdateFeatures,
+    22: RenewReplicas,
+    23: ElectLastKnown,
+    24: InitTransactionalId,
+    25: AddToTransaction,
+    26: EndTransaction,
+    27: JoinTransaction,
+    28: ReportMarkers,
+    29: ExpireTransactions,
+    30: ForgetTransactionalIds,
+    31: AbortTransaction,
+    32: VerifyTransaction,
+    33: DeleteTransactionalId,
+    34: FindOrBegin,
+    35: DeclareRestored,
 }
-_NUMBERS: dict[type[Message], int] = {cls: number for number, (cls, _) in _TYPES.items()}
-_RESULTS: dict[type[Message], type[Message]] = dict(_TYPES.values())
+"""Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
+its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""
+_NUMBERS: Final = {command: number for number, command in COMMANDS.items()}
+_RESULTS: Final = {command: result_type(command) for command in COMMANDS.values()}
 
 
 class Session(NamedTuple):
@@ -169,7 +106,7 @@ class _Envelope(Message):
     acknowledged: int = int64(about="Results up to here need not be kept.")
 
 
-def encode_command(session: Session | tuple[int, int, int] | None, command: Command) -> bytes:
+def encode_command(session: Session | tuple[int, int, int] | None, command: Command[Any]) -> bytes:
     """One command as it goes into the log."""
     envelope = _Envelope()
     if session is not None:
@@ -181,12 +118,12 @@ def encode_command(session: Session | tuple[int, int, int] | None, command: Comm
     return bytes(out)
 
 
-def decode_command(encoded: bytes) -> tuple[Session | None, Command]:
+def decode_command(encoded: bytes) -> tuple[Session | None, Command[Any]]:
     """Raises MalformedMessage for anything that is not one whole command."""
-    if not encoded or encoded[0] not in _TYPES:
+    if not encoded or encoded[0] not in COMMANDS:
         raise MalformedMessage(f"unknown command type {encoded[:1].hex() or '(empty)'}")
     envelope, position = decode_from(_Envelope, encoded, 0, 1)
-    command, end = decode_from(_TYPES[encoded[0]][0], encoded, 0, position)
+    command, end = decode_from(COMMANDS[encoded[0]], encoded, 0, position)
     if end != len(encoded):
         raise MalformedMessage(f"{len(encoded) - end} bytes follow the {type(command).__name__} command")
     return _session(envelope), command
@@ -198,16 +135,18 @@ def _session(envelope: _Envelope) -> Session | None:
     return Session(envelope.broker_id, envelope.broker_epoch, envelope.sequence, envelope.acknowledged)
 
 
-def encode_result(result: Message) -> bytes:
+def encode_result(result: CommandResult) -> bytes:
     """A result as it travels in a reply."""
     return encode(result, 0)
 
 
-def result_type(command: Command) -> type[Message]:
-    """The class of this command's results; all have an error code and message about the whole command."""
-    return _RESULTS[type(command)]
+def decode_result(command: Command[ResultT], encoded: bytes) -> ResultT:
+    """The result of this command, which may be a refusal. Raises MalformedMessage."""
+    expected: type[ResultT] = _RESULTS[type(command)]
+    return decode(expected, encoded, 0)
 
 
-def decode_result(command: Command, encoded: bytes) -> Message:
-    """The result of this command. Raises MalformedMessage."""
-    return decode(result_type(command), encoded, 0)
+def refused(command: Command[ResultT], code: ErrorCode, message: str) -> ResultT:
+    """The result that says that the quorum refuses the whole command."""
+    result: ResultT = _RESULTS[type(command)](error_code=code, error_message=message)
+    return result

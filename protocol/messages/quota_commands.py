@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, float64, int8, int16, string
+from .command import Command, CommandResult
 
 
 @data()
@@ -39,14 +40,6 @@ class EntityQuotaChanges(Message):
 
 
 @data()
-class AlterClientQuotas(Message):
-    """Change quotas, each entity on its own."""
-
-    entries: list[EntityQuotaChanges] = array(EntityQuotaChanges, about="Entities.")
-    validate_only: bool = boolean(about="Whether only to check.")
-
-
-@data()
 class AlteredQuota(Message):
     """How the change of one entity went."""
 
@@ -55,12 +48,20 @@ class AlteredQuota(Message):
 
 
 @data()
-class AlterClientQuotasResult(Message):
+class AlterClientQuotasResult(CommandResult):
     """One result per entity, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     entries: list[AlteredQuota] = array(AlteredQuota, about="In the order of the command.")
+
+
+@data()
+class AlterClientQuotas(Command[AlterClientQuotasResult]):
+    """Change quotas, each entity on its own."""
+
+    entries: list[EntityQuotaChanges] = array(EntityQuotaChanges, about="Entities.")
+    validate_only: bool = boolean(about="Whether only to check.")
 
 
 @data()
@@ -73,16 +74,16 @@ class FeatureLevel(Message):
 
 
 @data()
-class UpdateFeatures(Message):
-    """Finalize levels of features: all or nothing."""
-
-    updates: list[FeatureLevel] = array(FeatureLevel, about="Levels.")
-    validate_only: bool = boolean(about="Whether only to check.")
-
-
-@data()
-class UpdateFeaturesResult(Message):
+class UpdateFeaturesResult(CommandResult):
     """The one error, if any, is about the update that comes first."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
+
+
+@data()
+class UpdateFeatures(Command[UpdateFeaturesResult]):
+    """Finalize levels of features: all or nothing."""
+
+    updates: list[FeatureLevel] = array(FeatureLevel, about="Levels.")
+    validate_only: bool = boolean(about="Whether only to check.")

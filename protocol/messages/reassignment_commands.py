@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, int16, int32, string
+from .command import Command, CommandResult
 
 
 @data()
@@ -24,16 +25,6 @@ class TopicReassignment(Message):
 
 
 @data()
-class AlterPartitionReassignments(Message):
-    """Begin, change or cancel reassignments, each partition on its own."""
-
-    topics: list[TopicReassignment] = array(TopicReassignment, about="Topics.")
-    allow_replication_factor_change: bool = boolean(
-        default=True, about="Whether the number of replicas may change."
-    )
-
-
-@data()
 class ReassignedPartition(Message):
     """How the change of one partition went."""
 
@@ -42,11 +33,21 @@ class ReassignedPartition(Message):
 
 
 @data()
-class AlterPartitionReassignmentsResult(Message):
+class AlterPartitionReassignmentsResult(CommandResult):
     """One result per partition, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     partitions: list[ReassignedPartition] = array(
         ReassignedPartition, about="In the order of the command, topic after topic."
+    )
+
+
+@data()
+class AlterPartitionReassignments(Command[AlterPartitionReassignmentsResult]):
+    """Begin, change or cancel reassignments, each partition on its own."""
+
+    topics: list[TopicReassignment] = array(TopicReassignment, about="Topics.")
+    allow_replication_factor_change: bool = boolean(
+        default=True, about="Whether the number of replicas may change."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
+from .command import Command, CommandResult
 
 
 @data()
@@ -35,15 +36,6 @@ class NewTopic(Message):
 
 
 @data()
-class CreateTopics(Message):
-    """Create topics, each on its own."""
-
-    topics: list[NewTopic] = array(NewTopic, about="Topics.")
-    validate_only: bool = boolean(about="Whether only to check.")
-    seed: int = int64(about="Random: topic ids and the start of the placement come from it.")
-
-
-@data()
 class CreatedTopic(Message):
     """How the creation of one topic went."""
 
@@ -56,7 +48,7 @@ class CreatedTopic(Message):
 
 
 @data()
-class CreateTopicsResult(Message):
+class CreateTopicsResult(CommandResult):
     """One result per topic, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
@@ -65,11 +57,12 @@ class CreateTopicsResult(Message):
 
 
 @data()
-class DeleteTopics(Message):
-    """Delete topics, by id or by name."""
+class CreateTopics(Command[CreateTopicsResult]):
+    """Create topics, each on its own."""
 
-    topic_ids: list[bytes] = array(uuid, about="By id.")
-    names: list[str] = array(string, about="By name; results follow those of the ids.")
+    topics: list[NewTopic] = array(NewTopic, about="Topics.")
+    validate_only: bool = boolean(about="Whether only to check.")
+    seed: int = int64(about="Random: topic ids and the start of the placement come from it.")
 
 
 @data()
@@ -83,12 +76,20 @@ class TopicResult(Message):
 
 
 @data()
-class DeleteTopicsResult(Message):
+class DeleteTopicsResult(CommandResult):
     """One result per topic, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
+
+
+@data()
+class DeleteTopics(Command[DeleteTopicsResult]):
+    """Delete topics, by id or by name."""
+
+    topic_ids: list[bytes] = array(uuid, about="By id.")
+    names: list[str] = array(string, about="By name; results follow those of the ids.")
 
 
 @data()
@@ -110,18 +111,18 @@ class MorePartitions(Message):
 
 
 @data()
-class CreatePartitions(Message):
-    """Raise the number of partitions of topics."""
-
-    topics: list[MorePartitions] = array(MorePartitions, about="Topics.")
-    validate_only: bool = boolean(about="Whether only to check.")
-    seed: int = int64(about="Random: the placement starts from it.")
-
-
-@data()
-class CreatePartitionsResult(Message):
+class CreatePartitionsResult(CommandResult):
     """One result per topic, in order."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
     topics: list[TopicResult] = array(TopicResult, about="In the order of the command.")
+
+
+@data()
+class CreatePartitions(Command[CreatePartitionsResult]):
+    """Raise the number of partitions of topics."""
+
+    topics: list[MorePartitions] = array(MorePartitions, about="Topics.")
+    validate_only: bool = boolean(about="Whether only to check.")
+    seed: int = int64(about="Random: the placement starts from it.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, int16, int32, int64, nested, string, uuid
+from .command import Command, CommandResult, PlainResult
 from .transaction_records import WriterPartitions
 
 
@@ -27,7 +28,18 @@ class ClientOrigin(Message):
 
 
 @data()
-class InitTransactionalId(Message):
+class InitTransactionalIdResult(CommandResult):
+    """The producer id and epoch to use."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="-1 if refused.")
+    producer_epoch: int = int16(default=-1, about="-1 if refused.")
+    app_version: int = int64(default=-1, about="Of the last commit that named one.")
+
+
+@data()
+class InitTransactionalId(Command[InitTransactionalIdResult]):
     """A producer begins to use a transactional id, or goes on after an error (KIP-360)."""
 
     transactional_id: str = string(about="Not empty.")
@@ -43,18 +55,16 @@ class InitTransactionalId(Message):
 
 
 @data()
-class InitTransactionalIdResult(Message):
-    """The producer id and epoch to use."""
+class AddToTransactionResult(CommandResult):
+    """The number of the transaction that they are part of."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
-    producer_id: int = int64(default=-1, about="-1 if refused.")
-    producer_epoch: int = int16(default=-1, about="-1 if refused.")
-    app_version: int = int64(default=-1, about="Of the last commit that named one.")
+    number: int = int32(default=-1, about="-1 if refused.")
 
 
 @data()
-class AddToTransaction(Message):
+class AddToTransaction(Command[AddToTransactionResult]):
     """A writer is about to write to these partitions; the first begins the transaction."""
 
     transactional_id: str = string(about="Whose transaction.")
@@ -62,15 +72,6 @@ class AddToTransaction(Message):
     producer_epoch: int = int16(default=-1, about="The writer's.")
     topics: list[WriterPartitions] = array(WriterPartitions, about="To which it will write.")
     origin: ClientOrigin = nested(ClientOrigin, about="Who asks.")
-
-
-@data()
-class AddToTransactionResult(Message):
-    """The number of the transaction that they are part of."""
-
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-    number: int = int32(default=-1, about="-1 if refused.")
 
 
 @data()
@@ -82,7 +83,22 @@ class ChosenWriter(Message):
 
 
 @data()
-class EndTransaction(Message):
+class EndTransactionResult(CommandResult):
+    """Decided. It is over for readers once the transaction of this number is complete."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    producer_id: int = int64(default=-1, about="To go on with.")
+    producer_epoch: int = int16(default=-1, about="To go on with.")
+    number: int = int32(default=-1, about="Of the transaction.")
+    was_committed: bool = boolean(
+        about="The application version had been committed before: this transaction was aborted instead."
+    )
+    commit_index: int = int64(default=-1, about="Of the decision; -1 if refused.")
+
+
+@data()
+class EndTransaction(Command[EndTransactionResult]):
     """Commit or abort. Decided at once for all partitions."""
 
     transactional_id: str = string(about="Which.")
@@ -101,34 +117,7 @@ class EndTransaction(Message):
 
 
 @data()
-class EndTransactionResult(Message):
-    """Decided. It is over for readers once the transaction of this number is complete."""
-
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-    producer_id: int = int64(default=-1, about="To go on with.")
-    producer_epoch: int = int16(default=-1, about="To go on with.")
-    number: int = int32(default=-1, about="Of the transaction.")
-    was_committed: bool = boolean(
-        about="The application version had been committed before: this transaction was aborted instead."
-    )
-    commit_index: int = int64(default=-1, about="Of the decision; -1 if refused.")
-
-
-@data()
-class FindOrBegin(Message):
-    """Somebody of many who are to write in one transaction, none of whom owns it: the first one begins it."""
-
-    transactional_id: str = string(about="Not empty.")
-    app_version: int = int64(
-        default=-1, about="Nothing begins if this, or a later one, was committed; -1: none."
-    )
-    timeout_ms: int = int32(about="How long it may stay open after it was last found.")
-    now_ms: int = int64(default=-1, about="The clock of the broker that asks.")
-
-
-@data()
-class FindOrBeginResult(Message):
+class FindOrBeginResult(CommandResult):
     """What its owner would have."""
 
     error_code: int = int16(about="0 for success.")
@@ -142,23 +131,35 @@ class FindOrBeginResult(Message):
 
 
 @data()
-class JoinTransaction(Message):
-    """Another process wants to write in an open transaction."""
+class FindOrBegin(Command[FindOrBeginResult]):
+    """Somebody of many who are to write in one transaction, none of whom owns it: the first one begins it."""
 
-    transactional_id: str = string(about="Which.")
-    producer_id: int = int64(default=-1, about="The owner's, as its token has it.")
-    producer_epoch: int = int16(default=-1, about="The owner's, as its token has it.")
-    number: int = int32(default=-1, about="Of the transaction, as its token has it.")
+    transactional_id: str = string(about="Not empty.")
+    app_version: int = int64(
+        default=-1, about="Nothing begins if this, or a later one, was committed; -1: none."
+    )
+    timeout_ms: int = int32(about="How long it may stay open after it was last found.")
+    now_ms: int = int64(default=-1, about="The clock of the broker that asks.")
 
 
 @data()
-class JoinTransactionResult(Message):
+class JoinTransactionResult(CommandResult):
     """What the writer writes under; nobody else has it in this transaction."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
     producer_id: int = int64(default=-1, about="-1 if refused.")
     producer_epoch: int = int16(default=-1, about="-1 if refused.")
+
+
+@data()
+class JoinTransaction(Command[JoinTransactionResult]):
+    """Another process wants to write in an open transaction."""
+
+    transactional_id: str = string(about="Which.")
+    producer_id: int = int64(default=-1, about="The owner's, as its token has it.")
+    producer_epoch: int = int16(default=-1, about="The owner's, as its token has it.")
+    number: int = int32(default=-1, about="Of the transaction, as its token has it.")
 
 
 @data()
@@ -180,7 +181,7 @@ class WrittenMarkers(Message):
 
 
 @data()
-class ReportMarkers(Message):
+class ReportMarkers(Command[PlainResult]):
     """A leader has written markers."""
 
     broker_id: int = int32(about="Who leads.")
@@ -197,14 +198,14 @@ class OpenTransaction(Message):
 
 
 @data()
-class ExpireTransactions(Message):
+class ExpireTransactions(Command[PlainResult]):
     """The quorum's leader: these have been open for longer than they may."""
 
     transactions: list[OpenTransaction] = array(OpenTransaction, about="As they were when the time was over.")
 
 
 @data()
-class ForgetTransactionalIds(Message):
+class ForgetTransactionalIds(Command[PlainResult]):
     """The quorum's leader: nobody has used these for long."""
 
     transactions: list[OpenTransaction] = array(OpenTransaction, about="With their last transaction.")
@@ -214,7 +215,7 @@ class ForgetTransactionalIds(Message):
 
 
 @data()
-class AbortTransaction(Message):
+class AbortTransaction(Command[PlainResult]):
     """An operator: end this transaction, whoever its producer is; that one is fenced."""
 
     transactional_id: str = string(about="Which.")
@@ -222,14 +223,14 @@ class AbortTransaction(Message):
 
 
 @data()
-class DeleteTransactionalId(Message):
+class DeleteTransactionalId(Command[PlainResult]):
     """An operator: forget this transactional id, and the application version that it may have."""
 
     transactional_id: str = string(about="Which.")
 
 
 @data()
-class VerifyTransaction(Message):
+class VerifyTransaction(Command[PlainResult]):
     """Changes nothing: whoever gets the answer knows what had been decided when it was asked for."""
 
     broker_id: int = int32(about="Who asks.")

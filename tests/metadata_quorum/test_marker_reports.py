@@ -9,8 +9,8 @@ import pytest
 
 from ottla.metadata_quorum.marker_reports import MarkerReports, ToldMarkers
 from ottla.metadata_quorum.raft.effects import Done
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Transactions
 
@@ -58,10 +58,10 @@ def test_a_transaction_is_over_with_the_last_report_though_none_is_applied() -> 
     assert one.note(first) == [("x", ended.number)], "it was reported again, as the answer was lost"
     one.told.clear()
     assert one.note(second) == [], "another leader has not heard of the first"
-    one.do(first, q.CommandResult)
+    one.do(first, PlainResult)
     one.told.changed(["x"])
     assert one.note(second) == [("x", ended.number)], "what is applied counts as well"
-    one.do(second, q.CommandResult)
+    one.do(second, PlainResult)
     one.told.changed(["x"])
     assert one.note(second) == []
 
@@ -119,10 +119,10 @@ def test_it_is_told_when_all_that_was_told_would_complete_it(seed: int) -> None:
         assert (one.note(report) == [(name, number)]) == settled, f"seed {seed}"
         unapplied.append(report)
         while unapplied and random.random() < 0.4:
-            one.do(unapplied.pop(0), q.CommandResult)
+            one.do(unapplied.pop(0), PlainResult)
             one.told.changed(["x", "y"])
     for report in unapplied:
-        one.do(report, q.CommandResult)
+        one.do(report, PlainResult)
     assert {one.state(name).phase for name in ("x", "y")} == {Phase.COMPLETE_COMMIT}
 
 

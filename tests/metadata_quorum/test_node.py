@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -13,7 +14,8 @@ from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
-from ottla.protocol.messages.quorum_commands import Command, encode_command
+from ottla.protocol.messages.command import Command
+from ottla.protocol.messages.quorum_commands import encode_command
 from ottla.protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, InitTransactionalId
 from ottla.protocol.transaction_table import Phase
 
@@ -102,7 +104,7 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
         await node.start()
         await until(lambda: node.is_leader)
 
-        async def do(command: Command) -> None:
+        async def do(command: Command[Any]) -> None:
             await node.raft.propose(encode_command(None, command))
 
         def begins(name: str, now_ms: int) -> InitTransactionalId:

@@ -6,8 +6,8 @@ from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wis
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
+from ottla.protocol.messages.cluster_commands import FormCluster
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
-from ottla.protocol.messages.quorum_commands import FormCluster
 
 TOPIC = b"t" * 16
 READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, False)

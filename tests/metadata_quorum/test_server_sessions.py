@@ -16,7 +16,8 @@ from ottla.protocol.messages.broker_commands import (
     RegisterBrokerResult,
     UnregisterBroker,
 )
-from ottla.protocol.messages.quorum_commands import FormCluster, Session, decode_result, encode_command
+from ottla.protocol.messages.cluster_commands import FormCluster
+from ottla.protocol.messages.quorum_commands import Session, decode_result, encode_command
 from ottla.protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,

@@ -17,7 +17,7 @@ from ottla.metadata_quorum.transaction_deadlines import (
     TransactionClocks,
     UnusedIds,
 )
-from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ottla.protocol.transaction_table import Phase, Transaction, TransactionTable
 
@@ -233,7 +233,7 @@ class Leader:
         while self.proposed:
             command, done = self.proposed.pop(0)
             if not lost:
-                self.cluster.do(command, q.CommandResult)
+                self.cluster.do(command, PlainResult)
             done()
 
 

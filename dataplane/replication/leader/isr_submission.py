@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,
     AlterPartitionChange,
-    AlterPartitionResult,
     IsrMember,
 )
-from ottla.protocol.messages.quorum_commands import Command
-from ottla.protocol.schema import Message
 
+from ...quorum.access import Quorum
 from ..replicas.partition import Partition
 from .in_sync import Proposal
 from .isr_updates import Accepted, Outcome, Submit
 from .leader import Refusal
 
 
-class QuorumCommands(Protocol):
-    """The session with the metadata quorum, as far as ISR changes need it."""
-
-    @property
-    def image(self) -> ClusterImage: ...
-    @property
-    def broker_epoch(self) -> int: ...
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
-        """The result, once the image contains its effects; KafkaError if no outcome is known in time."""
-
-
-def submit_to(quorum: QuorumCommands, broker_id: int) -> Submit:
+def submit_to(quorum: Quorum, broker_id: int) -> Submit:
     """Submit the proposals of this broker's leaders to `quorum`."""
 
     async def submit(proposals: Sequence[tuple[Partition, Proposal]]) -> Sequence[Outcome]:
@@ -45,10 +30,6 @@ def submit_to(quorum: QuorumCommands, broker_id: int) -> Submit:
                 partitions=[_change(partition, proposal) for partition, proposal in proposals],
             )
         )
-        if not isinstance(result, AlterPartitionResult):
-            raise TypeError(f"AlterPartition was answered by {type(result).__name__}")
-        if result.error_code:
-            raise KafkaError(ErrorCode.of(result.error_code))
         return [
             _outcome(quorum.image, partition, proposal, changed)
             for (partition, proposal), changed in zip(proposals, result.partitions, strict=True)

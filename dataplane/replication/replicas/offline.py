@@ -9,10 +9,9 @@ from itertools import islice
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offline_replica_commands import OfflineReplica, ReportOfflineReplicas
-from ottla.protocol.messages.quorum_commands import CommandResult
 
+from ...quorum.access import Quorum
 from ..fetch_values import PartitionKey
-from ..leader.isr_submission import QuorumCommands
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ async def tell_nobody(_keys: Sequence[PartitionKey]) -> None:
     """Where there is no quorum."""
 
 
-def report_to(quorum: QuorumCommands, broker_id: int) -> Report:
+def report_to(quorum: Quorum, broker_id: int) -> Report:
     """Report the lost replicas of this broker to `quorum`."""
 
     async def report(keys: Sequence[PartitionKey]) -> None:
@@ -98,9 +97,6 @@ def report_to(quorum: QuorumCommands, broker_id: int) -> Report:
             broker_epoch=quorum.broker_epoch,
             partitions=[OfflineReplica(topic_id=topic_id, partition=index) for topic_id, index in keys],
         )
-        result = await quorum.submit(command)
-        assert isinstance(result, CommandResult)
-        if result.error_code:
-            raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
+        await quorum.submit(command)
 
     return report

@@ -14,14 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.offline_replica_commands import (
-    OfflineReplica,
-    RenewReplicas,
-    RenewReplicasResult,
-)
+from ottla.protocol.messages.offline_replica_commands import OfflineReplica, RenewReplicas
 
+from ...quorum.access import Quorum
 from ..fetch_values import PartitionKey
-from ..leader.isr_submission import QuorumCommands
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +109,7 @@ async def renew_nothing(_keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]
     return ()
 
 
-def renew_with(quorum: QuorumCommands, broker_id: int) -> Renew:
+def renew_with(quorum: Quorum, broker_id: int) -> Renew:
     """Have replicas of this broker taken back by `quorum`."""
 
     async def renew(keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
@@ -123,9 +119,6 @@ def renew_with(quorum: QuorumCommands, broker_id: int) -> Renew:
             partitions=[OfflineReplica(topic_id=topic_id, partition=index) for topic_id, index in keys],
         )
         result = await quorum.submit(command)
-        assert isinstance(result, RenewReplicasResult)
-        if result.error_code:
-            raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
         return [(one.topic_id, one.partition) for one in result.renewed]
 
     return renew

@@ -164,7 +164,7 @@ def submitter() -> tuple[CommandSubmitter, list[int]]:
         sent.append(submission.sequence)
         return True
 
-    commands = CommandSubmitter(1, send)
+    commands = CommandSubmitter(1, send, 10_000)
     commands.broker_epoch = 7
     return commands, sent
 
@@ -175,7 +175,7 @@ def out_of_order(sequence: int) -> CommandReply:
 
 async def test_a_command_that_is_refused_again_and_again_is_given_up() -> None:
     commands, sent = submitter()
-    waiting = [asyncio.create_task(commands.submit(AllocateProducerIds(), 10)) for _ in range(2)]
+    waiting = [asyncio.create_task(commands.submit(AllocateProducerIds())) for _ in range(2)]
     await asyncio.sleep(0)
     answers = []
     while (answer := commands.replied(out_of_order(1))) is Answer.SEND_AGAIN:
@@ -184,7 +184,7 @@ async def test_a_command_that_is_refused_again_and_again_is_given_up() -> None:
         commands.flush()
     assert answer is Answer.FORGOTTEN
     assert sent == [1, 2, 1, 2, 1, 2]
-    commands.fail_waiting(ErrorCode.BROKER_NOT_AVAILABLE, "the quorum has forgotten it")
+    commands.suspend(ErrorCode.BROKER_NOT_AVAILABLE, "the quorum has forgotten it")
     for task in waiting:
         with pytest.raises(KafkaError, match="has forgotten it"):
             await task
@@ -195,7 +195,7 @@ async def test_a_command_that_is_refused_again_and_again_is_given_up() -> None:
 
 async def test_a_command_that_only_waits_for_one_before_it_is_sent_again() -> None:
     commands, _ = submitter()
-    waiting = [asyncio.create_task(commands.submit(AllocateProducerIds(), 10)) for _ in range(2)]
+    waiting = [asyncio.create_task(commands.submit(AllocateProducerIds())) for _ in range(2)]
     await asyncio.sleep(0)
     for _ in range(10):
         assert commands.replied(out_of_order(2)) is Answer.SEND_AGAIN

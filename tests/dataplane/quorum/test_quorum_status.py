@@ -19,6 +19,7 @@ def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path
     async def scenario() -> None:
         async with Cluster(tmp_path, nodes=3) as cluster:
             session = await cluster.broker(1)
+            await session.registered()
             await allocate(session)
 
             async def settled() -> QuorumStatus:

@@ -28,10 +28,12 @@ from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConf
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.storage.log_store import LogStore
+from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState, partition_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.metadata_records import (
@@ -47,7 +49,6 @@ from ottla.protocol.messages.offline_replica_commands import (
 )
 from ottla.protocol.messages.partition_commands import AlteredPartition, AlterPartition, AlterPartitionResult
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.quorum_commands import CommandResult
 from tests.dataplane.transactions.closed_gate import closed_gate, no_transactional_ids
 from tests.node_credentials import credentials
 
@@ -115,7 +116,7 @@ class Quorum:
             return AllocateProducerIdsResult(first=self.producer_ids - 1000, count=1000)
         if isinstance(command, ReportOfflineReplicas):
             self._lose(command.broker_id)
-            return CommandResult()
+            return PlainResult()
         if isinstance(command, RenewReplicas):
             offline = [member for member in self.state.offline_replicas if member != command.broker_id]
             epoch = self.state.leader_epoch + 1
@@ -178,11 +179,10 @@ class Broker:
         table.add(FetchHandlers(self.replicas, self.server.purgatory))
         table.add(ListOffsetsHandlers(self.replicas))
         table.add(OffsetForLeaderEpochHandlers(self.replicas))
-        table.add(
-            InitProducerIdHandlers(
-                ProducerIds(blocks_from(self, broker_id)), no_transactional_ids(), lambda: 1
-            )
-        )
+        refusing = no_transactional_ids()
+        origins = ClientOrigins(broker_id, refusing, wall_ms)
+        ids = ProducerIds(blocks_from(self, broker_id))
+        table.add(InitProducerIdHandlers(ids, refusing, origins, lambda: 1))
         self.port = self.server.listen("BROKER", "127.0.0.1", 0).port
         self.server.start()
         self.replicas.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as commands
+from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import AlterConfigs, AlterConfigsResult, AlteredConfig
 from ottla.protocol.messages.configs import (
     AlterableConfig,
@@ -55,9 +55,9 @@ class RecordingQuorum:
     def __init__(self) -> None:
         self.image = ClusterImage()
         self.image.apply(TopicRecord(topic_id=TOPIC_ID, name="orders"))
-        self.commands: list[commands.Command] = []
+        self.commands: list[Command[Any]] = []
 
-    async def submit(self, command: commands.Command, timeout_ms: int | None = None) -> Message:
+    async def submit(self, command: Command[Any], timeout_ms: int | None = None) -> Message:
         self.commands.append(command)
         if isinstance(command, CreateTopics):
             created = [CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]

@@ -14,6 +14,7 @@ from ottla.dataplane.server import HandlerTable, PortInUse, Request, Server, Ser
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.command import Command, ResultT
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.groups import (
     HeartbeatRequest,
@@ -22,8 +23,6 @@ from ottla.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.messages.quorum_commands import Command
-from ottla.protocol.schema import Message
 
 from .conftest import frame, read_frame, until
 
@@ -61,8 +60,9 @@ class QuorumOfNothing:
     """An empty image."""
 
     image = ClusterImage()
+    broker_epoch = 1
 
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
         raise NotImplementedError
 
 

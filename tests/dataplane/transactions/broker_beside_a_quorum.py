@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.groups.coordinator import GroupCoordinator
@@ -18,14 +19,13 @@ from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.transactions.completion_waits import Endings
 from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.state.controller import Applied
 from ottla.protocol.cluster_image import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.command import Command, ResultT, accepted
 from ottla.protocol.messages.quorum_session import FeedRecords
 from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message
 from tests.dataplane.replication.test_restarts import broker
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity, Transactions, push
@@ -41,7 +41,7 @@ class Quorum(Transactions):
         super().__init__(partitions=0)
         self.create(assigned("solo", [1], [1]), assigned("pair", [1, 2]))
 
-    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+    def apply(self, command: Command[Any], session: q.Session | None = None) -> Applied:
         offset = self.machine.image.offset
         applied = super().apply(command, session)
         self.untold.append(push(1, offset, applied))
@@ -55,11 +55,10 @@ class Beside:
         self.quorum, self.replicas = quorum, replicas
         self.image = image = follower.image
         self._follower = follower
-        commands = TransactionCommands(self)
-        self.gate = TransactionGate(1, lambda: image.transactions, commands, lambda: 7)
+        self.gate = TransactionGate(1, lambda: image.transactions, self, lambda: 7)
         #: what groups were told: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
-        self.markers = Markers(1, replicas, lambda: image, commands, self.offsets_ended)
+        self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)
         self.endings = Endings(lambda: image)
         self.groups = GroupCoordinator(
             GroupLimits(), lambda: 0, self._offsets_partitions, lambda: image.topics
@@ -74,13 +73,13 @@ class Beside:
     def broker_epoch(self) -> int:
         return self.quorum.epoch(1)
 
-    async def submit(self, command: q.Command, timeout_ms: int | None = None) -> Message:
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
         await asyncio.sleep(0)
         if not self.quorum.answers:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         applied = self.quorum.apply(command)
         self.catch_up()
-        return q.decode_result(command, applied.result)
+        return accepted(q.decode_result(command, applied.result))
 
     def catch_up(self) -> None:
         """The feed brings what there is."""

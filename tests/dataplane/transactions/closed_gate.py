@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from ottla.dataplane.transactions.client_commands import TransactionClients
-from ottla.dataplane.transactions.completion_waits import Endings
+from ottla.dataplane.quorum.access import Quorum
 from ottla.dataplane.transactions.gate import TransactionGate
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.quorum_commands import Command
-from ottla.protocol.schema import Message
+from ottla.protocol.messages.command import Command, ResultT
 from ottla.protocol.transaction_table import TransactionTable
 
 
 class _Quorum:
+    image = ClusterImage()
     broker_epoch = 1
 
     def __init__(self, refusal: ErrorCode) -> None:
         self._refusal = refusal
 
-    async def submit(self, command: Command, timeout_ms: int | None = None) -> Message:
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
         raise KafkaError(self._refusal, "there are no transactions here")
 
 
-def no_transactional_ids() -> TransactionClients:
+def no_transactional_ids() -> Quorum:
     """Nobody gets one."""
-    commands = TransactionCommands(_Quorum(ErrorCode.UNSUPPORTED_VERSION))
-    return TransactionClients(1, commands, Endings(ClusterImage), lambda: 0)
+    return _Quorum(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def closed_gate() -> TransactionGate:
     """Every batch is refused."""
-    return TransactionGate(
-        1, TransactionTable, TransactionCommands(_Quorum(ErrorCode.INVALID_TXN_STATE)), lambda: 0
-    )
+    return TransactionGate(1, TransactionTable, _Quorum(ErrorCode.INVALID_TXN_STATE), lambda: 0)

@@ -19,7 +19,6 @@ from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.quorum.transaction_questions import Cut
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.transaction_questions import largest_cut
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cuts import (
@@ -85,8 +84,7 @@ def topics(places: Collection[Place]) -> list[CutTopic]:
 async def cutting(directory: Path) -> AsyncIterator[Cutting]:
     async with beside_a_quorum(directory) as one:
         finder = Finder(one)
-        commands = TransactionCommands(one)
-        yield Cutting(one, finder, CutHandlers(1, one.replicas, lambda: one.image, finder, commands))
+        yield Cutting(one, finder, CutHandlers(1, one.replicas, one, finder))
 
 
 class Marker(NamedTuple):

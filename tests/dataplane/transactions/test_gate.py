@@ -9,7 +9,7 @@ import pytest
 
 from ottla.dataplane.transactions import gate
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.quorum_commands import CommandResult
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
 from tests.metadata_quorum.state.transactional import Identity
 
@@ -67,7 +67,7 @@ async def test_what_a_deleted_id_wrote_under_is_in_no_transaction(
             await asyncio.sleep(0.001)
         end = one.partition().log.log_end_offset
         deletion = DeleteTransactionalId(transactional_id="x")
-        assert one.quorum.do(deletion, CommandResult).error_code == ErrorCode.NONE
+        assert one.quorum.do(deletion, PlainResult).error_code == ErrorCode.NONE
         if is_there_again:
             begun(one, 0)
         for adds, code in ((None, ErrorCode.INVALID_TXN_STATE), ("x", ErrorCode.TRANSACTION_ABORTABLE)):

@@ -20,10 +20,9 @@ from ottla.dataplane.handlers.init_producer_id import InitProducerIdHandlers
 from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
-from ottla.dataplane.transactions.client_commands import TransactionClients
+from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.offsets_due import OffsetsDue
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest
@@ -55,7 +54,7 @@ class Served(NamedTuple):
 @contextlib.asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[Served]:
     async with beside_a_quorum(directory) as one:
-        clients = TransactionClients(1, TransactionCommands(one), one.endings, lambda: 5)
+        origins = ClientOrigins(1, one, lambda: 5)
 
         async def make_offsets_topic() -> None:
             one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
@@ -63,10 +62,10 @@ async def served(directory: Path) -> AsyncIterator[Served]:
 
         offsets_due = OffsetsDue()
         table = HandlerTable(
-            InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), clients, lambda: TIMEOUT_MAX_MS),
-            AddToTxnHandlers(lambda: one.image, clients, make_offsets_topic, offsets_due),
-            EndTxnHandlers(clients, offsets_due),
-            SharedTransactionHandlers(clients, TOKENS, lambda: TIMEOUT_MAX_MS),
+            InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), one, origins, lambda: TIMEOUT_MAX_MS),
+            AddToTxnHandlers(one, origins, make_offsets_topic, offsets_due),
+            EndTxnHandlers(one, origins, one.endings, offsets_due),
+            SharedTransactionHandlers(one, origins, one.endings, TOKENS, lambda: TIMEOUT_MAX_MS),
         )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)

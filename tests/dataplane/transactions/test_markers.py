@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,6 +18,7 @@ from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.transaction_commands import ReportMarkers
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import walk_batches
@@ -221,14 +223,15 @@ async def test_a_marker_is_reported_once(tmp_path: Path) -> None:
     async with beside_a_quorum(tmp_path) as one:
         who = await written(one, "x", 0)
         told = []
-        report = one.markers._commands.report
+        submit = one.submit
 
-        async def counted(command: ReportMarkers) -> None:
-            told.append(command)
-            one.markers.image_changed(["x"])
-            await report(command)
+        async def counted(command: Command[Any], timeout_ms: int | None = None) -> Message:
+            if isinstance(command, ReportMarkers):
+                told.append(command)
+                one.markers.image_changed(["x"])
+            return await submit(command, timeout_ms)
 
-        with mock.patch.object(one.markers._commands, "report", counted):
+        with mock.patch.object(one, "submit", counted):
             one.quorum.end(who)
             one.catch_up()
             await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
@@ -256,7 +259,7 @@ async def test_a_marker_is_reported_that_comes_as_all_reports_end(
     async with beside_a_quorum(tmp_path) as one:
         answered, submit = asyncio.Event(), one.submit
 
-        async def held_up(command: q.Command, timeout_ms: int | None = None) -> Message:
+        async def held_up(command: Command[Any], timeout_ms: int | None = None) -> Message:
             if not isinstance(command, ReportMarkers):
                 return await submit(command, timeout_ms)
             applied = one.quorum.apply(command)

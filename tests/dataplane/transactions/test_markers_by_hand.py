@@ -12,7 +12,6 @@ import pytest
 from ottla.dataplane.handlers import write_txn_markers
 from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
 from ottla.dataplane.server.handler import Request
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.transactions import (
     WritableTxnMarker,
@@ -60,8 +59,7 @@ async def abort(
     coordinator_epoch: int = 0,
 ) -> int:
     """The error code."""
-    commands = TransactionCommands(one)
-    handlers = WriteTxnMarkersHandlers(one.replicas, lambda: one.image, commands, one.markers, one.endings)
+    handlers = WriteTxnMarkersHandlers(one.replicas, one, one.markers, one.endings)
     marker = WritableTxnMarker(
         producer_id=who[0],
         producer_epoch=who[1],

@@ -16,11 +16,12 @@ from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsH
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.transactions.coordinator import coordinator_of
-from ottla.dataplane.transactions.quorum import TransactionCommands
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.aborts import AbortTransactionRequest
+from ottla.protocol.messages.command import Command, ResultT, accepted
 from ottla.protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -50,27 +51,30 @@ class Asked:
         self.answers = True
         self._told = TransactionAnswers()
         self._questions = 0
-        commands = TransactionCommands(self)
         self._brokers = {
             broker_id: HandlerTable(
                 DescribeTransactionsHandlers(
                     broker_id,
-                    lambda: self.quorum.machine.image,
+                    self,
                     TransactionQuestions(self.ask),
                     lambda: NOW_MS,
                 ),
-                AbortTransactionHandlers(commands),
-                DeleteTransactionalIdHandlers(commands),
+                AbortTransactionHandlers(self),
+                DeleteTransactionalIdHandlers(self),
             )
             for broker_id in (1, 2, 3)
         }
 
     @property
+    def image(self) -> ClusterImage:
+        return self.quorum.machine.image
+
+    @property
     def broker_epoch(self) -> int:
         return self.quorum.epoch(1)
 
-    async def submit(self, command: q.Command, timeout_ms: int | None = None) -> Message:
-        return q.decode_result(command, self.quorum.apply(command).result)
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
+        return accepted(q.decode_result(command, self.quorum.apply(command).result))
 
     async def ask(
         self, make: Callable[[int], TransactionQuestion], timeout_s: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.metadata_quorum.state.controller import Applied
 from ottla.metadata_quorum.state.machine import ControllerMachine, new_machine
@@ -13,6 +13,7 @@ from ottla.protocol.messages.broker_commands import (
     RegisterBrokerResult,
     UnfenceBroker,
 )
+from ottla.protocol.messages.command import Command, PlainResult
 from ottla.protocol.messages.partition_commands import ReplicaLogEnd
 from ottla.protocol.messages.topic_commands import (
     CreatedTopic,
@@ -38,10 +39,10 @@ class Cluster:
             self.start(broker_id)
             self.unfence(broker_id)
 
-    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+    def apply(self, command: Command[Any], session: q.Session | None = None) -> Applied:
         return self.machine.apply(1, 1, q.encode_command(session, command))
 
-    def do(self, command: q.Command, expected: type[R]) -> R:
+    def do(self, command: Command[Any], expected: type[R]) -> R:
         """The result of a command outside of any session."""
         result = q.decode_result(command, self.apply(command).result)
         assert isinstance(result, expected)
@@ -63,16 +64,14 @@ class Cluster:
             RegisterBrokerResult,
         )
 
-    def unfence(self, broker_id: int) -> q.CommandResult:
-        return self.do(
-            UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)), q.CommandResult
-        )
+    def unfence(self, broker_id: int) -> PlainResult:
+        return self.do(UnfenceBroker(broker_id=broker_id, broker_epoch=self.epoch(broker_id)), PlainResult)
 
-    def fence(self, broker_id: int, progress: list[ReplicaLogEnd] | None = None) -> q.CommandResult:
+    def fence(self, broker_id: int, progress: list[ReplicaLogEnd] | None = None) -> PlainResult:
         command = FenceBroker(
             broker_id=broker_id, broker_epoch=self.epoch(broker_id), progress=progress or []
         )
-        return self.do(command, q.CommandResult)
+        return self.do(command, PlainResult)
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
         # Another one for each command, as brokers draw it: a topic that is made again is another one.

@@ -9,6 +9,7 @@ replicas, restored snapshots and followers of the records agree.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ from ottla.protocol.messages.broker_commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import (
     AlterConfigs,
     ConfigChange,
@@ -149,10 +151,10 @@ class History:
             assert broker.broker_epoch >= self.broker_epochs.get(broker_id, 0)
             self.broker_epochs[broker_id] = broker.broker_epoch
 
-    def own(self, command: q.Command) -> Applied:
+    def own(self, command: Command[Any]) -> Applied:
         return self.apply(q.encode_command(None, command))
 
-    def submit(self, broker_id: int, command: q.Command) -> Applied | None:
+    def submit(self, broker_id: int, command: Command[Any]) -> Applied | None:
         """The broker's next command; None if it has no session."""
         session = (broker_id, self.epoch(broker_id))
         if session[1] < 0:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.metadata_quorum.state.history import UNKNOWN, History
 from ottla.metadata_quorum.state.machine import ControllerMachine
 from ottla.protocol.messages.broker_commands import RegisterBroker
-from ottla.protocol.messages.quorum_commands import FormCluster, encode_command
+from ottla.protocol.messages.cluster_commands import FormCluster
+from ottla.protocol.messages.quorum_commands import encode_command
 
 FORM = encode_command(None, FormCluster(cluster_id="c"))
 

@@ -8,6 +8,7 @@ from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import FenceBroker
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import (
     AlterConfigs,
     AlterConfigsResult,
@@ -93,7 +94,7 @@ def told(made: Cluster, **ends: tuple[int, int]) -> list[ReplicaLogEnd]:
 
 def elect_last_known(made: Cluster, progress: list[ReplicaLogEnd]) -> int:
     """Who leads then."""
-    assert made.do(ElectLastKnown(progress=progress), q.CommandResult).error_code == 0
+    assert made.do(ElectLastKnown(progress=progress), PlainResult).error_code == 0
     made.machine.check()
     return state(made).leader
 
@@ -264,7 +265,7 @@ def test_an_offline_replica_is_missing_too() -> None:
     for broker_id in (1, 3):
         made.start(broker_id)
     lost = [OfflineReplica(topic_id=made.topic_id("t"), partition=0)]
-    made.do(ReportOfflineReplicas(broker_id=1, broker_epoch=made.epoch(1), partitions=lost), q.CommandResult)
+    made.do(ReportOfflineReplicas(broker_id=1, broker_epoch=made.epoch(1), partitions=lost), PlainResult)
     for broker_id in (1, 3):
         made.unfence(broker_id)
     assert elect_last_known(made, told(made, b1=COMPLETE, b3=SHORT)) == -1

@@ -11,7 +11,7 @@ from ottla.metadata_quorum.state import election
 from ottla.metadata_quorum.state.election import Electorate
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.offline_replica_commands import (
     OfflineReplica,
     RenewReplicas,
@@ -53,7 +53,7 @@ def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None)
         broker_epoch=of.epoch(broker_id) if epoch is None else epoch,
         partitions=[OfflineReplica(topic_id=topic_id, partition=index) for index in indexes],
     )
-    error = of.do(command, q.CommandResult).error_code
+    error = of.do(command, PlainResult).error_code
     of.machine.check()
     return error
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import FEATURES, finalized
-from ottla.protocol.messages.quorum_commands import Command, decode_result, encode_command
+from ottla.protocol.messages.command import Command
+from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.quota_commands import (
     AlterClientQuotas,
     AlterClientQuotasResult,
@@ -24,7 +27,7 @@ Parts = list[tuple[str, str | None]]
 NAN = float("nan")
 
 
-def do(controller: Controller, command: Command) -> Message:
+def do(controller: Controller, command: Command[Any]) -> Message:
     return decode_result(command, controller.apply(encode_command(None, command)).result)
 
 

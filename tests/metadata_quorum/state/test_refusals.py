@@ -7,7 +7,6 @@ import time
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
     AllocateProducerIdsResult,
@@ -19,6 +18,8 @@ from ottla.protocol.messages.broker_commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ottla.protocol.messages.cluster_commands import FormCluster
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import (
     AlterConfigs,
     AlterConfigsResult,
@@ -379,9 +380,9 @@ def test_commands_about_brokers() -> None:
         UnfenceBroker(broker_id=9, broker_epoch=1),
         UnregisterBroker(broker_id=9),
     ):
-        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        assert cluster.do(command, PlainResult).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     for command in (FenceBroker(broker_id=1, broker_epoch=0), UnfenceBroker(broker_id=1, broker_epoch=0)):
-        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert cluster.do(command, PlainResult).error_code == ErrorCode.STALE_BROKER_EPOCH
     shutdown = cluster.do(BeginControlledShutdown(broker_id=1), ControlledShutdownResult)
     assert shutdown.error_code == ErrorCode.STALE_BROKER_EPOCH
     allocated = cluster.do(AllocateProducerIds(broker_id=1), AllocateProducerIdsResult)
@@ -392,11 +393,11 @@ def test_commands_about_brokers() -> None:
 
 def test_a_cluster_is_formed_once() -> None:
     cluster = Cluster(0)
-    form = q.FormCluster(cluster_id="c")
-    assert cluster.do(form, q.CommandResult).error_code == ErrorCode.NONE
+    form = FormCluster(cluster_id="c")
+    assert cluster.do(form, PlainResult).error_code == ErrorCode.NONE
     assert cluster.apply(form).records == ()
     for other in ("d", ""):
-        refused = cluster.do(q.FormCluster(cluster_id=other), q.CommandResult)
+        refused = cluster.do(FormCluster(cluster_id=other), PlainResult)
         assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert cluster.machine.image.cluster_id == "c"
 
@@ -408,9 +409,9 @@ def test_answers_do_not_grow_with_what_was_sent() -> None:
         (refused,) = cluster.create(wanted)
         assert refused.error_code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_CONFIG)
         assert len(refused.error_message) == 1000
-    form = q.FormCluster(cluster_id=huge)
-    cluster.do(form, q.CommandResult)
-    refused_form = cluster.do(q.FormCluster(cluster_id="other"), q.CommandResult)
+    form = FormCluster(cluster_id=huge)
+    cluster.do(form, PlainResult)
+    refused_form = cluster.do(FormCluster(cluster_id="other"), PlainResult)
     assert len(refused_form.error_message) == 1000
     resource = ConfigResource(
         resource_type=4, resource_name="", changes=[ConfigChange(name=huge, operation=SET, value=huge)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.metadata_quorum.state.restoration import EPOCHS_SKIPPED, PRODUCER_IDS_SKIPPED
 from ottla.protocol.cluster_image import NO_LEADER
+from ottla.protocol.messages.cluster_commands import DeclareRestored
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ReplicaLogEnd
-from ottla.protocol.messages.quorum_commands import CommandResult, DeclareRestored
 
 from .harness import Cluster, assigned
 
@@ -16,7 +17,7 @@ def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> 
     image = cluster.machine.image
     before = {name: cluster.machine.image.topics[name].partitions[0] for name in ("orders", "alone")}
     producer_ids = image.next_producer_id
-    assert cluster.do(DeclareRestored(), CommandResult).error_code == 0
+    assert cluster.do(DeclareRestored(), PlainResult).error_code == 0
     many, alone = (image.topics[name].partitions[0] for name in ("orders", "alone"))
     assert (many.leader, many.isr, many.elr, many.last_known_elr) == (NO_LEADER, (), (), (1, 2, 3))
     assert (alone.leader, alone.isr) == (2, (2,))
@@ -31,7 +32,7 @@ def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None
     cluster = Cluster(3)
     cluster.create(assigned("orders", [1, 2, 3]))
     topic = cluster.topic_id("orders")
-    cluster.do(DeclareRestored(), CommandResult)
+    cluster.do(DeclareRestored(), PlainResult)
     told = [
         ReplicaLogEnd(
             topic_id=topic,
@@ -43,6 +44,6 @@ def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None
         )
         for broker_id, leader_epoch, end in ((1, 3, 900), (2, 4, 700), (3, 4, 710))
     ]
-    cluster.do(ElectLastKnown(progress=told), CommandResult)
+    cluster.do(ElectLastKnown(progress=told), PlainResult)
     state = cluster.machine.image.topics_by_id[topic].partitions[0]
     assert (state.leader, state.isr) == (3, (3,))

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.transaction_table import Phase
 
 from .transactional import Identity, Transactions
@@ -99,7 +99,7 @@ class SharedTransactions(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         due = t.OpenTransaction(transactional_id="x", number=self.number)
-        self.cluster.do(t.ExpireTransactions(transactions=[due]), q.CommandResult)
+        self.cluster.do(t.ExpireTransactions(transactions=[due]), PlainResult)
         self.changed()
 
     def changed(self) -> None:
@@ -230,14 +230,14 @@ class SharedTransactions(RuleBasedStateMachine):
         unused = t.OpenTransaction(transactional_id="x", number=self.number)
         command = t.ForgetTransactionalIds(transactions=[unused], unused_since_ms=2**62)
         if self.versions:
-            self.cluster.do(command, q.CommandResult)
+            self.cluster.do(command, PlainResult)
 
     @rule(found=st.booleans())
     def delete(self, found: bool) -> None:
         """And begun anew, with other producer ids for the owner and for all who join it."""
         is_over = not self.open and not self.decided
         command = t.DeleteTransactionalId(transactional_id="x")
-        error = self.cluster.do(command, q.CommandResult).error_code
+        error = self.cluster.do(command, PlainResult).error_code
         assert error == (OK if is_over else ErrorCode.CONCURRENT_TRANSACTIONS)
         if is_over:
             if found:

@@ -7,8 +7,8 @@ import pytest
 from ottla.metadata_quorum.state import transactions
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.transaction_table import Phase
 
 from .transactional import Transactions, identity
@@ -149,7 +149,7 @@ def test_what_writers_have_written_is_aborted_when_the_time_is_over() -> None:
     writer = identity(cluster.join(owner))
     cluster.add(writer, cluster.places(0, 1))
     due = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
-    cluster.do(due, q.CommandResult)
+    cluster.do(due, PlainResult)
     state = cluster.state()
     assert state.phase is Phase.PREPARE_ABORT
     assert not any(one.committed for one in state.writers.values())

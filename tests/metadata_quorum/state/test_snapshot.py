@@ -20,6 +20,7 @@ from ottla.protocol.messages.broker_commands import (
     RegisterBrokerResult,
     UnregisterBroker,
 )
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.quorum_session import CommandStatus
 from ottla.protocol.messages.topic_commands import CreateTopics, NewTopic
@@ -125,7 +126,7 @@ def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
     assert cluster.epoch(1) > old
     assert cluster.apply(ask, q.Session(1, old, 2)).status is CommandStatus.STALE_SESSION
     assert cluster.apply(ask, q.Session(1, cluster.epoch(1), 1)).status is CommandStatus.APPLIED
-    cluster.do(UnregisterBroker(broker_id=1), q.CommandResult)
+    cluster.do(UnregisterBroker(broker_id=1), PlainResult)
     assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.STALE_SESSION
 
 

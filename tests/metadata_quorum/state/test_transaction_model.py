@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.transaction_table import Place
 
@@ -193,9 +193,9 @@ class TransactionsMachine(RuleBasedStateMachine):
         name, model = self._some(data)
         number = self.cluster.state(name).number
         late = t.OpenTransaction(transactional_id=name, number=number - 1)
-        self.cluster.do(t.ExpireTransactions(transactions=[late]), q.CommandResult)
+        self.cluster.do(t.ExpireTransactions(transactions=[late]), PlainResult)
         due = t.OpenTransaction(transactional_id=name, number=number)
-        self.cluster.do(t.ExpireTransactions(transactions=[due]), q.CommandResult)
+        self.cluster.do(t.ExpireTransactions(transactions=[due]), PlainResult)
         if model.phase == "open":
             model.rise(asked=False, offered=model.recovers)
             model.decide(False)
@@ -204,7 +204,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         model = self.models.get(name)
         command = t.DeleteTransactionalId(transactional_id=name)
-        error = self.cluster.do(command, q.CommandResult).error_code
+        error = self.cluster.do(command, PlainResult).error_code
         if model is None:
             assert error == UNKNOWN
         elif model.phase != "over":

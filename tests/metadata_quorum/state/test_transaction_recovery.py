@@ -9,8 +9,8 @@ import pytest
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.metadata_quorum.state.transactions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.metadata_records import decode_record, encode_record
 from ottla.protocol.messages.transaction_records import TransactionRecord
 from ottla.protocol.transaction_table import Phase, Recovery, TransactionTable, transaction_record
@@ -23,11 +23,11 @@ ABORTED, FENCED = ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.PRODUCER_FENCED
 
 def expires(cluster: Transactions) -> None:
     due = t.OpenTransaction(transactional_id="x", number=cluster.state().number)
-    cluster.do(t.ExpireTransactions(transactions=[due]), q.CommandResult)
+    cluster.do(t.ExpireTransactions(transactions=[due]), PlainResult)
 
 
 def operator_aborts(cluster: Transactions) -> None:
-    cluster.do(t.AbortTransaction(transactional_id="x"), q.CommandResult)
+    cluster.do(t.AbortTransaction(transactional_id="x"), PlainResult)
 
 
 def records_are_lost(cluster: Transactions) -> None:

@@ -7,8 +7,8 @@ import pytest
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.metadata_quorum.state.transactions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.transaction_table import Phase
 
@@ -245,9 +245,9 @@ def test_what_is_open_for_too_long_is_aborted_and_its_producer_cannot_commit_it(
     who = cluster.begin()
     cluster.add(who, cluster.places(0, 1))
     expired = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
-    cluster.do(expired, q.CommandResult)
+    cluster.do(expired, PlainResult)
     assert (cluster.state().phase, cluster.state().producer_epoch) == (Phase.PREPARE_ABORT, 1)
-    cluster.do(expired, q.CommandResult)
+    cluster.do(expired, PlainResult)
     assert cluster.state().producer_epoch == 1
     assert cluster.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
     cluster.check()
@@ -261,14 +261,14 @@ def test_an_expiry_that_comes_late_meets_another_transaction() -> None:
     cluster.write_markers()
     cluster.add(who, cluster.places(0))
     expired = t.ExpireTransactions(transactions=[t.OpenTransaction(transactional_id="x", number=1)])
-    cluster.do(expired, q.CommandResult)
+    cluster.do(expired, PlainResult)
     assert cluster.state().phase is Phase.ONGOING
 
 
 def test_an_operator_aborts_an_open_transaction() -> None:
     cluster = Transactions()
     cluster.add(cluster.begin(), cluster.places(0))
-    cluster.do(t.AbortTransaction(transactional_id="x"), q.CommandResult)
+    cluster.do(t.AbortTransaction(transactional_id="x"), PlainResult)
     assert cluster.state().phase is Phase.PREPARE_ABORT
 
 
@@ -279,14 +279,14 @@ def test_an_operator_aborts_the_transaction_that_was_looked_at() -> None:
     cluster.add(who, cluster.places(0))
     cluster.end(who, bumps=False)
     command = t.AbortTransaction(transactional_id="x", number=cluster.state().number)
-    assert cluster.do(command, q.CommandResult).error_code == ErrorCode.INVALID_TXN_STATE, "it is committed"
+    assert cluster.do(command, PlainResult).error_code == ErrorCode.INVALID_TXN_STATE, "it is committed"
     cluster.write_markers()
     cluster.add(who, cluster.places(0))
-    assert cluster.do(command, q.CommandResult).error_code == ErrorCode.INVALID_TXN_STATE
+    assert cluster.do(command, PlainResult).error_code == ErrorCode.INVALID_TXN_STATE
     assert cluster.state().phase is Phase.ONGOING
     command.number = cluster.state().number
     for _ in range(2):
-        assert cluster.do(command, q.CommandResult).error_code == ErrorCode.NONE
+        assert cluster.do(command, PlainResult).error_code == ErrorCode.NONE
         assert cluster.state().phase is Phase.PREPARE_ABORT
 
 
@@ -298,15 +298,15 @@ def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
         unused_since_ms=cluster.state().updated_ms,
     )
     cluster.add(who, cluster.places(0))
-    cluster.do(forget, q.CommandResult)
+    cluster.do(forget, PlainResult)
     assert "x" in cluster.machine.image.transactions.transactions
     cluster.end(who, commits=False)
     cluster.write_markers()
     forget.transactions[0].number = 1
-    cluster.do(forget, q.CommandResult)
+    cluster.do(forget, PlainResult)
     assert "x" in cluster.machine.image.transactions.transactions, "its client has spoken since"
     forget.unused_since_ms = cluster.state().updated_ms
-    cluster.do(forget, q.CommandResult)
+    cluster.do(forget, PlainResult)
     assert "x" not in cluster.machine.image.transactions.transactions
     assert cluster.machine.image.transactions.next_commit_index == 1, "an index is used once"
     cluster.check()
@@ -319,7 +319,7 @@ def test_an_id_with_an_application_version_is_kept() -> None:
     forget = t.ForgetTransactionalIds(
         transactions=[t.OpenTransaction(transactional_id="x", number=1)], unused_since_ms=2**62
     )
-    cluster.do(forget, q.CommandResult)
+    cluster.do(forget, PlainResult)
     assert cluster.init().app_version == 3
 
 
@@ -354,12 +354,12 @@ def test_an_id_is_not_deleted_before_its_transaction_is_complete() -> None:
     cluster = Transactions()
     owner = cluster.begin()
     cluster.add(owner, cluster.places(0, 1))
-    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult)
+    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), PlainResult)
     assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert "transaction 1 of 'x' is open: abort it first" in refused.error_message
     cluster.end(owner)
     cluster.write_markers(cluster.places(0))
-    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult)
+    refused = cluster.do(t.DeleteTransactionalId(transactional_id="x"), PlainResult)
     assert refused.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert "lacks markers in 1 partitions" in refused.error_message
     assert cluster.state().phase is Phase.PREPARE_COMMIT
@@ -382,18 +382,18 @@ def test_the_rest_of_a_deleted_id_meets_the_next_of_its_name() -> None:
         writers=[t.WrittenMarker(producer_id=owner[0], number=1)],
     )
     report = t.ReportMarkers(broker_id=1, broker_epoch=cluster.epoch(1), partitions=[written])
-    cluster.do(report, q.CommandResult)
+    cluster.do(report, PlainResult)
     assert deleted(cluster) == ErrorCode.NONE
     next_owner = cluster.begin()
     cluster.add(next_owner, cluster.places(0))
     assert cluster.end(next_owner, bumps=False).number == 1, "its transactions are counted anew"
-    cluster.do(report, q.CommandResult)
+    cluster.do(report, PlainResult)
     assert cluster.state().phase is Phase.PREPARE_COMMIT
     cluster.check()
 
 
 def deleted(cluster: Transactions) -> int:
-    return cluster.do(t.DeleteTransactionalId(transactional_id="x"), q.CommandResult).error_code
+    return cluster.do(t.DeleteTransactionalId(transactional_id="x"), PlainResult).error_code
 
 
 # Markers and partitions

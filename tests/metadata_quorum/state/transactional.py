@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from typing import Any
 
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.metadata_quorum.state.controller import Applied
@@ -11,6 +12,7 @@ from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
+from ottla.protocol.messages.command import Command, PlainResult
 from ottla.protocol.messages.metadata_records import encode_record
 from ottla.protocol.messages.partition_commands import (
     ElectionPartition,
@@ -55,7 +57,7 @@ class Transactions(Cluster):
         super().__init__(3)
         self.create(assigned("t", *([index % 3 + 1, (index + 1) % 3 + 1] for index in range(partitions))))
 
-    def apply(self, command: q.Command, session: q.Session | None = None) -> Applied:
+    def apply(self, command: Command[Any], session: q.Session | None = None) -> Applied:
         applied = super().apply(command, session)
         for broker, follower in self.followers.items():
             follower.records(push(broker, follower.image.offset, applied))
@@ -178,7 +180,7 @@ class Transactions(Cluster):
             command = t.ReportMarkers(
                 broker_id=state.leader, broker_epoch=self.epoch(state.leader), partitions=[written]
             )
-            self.do(command, q.CommandResult)
+            self.do(command, PlainResult)
 
     def elect_uncleanly(self, topic: str, index: int = 0) -> None:
         place = ElectionPartition(topic_id=self.topic_id(topic), partition=index)

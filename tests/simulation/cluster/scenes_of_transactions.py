@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ottla.dataplane.log.compaction.transactions import AbortedTransaction, TransactionFilter
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.quorum_commands import CommandResult
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
 from tests.dataplane.transactions.broker_beside_a_quorum import Beside, beside_a_quorum
 from tests.dataplane.transactions.test_markers import markers_of, written
@@ -145,7 +145,7 @@ def a_producer_goes_on_after_its_timeout(_folder: Path) -> bool:
     cluster.add(who, cluster.places(0))
     number = cluster.state().number
     late = ExpireTransactions(transactions=[OpenTransaction(transactional_id="x", number=number)])
-    cluster.do(late, CommandResult)
+    cluster.do(late, PlainResult)
     cluster.write_markers()
     return cluster.add(who, cluster.places(1)).error_code == ErrorCode.NONE
 

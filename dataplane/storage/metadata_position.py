@@ -15,7 +15,7 @@ from pathlib import Path
 from ottla.protocol.errors import KafkaError
 
 from ..log.checkpoints import write_atomically
-from .config import Position
+from ..quorum.config import Position
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,33 @@
+"""The one way in which the rest of the broker reaches the metadata quorum."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.messages.command import Command, ResultT
+
+
+class Quorum(Protocol):
+    """The cluster as this broker knows it, and a way to change it."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it. It changes only between turns of the event loop."""
+        ...
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before it."""
+        ...
+
+    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
+        """Have a command applied exactly once, in the order of the calls. Without `timeout_ms` the configured time
+        limit holds.
+
+        Returns the result as soon as the image contains what the command changed. Raises CommandRefused, with the
+        quorum's own message, if the quorum refuses the command. Raises KafkaError where the outcome is unknown:
+        REQUEST_TIMED_OUT if it is not known in time, STALE_BROKER_EPOCH if another process has taken over this
+        broker's id, BROKER_NOT_AVAILABLE while the quorum lacks metadata that this broker has followed.
+        """
+        ...

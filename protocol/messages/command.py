@@ -1,0 +1,76 @@
+"""The shape of every command to the metadata quorum: a message that declares how it is answered.
+
+Example:
+
+    @data()
+    class AllocateProducerIds(Command[AllocateProducerIdsResult]):
+        broker_id: int = int32(about="Who asks.")
+
+`quorum_commands` gives each command its number, and encodes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar, get_args
+
+from ..errors import ErrorCode, KafkaError
+from ..schema import Message, data, int16, string
+
+
+class CommandResult(Message):
+    """Base of all results. Each declares these two fields; they are about the whole command."""
+
+    __slots__ = ()
+
+    error_code: int
+    error_message: str
+
+
+ResultT = TypeVar("ResultT", bound=CommandResult)
+_ResultT_co = TypeVar("_ResultT_co", bound=CommandResult, covariant=True)
+
+
+class Command(Message, Generic[_ResultT_co]):
+    """Base of all commands. The class in brackets is the class of the result."""
+
+    __slots__ = ()
+
+
+@data()
+class PlainResult(CommandResult):
+    """The result of a command that only succeeds or is refused."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+
+
+class CommandRefused(KafkaError):
+    """The quorum applied the command and refused it. Any other KafkaError leaves open whether it was applied."""
+
+
+class _Outcome(Protocol):
+    """What has an error code: the result of a command, or the part of a result about one of its elements."""
+
+    error_code: int
+    error_message: str
+
+
+def result_type(command: type[Command[ResultT]]) -> type[ResultT]:
+    """The class of the results of these commands."""
+    bases: tuple[Any, ...] = command.__dict__["__orig_bases__"]
+    declared: type[ResultT] = get_args(bases[0])[0]
+    return declared
+
+
+def refusal(outcome: _Outcome) -> CommandRefused | None:
+    """The error that an outcome tells of, with the quorum's message; None for success."""
+    code = outcome.error_code
+    return CommandRefused(ErrorCode.of(code), outcome.error_message) if code else None
+
+
+def accepted(result: ResultT) -> ResultT:
+    """The result itself. Raises CommandRefused if it says that the command was refused."""
+    refused = refusal(result)
+    if refused is not None:
+        raise refused
+    return result
