@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .consuming.fetched import TopicPartition
-from .consuming.offset_and_metadata import OffsetAndMetadata, Place
+from .records import OffsetAndMetadata, Place
 
 
 def topic_name(given: object) -> str:

@@ -21,10 +21,10 @@ from .arguments import (
     whole_number,
 )
 from .auditing.auditor import Auditor
-from .auditing.reading import auditor_of_reading
 from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .columns.fetching import FetchedColumns
 from .connections.cluster import Cluster
+from .consuming.audit import auditor_of_reading
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
 from .consuming.deserialization import Deserializer, deserialization
@@ -36,7 +36,6 @@ from .consuming.membership.group_protocols import membership_options
 from .consuming.membership.handover import Handover
 from .consuming.membership.listener import RebalanceListener
 from .consuming.membership.subscriber import Selection, Subscriber
-from .consuming.offset_and_metadata import Place
 from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
 from .consuming.options import RESETS, check_choices, check_topics
 from .consuming.positions import Positions
@@ -48,6 +47,7 @@ from .large_messages.assembly import LargeMessageStats
 from .large_messages.places import given_before
 from .lifecycle import Lifecycle
 from .options import checks_options
+from .records import Place
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 

@@ -9,16 +9,16 @@ from typing import Protocol, Unpack
 
 from .arguments import offsets_by_partition
 from .consuming.fetched import TopicPartition
-from .consuming.offset_and_metadata import OffsetAndMetadata, Place
 from .consuming.offsets import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
-from .producing.record_writer import RecordWriter, WriterOptions
 from .producing.transaction_state import TransactionState
+from .records import OffsetAndMetadata, Place
 from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
 from .spool.spool_steps import SpoolSteps
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
+from .writing.record_writer import RecordWriter, WriterOptions
 
 
 class GroupMember(Protocol):

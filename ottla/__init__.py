@@ -122,7 +122,6 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
     from ottla.client.consuming.membership.listener import RebalanceListener
-    from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
     from ottla.client.consuming.offsets import ConsumerGroupMetadata
     from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
     from ottla.client.exactly_once.processor import ExactlyOnce
@@ -149,6 +148,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer
     from ottla.client.producing.deliveries import RecordDelivery
     from ottla.client.producing.record_metadata import RecordMetadata
+    from ottla.client.records import OffsetAndMetadata
     from ottla.client.spool.frames import SpooledRecord
     from ottla.client.spool.set_aside import RejectedRecord, read_rejected
     from ottla.client.spool.spool import Spooled
@@ -189,7 +189,7 @@ else:
         "client.consumer": ["Consumer"],
         "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
         "client.consuming.membership.listener": ["RebalanceListener"],
-        "client.consuming.offset_and_metadata": ["OffsetAndMetadata"],
+        "client.records": ["OffsetAndMetadata"],
         "client.consuming.offsets": ["ConsumerGroupMetadata"],
         "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],
         "client.exactly_once.processor": ["ExactlyOnce"],

@@ -24,13 +24,13 @@ from ..protocol.nearest import nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .foreach_batch import ottla_sink
     from .outside.exactly_once import exactly_once
     from .outside.failures import BatchRefused, OutsideError, QueryReplaced
     from .outside.parquet_reading import parquet_files, read_arrow_table, read_parquet_table
     from .outside.parquet_sink import parquet_sink
     from .outside.sql_progress import SqlProgress
     from .outside.sql_sink import sql_sink
-    from .sink.foreach_batch import ottla_sink
 
 _HOMES = {
     "outside.exactly_once": ("exactly_once",),
@@ -39,7 +39,7 @@ _HOMES = {
     "outside.parquet_sink": ("parquet_sink",),
     "outside.sql_progress": ("SqlProgress",),
     "outside.sql_sink": ("sql_sink",),
-    "sink.foreach_batch": ("ottla_sink",),
+    "foreach_batch": ("ottla_sink",),
 }
 """Modules, and what they have: loaded when it is asked for."""
 

@@ -27,7 +27,7 @@ LEFT: dict[str, set[str]] = {
     "ottla.client.admin.records": {"_cluster", "_of_leaders", "_timeout_ms"},
     "ottla.client.admin.topics": {"_cluster", "_metadata", "_timeout_ms", "_with_retries"},
     "ottla.client.admin.transactions": {"_brokers_to_ask", "_cluster", "_of_leaders", "_with_retries"},
-    "ottla.client.auditing.reading": {"_cluster"},
+    "ottla.client.consuming.audit": {"_cluster"},
     "ottla.client.consumer": {"_place", "_state"},
     "ottla.client.exactly_once.batch": {"_begin", "_end", "_producer_for", "_shorten"},
     "ottla.client.exactly_once.output": {"_need_transactions"},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..records import OffsetAndMetadata
 from .fetched import TopicPartition
 from .membership.attendance import Attendance
 from .membership.consumer_group import ConsumerGroup
 from .membership.subscriber import Subscriber
 from .membership.subscription import NO_GENERATION
-from .offset_and_metadata import OffsetAndMetadata
 from .offsets import CommittedOffsets, ConsumerGroupMetadata
 
 

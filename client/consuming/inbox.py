@@ -10,9 +10,9 @@ from ..auditing.handed_out import HandedOut
 from ..failures import SerializationFailed
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
+from ..records import OffsetAndMetadata
 from .fetched import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher, PartitionState
-from .offset_and_metadata import OffsetAndMetadata
 from .unread import Unread
 
 

@@ -18,9 +18,9 @@ from ...protocol.messages.offsets import (
 from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..records import OffsetAndMetadata
 from .fetched import TopicPartition
 from .membership.subscription import NO_GENERATION
-from .offset_and_metadata import OffsetAndMetadata
 
 LANE = "offsets"
 """Not that of the membership, where a JoinGroup may wait for minutes."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ..arguments import topic_partition, whole_number
 from ..connections.cluster import Backoff
 from ..lifecycle import Lifecycle
+from ..records import OffsetAndMetadata, Place
 from .fetched import TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher, PartitionState
 from .inbox import Inbox
-from .offset_and_metadata import OffsetAndMetadata, Place
 
 
 class Positions:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..consumer import Consumer
 from ..consuming.options import ReadingOptions
-from ..producing.record_writer import WriterOptions
+from ..writing.record_writer import WriterOptions
 
 
 class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):

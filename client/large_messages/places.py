@@ -4,7 +4,7 @@ what was given before, so that it is not given twice. The note travels as the me
 
 from __future__ import annotations
 
-from ..consuming.offset_and_metadata import OffsetAndMetadata, Place
+from ..records import OffsetAndMetadata, Place
 
 _NOTE = "ottla-given-before:"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..columns.sending import ColumnsDelivery
 from ..columns.source import ColumnSource
 from ..producing.pending import PendingRecord
-from ..producing.send_steps import SendSteps
+from ..writing.send_steps import SendSteps
 from .futures import SpooledFuture
 from .spool import Spool
 

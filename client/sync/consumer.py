@@ -14,9 +14,9 @@ from ..arguments import timeout
 from ..columns.fetching import first_offsets
 from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.membership.listener import RebalanceListener
-from ..consuming.offset_and_metadata import Place
 from ..consuming.options import ReadingOptions
 from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords
+from ..records import Place
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
 

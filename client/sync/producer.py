@@ -15,17 +15,17 @@ from .. import producer
 from ..arguments import timeout
 from ..columns.sending import ColumnsSent
 from ..consuming.fetched import TopicPartition
-from ..consuming.offset_and_metadata import Place
 from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.record_metadata import RecordMetadata
-from ..producing.record_writer import RecordWriter, WriterOptions
+from ..records import Place
 from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
+from ..writing.record_writer import RecordWriter, WriterOptions
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent, SpooledDelivery
 

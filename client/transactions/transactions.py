@@ -37,13 +37,13 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.fetched import TopicPartition
-from ..consuming.offset_and_metadata import OffsetAndMetadata
 from ..consuming.offsets import ConsumerGroupMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
 from ..producing.transaction_state import Phase, Place, TransactionState
+from ..records import OffsetAndMetadata
 from .questions import Failure, Questions, failure_of
 
 LANE: Final = "transactions"

@@ -11,8 +11,8 @@ from ..connections.cluster import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
-from ..producing.record_writer import RecordWriter, WriterOptions
 from ..producing.transaction_state import Phase, TransactionState
+from ..writing.record_writer import RecordWriter, WriterOptions
 from .transaction import WriterReceipt
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from ..foreach_batch import ottla_sink
 from ..outside.parquet_layout import column
 from ..outside.parquet_sink import parquet_sink
-from ..sink.foreach_batch import ottla_sink
 from .settings import PipelineSettings, TopicSink, WrongPipeline
 
 if TYPE_CHECKING:

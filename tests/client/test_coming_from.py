@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 
 import ottla
-from ottla.client.producing.record_writer import WriterOptions
+from ottla.client.writing.record_writer import WriterOptions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CLIENT.md"
 PLAIN = {"async for", "async with", "add_done_callback", "error()"}

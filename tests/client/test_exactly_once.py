@@ -33,7 +33,7 @@ from ottla import (
 )
 from ottla.client.consuming.membership.group import Group
 from ottla.client.exactly_once.options import ExactlyOnceOptions
-from ottla.client.producing.record_writer import WriterOptions
+from ottla.client.writing.record_writer import WriterOptions
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster

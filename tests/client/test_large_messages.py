@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, TopicPartition
 from ottla.client.consuming.fetcher import Fetcher, PartitionState
 from ottla.client.consuming.inbox import Inbox
-from ottla.client.consuming.offset_and_metadata import OffsetAndMetadata
 from ottla.client.large_messages.assembly import (
     MESSAGE_OVERHEAD,
     REMEMBERED,
@@ -35,6 +34,7 @@ from ottla.client.large_messages.sending import SplitMessage
 from ottla.client.producing.deliveries import BatchResult, RecordDelivery
 from ottla.client.producing.pending import PendingRecord
 from ottla.client.producing.record_metadata import RecordMetadata
+from ottla.client.records import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import patch_offset_and_epoch

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...connections.cluster import Backoff
+from ...records import OffsetAndMetadata
 from ..fetched import TopicPartition
 from ..fetcher import Fetcher, PartitionState
 from ..inbox import Inbox
-from ..offset_and_metadata import OffsetAndMetadata
 from ..offsets import CommittedOffsets
 from .listener import RebalanceListener
 

@@ -10,7 +10,7 @@ from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import ProducerFenced, RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordMetadata
-from ottla.client.producing.record_writer import RecordWriter, WriterOptions
+from ottla.client.writing.record_writer import RecordWriter, WriterOptions
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction
 from tests.simulation.cluster.workload import (

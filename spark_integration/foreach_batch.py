@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..streaming_query import query_of
-from .options import APP_VERSION, TOPIC, TRANSACTIONAL_ID
+from .sink.options import APP_VERSION, TOPIC, TRANSACTIONAL_ID
+from .streaming_query import query_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ def ottla_sink(
         given[TOPIC] = topic
 
     def write(frame: DataFrame, batch_id: int) -> None:
-        from ..data_source import OttlaDataSource
+        from .data_source import OttlaDataSource
 
         query = query_of(frame).query
         frame.sparkSession.dataSource.register(OttlaDataSource)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
-from ...protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError
+
 from ..auditing.auditor import Auditor
 from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
 from ..columns.sending import ColumnsDelivery
@@ -17,15 +18,15 @@ from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..large_messages.segments import Splitter
 from ..lifecycle import Lifecycle
-from .appending import TURN_RECORDS, Appender
-from .batches import compression_named
-from .deliveries import RecordDelivery
-from .partitioner import Partitioner, murmur2_partition
-from .record_metadata import RecordMetadata
+from ..producing.appending import TURN_RECORDS, Appender
+from ..producing.batches import compression_named
+from ..producing.deliveries import RecordDelivery
+from ..producing.partitioner import Partitioner, murmur2_partition
+from ..producing.record_metadata import RecordMetadata
+from ..producing.sender import Sender, SenderOptions
+from ..producing.serialization import Intake, Serializer
+from ..producing.transaction_state import Phase, TransactionState
 from .send_steps import SendLimits, SendSteps
-from .sender import Sender, SenderOptions
-from .serialization import Intake, Serializer
-from .transaction_state import Phase, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..auditing.auditor import Auditor
+from ..auditing.handed_out import HandedOut
+from ..auditing.settings import AuditSettings
 from ..connections.cluster import Cluster
-from ..consuming.inbox import Inbox
-from .auditor import Auditor
-from .handed_out import HandedOut
-from .settings import AuditSettings
+from .inbox import Inbox
 
 
 class ReadingAuditor(Auditor):

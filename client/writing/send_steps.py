@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
+
 from ..arguments import topic_name
 from ..columns.sending import ColumnsDelivery, Placement, batches, place
 from ..columns.source import ColumnSource
@@ -20,13 +21,13 @@ from ..connections.cluster import Cluster
 from ..failures import TransactionAborted
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
 from ..large_messages.sending import SplitMessage
-from .appending import Appender
-from .deliveries import BatchResult, RecordDelivery
-from .partitioner import Partitioner, StickyChoice, murmur2_partition
-from .pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
-from .sender import Sender
-from .serialization import Intake
-from .transaction_state import TransactionState
+from ..producing.appending import Appender
+from ..producing.deliveries import BatchResult, RecordDelivery
+from ..producing.partitioner import Partitioner, StickyChoice, murmur2_partition
+from ..producing.pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
+from ..producing.sender import Sender
+from ..producing.serialization import Intake
+from ..producing.transaction_state import TransactionState
 
 
 @dataclass(frozen=True, slots=True)
