@@ -13,8 +13,8 @@ from ..client.auditing.handed_out import stamped
 from ..client.auditing.reports import NoReport, parse_report
 from ..client.auditing.settings import LOG_TIER
 from ..client.consumer import Consumer
-from ..client.consuming.fetched import ConsumerRecord, TopicPartition
 from ..client.consuming.reading import RECORDS_AT_A_TIME
+from ..client.records import ConsumerRecord, TopicPartition
 from .failures import CommandFailed
 from .selection import missing, select
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..client.consuming.fetched import ConsumerRecord
+from ..client.records import ConsumerRecord
 from .failures import UsageError
 from .terminal import json_escaped
 

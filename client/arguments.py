@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .consuming.fetched import TopicPartition
-from .records import OffsetAndMetadata, Place
+from .records import Committable, OffsetAndMetadata, TopicPartition
 
 
 def topic_name(given: object) -> str:
@@ -43,13 +42,13 @@ def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPa
     return [topic_partition(one) for one in given]
 
 
-def offsets_by_partition(given: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Place]:
+def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Committable]:
     """What is to be committed."""
     if not isinstance(given, Mapping):
         raise TypeError(
             f"offsets are given by partition, as in {{TopicPartition('orders', 0): 5}}, not {given!r}"
         )
-    checked: dict[TopicPartition, Place] = {}
+    checked: dict[TopicPartition, Committable] = {}
     for key, place in given.items():
         one = topic_partition(key)
         what = f"the offset to commit for {one.topic}-{one.partition}"

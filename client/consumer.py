@@ -28,15 +28,15 @@ from .consuming.audit import auditor_of_reading
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
 from .consuming.deserialization import Deserializer, deserialization
-from .consuming.fetched import ConsumerRecord, TopicPartition
 from .consuming.fetcher import Fetcher, FetchOptions
+from .consuming.group_metadata import ConsumerGroupMetadata
 from .consuming.inbox import Inbox
 from .consuming.membership.consumer_group import ConsumerGroupOptions
 from .consuming.membership.group_protocols import membership_options
 from .consuming.membership.handover import Handover
 from .consuming.membership.listener import RebalanceListener
 from .consuming.membership.subscriber import Selection, Subscriber
-from .consuming.offsets import CommittedOffsets, ConsumerGroupMetadata
+from .consuming.offsets import CommittedOffsets
 from .consuming.options import RESETS, check_choices, check_topics
 from .consuming.positions import Positions
 from .consuming.questions import Questions
@@ -47,7 +47,7 @@ from .large_messages.assembly import LargeMessageStats
 from .large_messages.places import given_before
 from .lifecycle import Lifecycle
 from .options import checks_options
-from .records import Place
+from .records import Committable, ConsumerRecord, TopicPartition
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
@@ -477,7 +477,7 @@ class Consumer(Positions, Questions):
 
     # offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, Place] | None = None) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, Committable] | None = None) -> None:
         """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
         partition, which counts as finished from now on. What is kept is what `committable` says, or an
         OffsetAndMetadata as it is given. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
@@ -528,7 +528,7 @@ class Consumer(Positions, Questions):
     async def _commit_what_is_finished(self) -> None:
         await self._commit(self._progress.finished())
 
-    async def _commit(self, offsets: Mapping[TopicPartition, Place]) -> None:
+    async def _commit(self, offsets: Mapping[TopicPartition, Committable]) -> None:
         await self._need_group().commit({one: self._place(one, where) for one, where in offsets.items()})
 
     def _readable(self, stored: CommittedTransaction) -> CommittedTransaction:

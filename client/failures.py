@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from .consuming.fetched import TopicPartition
+    from .records import TopicPartition
 
 
 class ClientError(KafkaError):

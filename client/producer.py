@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from .arguments import offsets_by_partition
-from .consuming.fetched import TopicPartition
-from .consuming.offsets import ConsumerGroupMetadata
+from .consuming.group_metadata import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
 from .producing.transaction_state import TransactionState
-from .records import OffsetAndMetadata, Place
+from .records import Committable, OffsetAndMetadata, TopicPartition
 from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
 from .spool.spool_steps import SpoolSteps
 from .transactions.transaction import Transaction
@@ -202,7 +201,7 @@ class Producer(RecordWriter):
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, Place],
+        offsets: Mapping[TopicPartition, Committable],
         group: GroupMember | ConsumerGroupMetadata | str,
     ) -> None:
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
@@ -245,7 +244,7 @@ class Producer(RecordWriter):
 
 
 def who_and_where(
-    group: GroupMember | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Place]
+    group: GroupMember | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Committable]
 ) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
     """Who commits, and what. A member is asked; what else is given stands for itself."""
     places = {one: where for one, where in offsets.items() if isinstance(where, OffsetAndMetadata)}

@@ -120,9 +120,8 @@ if TYPE_CHECKING:
     from ottla.client.columns.sending import ColumnsDelivery, ColumnsSent
     from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
     from ottla.client.consumer import Consumer
-    from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
+    from ottla.client.consuming.group_metadata import ConsumerGroupMetadata
     from ottla.client.consuming.membership.listener import RebalanceListener
-    from ottla.client.consuming.offsets import ConsumerGroupMetadata
     from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
     from ottla.client.exactly_once.processor import ExactlyOnce
     from ottla.client.failures import (
@@ -148,7 +147,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer
     from ottla.client.producing.deliveries import RecordDelivery
     from ottla.client.producing.record_metadata import RecordMetadata
-    from ottla.client.records import OffsetAndMetadata
+    from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
     from ottla.client.spool.frames import SpooledRecord
     from ottla.client.spool.set_aside import RejectedRecord, read_rejected
     from ottla.client.spool.spool import Spooled
@@ -187,10 +186,9 @@ else:
         "client.columns.sending": ["ColumnsDelivery", "ColumnsSent"],
         "client.connections.metadata": ["BrokerAddress", "PartitionInfo", "TopicInfo"],
         "client.consumer": ["Consumer"],
-        "client.consuming.fetched": ["ConsumerRecord", "TopicPartition"],
         "client.consuming.membership.listener": ["RebalanceListener"],
-        "client.records": ["OffsetAndMetadata"],
-        "client.consuming.offsets": ["ConsumerGroupMetadata"],
+        "client.records": ["ConsumerRecord", "OffsetAndMetadata", "TopicPartition"],
+        "client.consuming.group_metadata": ["ConsumerGroupMetadata"],
         "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],
         "client.exactly_once.processor": ["ExactlyOnce"],
         "client.failures": [

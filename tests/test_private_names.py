@@ -29,7 +29,6 @@ LEFT: dict[str, set[str]] = {
     "ottla.client.admin.transactions": {"_brokers_to_ask", "_cluster", "_of_leaders", "_with_retries"},
     "ottla.client.consuming.audit": {"_cluster"},
     "ottla.client.consumer": {"_place", "_state"},
-    "ottla.client.exactly_once.batch": {"_begin", "_end", "_producer_for", "_shorten"},
     "ottla.client.exactly_once.output": {"_need_transactions"},
     "ottla.client.exactly_once.source": {"_need_group"},
     "ottla.client.producer": {"_cluster", "_life", "_max_block_s", "_retry_backoff_max_ms", "_sender"},

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...client.admin import Admin
 from ...client.consumer import Consumer
-from ...client.consuming.fetched import TopicPartition
 from ...client.failures import UnreadableRecords
+from ...client.records import TopicPartition
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, add_output, add_regex, command_parser

@@ -12,7 +12,7 @@ from ..terminal import say, show_progress
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, HangingTransaction
-    from ...client.consuming.fetched import TopicPartition
+    from ...client.records import TopicPartition
 
 _SECRET_BYTES_MAX = 64 * 1024
 
@@ -76,7 +76,7 @@ def abort_hanging(arguments: argparse.Namespace) -> None:
 
 def _partition_named(text: str) -> TopicPartition:
     """Raises UsageError."""
-    from ...client.consuming.fetched import TopicPartition
+    from ...client.records import TopicPartition
 
     topic, colon, index = text.rpartition(":")
     if not (colon and topic and index.isdecimal()):
@@ -133,7 +133,7 @@ async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[Hangi
 
 
 async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
-    from ...client.consuming.fetched import TopicPartition
+    from ...client.records import TopicPartition
     from ..selection import named_partitions
 
     topics = await admin.describe_topics()

@@ -8,7 +8,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, TopicInfo
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
 from .of_leaders import LeaderSession
 from .session import check

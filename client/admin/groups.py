@@ -25,9 +25,9 @@ from ...protocol.messages.offsets import (
 )
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
-from ..consuming.fetched import TopicPartition
 from ..consuming.membership.subscription import decode_assignment
 from ..failures import VersionUnsupported
+from ..records import TopicPartition
 from .session import AdminSession, check, error_of
 from .values import GroupDescription, GroupListing, GroupMember
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from .session import AdminSession, check, error_of
 from .values import LogDirDescription
 

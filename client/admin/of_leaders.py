@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff
-from ..consuming.fetched import TopicPartition
 from ..failures import ConnectionLost, RequestTimedOut
+from ..records import TopicPartition
 from .session import AdminSession
 
 PATIENCE_S = 3.0

@@ -15,7 +15,7 @@ from ...protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from .session import AdminSession, check, error_of
 
 

@@ -11,7 +11,7 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from .of_leaders import LeaderSession
 from .session import error_of
 

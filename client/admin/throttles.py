@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from .configs import ConfigAdmin
 from .values import BROKER_RESOURCE, TOPIC_RESOURCE
 

@@ -23,7 +23,7 @@ from ...protocol.messages.transactions import (
 )
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 from .of_leaders import LeaderSession
 from .session import check, error_of
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
 from ..connections.metadata import BrokerAddress
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 
 TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
 CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32

@@ -13,12 +13,12 @@ from uuid import uuid4
 from ...protocol.compression import Compression
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Backoff, Cluster
-from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..producing.appending import Appender
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
 from ..producing.pending import PendingRecord, estimated_bytes
 from ..producing.sender import Sender, SenderOptions
+from ..records import ConsumerRecord, TopicPartition
 from .counts import Stamped
 from .handed_out import stamped
 from .ledger import Ledger

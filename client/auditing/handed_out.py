@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
-from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 from .counts import Stamped
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.record_columns import BlobColumn, ColumnBuffers
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,9 +8,9 @@ from ...protocol.errors import KafkaError
 from ...protocol.record import Columns
 from ...protocol.record_columns import column_buffers
 from ..auditing.counts import Stamped
-from ..consuming.fetched import TopicPartition
 from ..consuming.fetcher import PartitionState
 from ..consuming.inbox import Inbox
+from ..records import TopicPartition
 from .arrow import Run, need_pyarrow, number_bytes, record_batch
 
 if TYPE_CHECKING:

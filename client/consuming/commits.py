@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..records import OffsetAndMetadata
-from .fetched import TopicPartition
+from ..records import OffsetAndMetadata, TopicPartition
+from .group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from .membership.attendance import Attendance
 from .membership.consumer_group import ConsumerGroup
 from .membership.subscriber import Subscriber
-from .membership.subscription import NO_GENERATION
-from .offsets import CommittedOffsets, ConsumerGroupMetadata
+from .offsets import CommittedOffsets
 
 
 class Commits:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..failures import SerializationFailed
-from .fetched import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 
 Deserializer = Callable[[bytes], Any]
 """Makes something of a key or a value. It is never given None: a record without key, and a tombstone, stay that."""

@@ -10,41 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from struct import unpack_from
-from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import Columns, Headers, RecordCursor, decode_records, expanded_body
+from ...protocol.record import Columns, RecordCursor, decode_records, expanded_body
 from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 from ..failures import UnreadableRecords
+from ..records import ConsumerRecord, TopicPartition
 
 _ABORT = 0
-
-
-class TopicPartition(NamedTuple):
-    """A partition by name.
-
-        ends = await consumer.end_offsets([TopicPartition("orders", 0), TopicPartition("orders", 1)])
-
-    As a tuple it equals `("orders", 0)`.
-    """
-
-    topic: str
-    partition: int
-
-
-class ConsumerRecord(NamedTuple):
-    """One record as a consumer sees it; timestamp in ms since 1970. Key and value are bytes, or what the consumer's
-    deserializers made of them; None where there was none.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: Any
-    value: Any
-    headers: Headers = ()
-    leader_epoch: int = -1
 
 
 def consumer_records(

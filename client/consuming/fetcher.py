@@ -16,7 +16,8 @@ from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchRespon
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
-from .fetched import FetchedRecords, TopicPartition
+from ..records import TopicPartition
+from .fetched import FetchedRecords
 
 EARLIEST, LATEST = -2, -1
 """Timestamps that ListOffsets takes for the log start and for the end."""

@@ -10,8 +10,7 @@ from ..auditing.handed_out import HandedOut
 from ..failures import SerializationFailed
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
-from ..records import OffsetAndMetadata
-from .fetched import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .fetcher import Fetcher, PartitionState
 from .unread import Unread
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offsets import (
@@ -18,26 +17,14 @@ from ...protocol.messages.offsets import (
 from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
-from ..records import OffsetAndMetadata
-from .fetched import TopicPartition
-from .membership.subscription import NO_GENERATION
+from ..records import OffsetAndMetadata, TopicPartition
+from .group_metadata import ConsumerGroupMetadata
 
 LANE = "offsets"
 """Not that of the membership, where a JoinGroup may wait for minutes."""
 _LAST_FOR_GENERATIONS, _LAST_WITH_NAMES = 8, 9
 LAST_FOR_ONE_GROUP = 7
 FIRST_WITH_STABLE = 7
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets for a group: a member in a generation, which the group's coordinator fences once it is not
-    (KIP-447). Without membership, only the group.
-    """
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class CommittedOffsets:

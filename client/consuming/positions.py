@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ..arguments import topic_partition, whole_number
 from ..connections.cluster import Backoff
 from ..lifecycle import Lifecycle
-from ..records import OffsetAndMetadata, Place
-from .fetched import TopicPartition
+from ..records import Committable, OffsetAndMetadata, TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher, PartitionState
 from .inbox import Inbox
 
@@ -21,7 +20,7 @@ class Positions:
     _inbox: Inbox
     _life: Lifecycle
 
-    def seek(self, partition: TopicPartition, offset: Place) -> None:
+    def seek(self, partition: TopicPartition, offset: Committable) -> None:
         """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
         of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
         over. Raises ValueError if the partition is not this consumer's.
@@ -79,7 +78,7 @@ class Positions:
 
     # inside
 
-    def _place(self, partition: TopicPartition, where: Place) -> OffsetAndMetadata:
+    def _place(self, partition: TopicPartition, where: Committable) -> OffsetAndMetadata:
         return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
     def _state(self, partition: TopicPartition) -> PartitionState:

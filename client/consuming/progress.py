@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .fetched import TopicPartition
+from ..records import TopicPartition
 from .inbox import Inbox
 
 

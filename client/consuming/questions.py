@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..arguments import topic_name, topic_partition, topic_partitions, whole_number
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
-from .fetched import TopicPartition
+from ..records import TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher
 
 

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from .fetched import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher
 from .inbox import Inbox
 from .membership.attendance import Attendance
 from .progress import Progress
-from .unread import Place
+from .unread import RecordPosition
 
 RECORDS_AT_A_TIME = 2_000
 """Decoding them keeps the event loop."""
@@ -88,7 +88,7 @@ class Reading:
         self._inbox.give_back(self._fetcher.assigned)  # in their order, where `one` was used before
         await self._poll(columns.take, timeout_ms)
         self._taken_in_a_row += columns.rows
-        self._inbox.unread.hand_out([Place(*one, offset) for one, offset in columns.starts.items()])
+        self._inbox.unread.hand_out([RecordPosition(*one, offset) for one, offset in columns.starts.items()])
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """All that was handed out is finished, or what lies before these offsets, though nobody has come back for more.

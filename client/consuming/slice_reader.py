@@ -9,7 +9,8 @@ from typing import Self
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
-from .fetched import FetchedRecords, TopicPartition
+from ..records import TopicPartition
+from .fetched import FetchedRecords
 from .fetcher import Fetcher, FetchOptions, PartitionState
 
 LOOK_S = 0.2

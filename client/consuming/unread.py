@@ -7,11 +7,11 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from .fetched import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 
 
-class Place(NamedTuple):
-    """The first of a partition that is in hand."""
+class RecordPosition(NamedTuple):
+    """Where a record stands: the first of a partition that is in hand."""
 
     topic: str
     partition: int
@@ -126,7 +126,7 @@ class Unread:
             held, self._last = self._held(), None
             self._in_hand = (
                 [
-                    Place(*where, max(one.offset, offsets.get(where, 0)))
+                    RecordPosition(*where, max(one.offset, offsets.get(where, 0)))
                     for one in held
                     for where in [TopicPartition(one.topic, one.partition)]
                 ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
-from ..consuming.fetched import ConsumerRecord, TopicPartition
-
-if TYPE_CHECKING:
-    from .processor import ExactlyOnce
+from ..producer import Producer
+from ..records import ConsumerRecord, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,22 @@ Transform = Callable[[ConsumerRecord], Made | Awaitable[Made]]
 OnError = Callable[[ConsumerRecord, Exception], Made | Awaitable[Made]]
 
 
+class BatchWork(Protocol):
+    """What a batch asks of those whose batch it is."""
+
+    async def begin(self, batch: ConsumedBatch) -> None:
+        """Begin its transaction. Raises OutOfTurn for a batch that is over, or that another task works on."""
+
+    async def end(self, batch: ConsumedBatch, error: BaseException | None) -> bool:
+        """Commit or abort its transaction; whether the loop goes on in spite of the error."""
+
+    def shorten(self, batch: ConsumedBatch, count: int) -> None:
+        """Leave all but its first `count` records to the next batch. Raises OutOfTurn for a batch that is over."""
+
+    def producer_for(self, batch: ConsumedBatch) -> Producer:
+        """The producer in its transaction. Raises OutOfTurn outside of the batch's block."""
+
+
 class ConsumedBatch:
     """Records, in the order of their partitions, and a block in which to work on them:
 
@@ -50,11 +65,11 @@ class ConsumedBatch:
     that time cures, nothing counts, nothing is raised, and the records come again.
     """
 
-    def __init__(self, owner: ExactlyOnce, records: list[ConsumerRecord]) -> None:
+    def __init__(self, work: BatchWork, records: list[ConsumerRecord]) -> None:
         self.records = records
         self.committed = False
         """Whether it counts, once the block has ended."""
-        self._owner = owner
+        self._work = work
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -73,23 +88,26 @@ class ConsumedBatch:
     ) -> None:
         """Hand one record over, as to `Producer.send`. It is sent for sure once the batch counts. Raises what
         `Producer.send` raises, OutOfTurn outside of the block."""
-        producer = self._owner._producer_for(self)
+        producer = self._work.producer_for(self)
         await producer.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 
     def shorten(self, count: int) -> None:
         """Leave all but the first `count` records to the next batch."""
-        self._owner._shorten(self, count)
+        self._work.shorten(self, count)
 
     async def __aenter__(self) -> Self:
-        await self._owner._begin(self)
+        await self._work.begin(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        return await self._owner._end(self, error)
+        return await self._work.end(self, error)
+
+
+INSIDE: ContextVar[ConsumedBatch | None] = ContextVar("the batch that the caller works on", default=None)
 
 
 async def collected(made: Made | Awaitable[Made]) -> list[NewRecord]:

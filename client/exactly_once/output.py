@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Final
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import RequestTimedOut, TransactionFailed
 from ..producer import Producer
 from ..producing.transaction_state import Phase
+from ..records import TopicPartition
 from ..transactions.transactions import CLOSE_S
 
 _log = logging.getLogger(__name__)

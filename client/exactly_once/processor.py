@@ -13,24 +13,22 @@ import logging
 import re
 import uuid
 from collections.abc import Coroutine
-from contextlib import suppress
-from contextvars import ContextVar
 from typing import Literal, Self, Unpack
 
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Backoff
 from ..consumer import Consumer
-from ..consuming.fetched import ConsumerRecord
 from ..failures import OutOfTurn
 from ..options import checks_options
 from ..producer import Producer
-from .batch import ConsumedBatch, NewRecord, OnError, Transform, collected
+from ..records import ConsumerRecord
+from .batch import INSIDE, ConsumedBatch, NewRecord, OnError, Transform, collected
 from .options import ExactlyOnceOptions, of_consumer, of_producer
-from .output import Output, cured_by_aborting
+from .output import Output
 from .source import Source
+from .work import Work
 
 _log = logging.getLogger(__name__)
-INSIDE: ContextVar[ConsumedBatch | None] = ContextVar("the batch that the caller works on", default=None)
 
 
 @checks_options(ExactlyOnceOptions)
@@ -93,20 +91,17 @@ class ExactlyOnce:
             )
 
         self._output = Output(producer, replaceable=own)
-        self._transaction_timeout_s = transaction_timeout_ms / 1000
-        self._begun_s = 0.0
-        self._was_too_slow = False
-        """Since the last commit."""
         self._max_batch_records = max_batch_records
         self._max_batch_s = max_batch_ms / 1000
         self._idle_timeout_ms = idle_timeout_ms
-        self._backoff = Backoff(options.get("retry_backoff_max_ms", 1_000))
-        self._open: ConsumedBatch | None = None
-        self._at_work = False
-        self._idle = asyncio.Event()
-        """No batch is at work."""
-        self._idle.set()
         self._finishing = asyncio.Event()
+        self._work = Work(
+            self._source,
+            self._output,
+            self._finishing,
+            Backoff(options.get("retry_backoff_max_ms", 1_000)),
+            transaction_timeout_s=transaction_timeout_ms / 1000,
+        )
         self._stopped = False
 
     async def __aenter__(self) -> Self:
@@ -117,12 +112,11 @@ class ExactlyOnce:
         await self.stop()
 
     def __aiter__(self) -> Self:
-        if not self._at_work:
-            self._open = None  # Nobody works on it any more: its records come again.
+        self._work.leave()
         return self
 
     async def __anext__(self) -> ConsumedBatch:
-        if self._open is not None:
+        if self._work.batch is not None:
             raise OutOfTurn("a batch is worked on in a block of its own: `async with batch:`, one at a time")
         while not self._finishing.is_set():
             try:
@@ -136,11 +130,10 @@ class ExactlyOnce:
                 if not error.code.retriable:
                     raise
                 _log.warning("reading goes on when this is over: %s", error)
-                await self._pause()
+                await self._work.pause()
                 continue
             if records := self._source.take(self._max_batch_records):
-                self._open = ConsumedBatch(self, records)
-                return self._open
+                return self._work.offer(records)
         raise StopAsyncIteration
 
     async def start(self) -> None:
@@ -160,10 +153,10 @@ class ExactlyOnce:
     async def stop(self) -> None:
         """`finish`, wait for that, leave the group, close; idempotent. Raises OutOfTurn from within a batch, which it
         would wait for."""
-        if self._at_work and INSIDE.get() is self._open:
+        if self._work.under_way and INSIDE.get() is self._work.batch:
             raise OutOfTurn("stop would wait for the batch that it is called from: call finish there")
         self.finish()
-        await self._idle.wait()
+        await self._work.idle.wait()
         if self._stopped:
             return
         self._stopped = True
@@ -255,76 +248,3 @@ class ExactlyOnce:
             for task in (working, finishing):
                 task.cancel()
             await asyncio.gather(working, finishing, return_exceptions=True)
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._backoff.next_s()):
-                await self._finishing.wait()
-
-    # one batch
-
-    async def _begin(self, batch: ConsumedBatch) -> None:
-        if batch is not self._open or self._at_work:
-            raise OutOfTurn("the batch is over, or another task works on it")
-        await self._output.producer.begin_transaction()
-        self._begun_s = asyncio.get_running_loop().time()
-        self._at_work = True
-        self._idle.clear()
-        self._source.begin_work()
-        INSIDE.set(batch)
-
-    async def _end(self, batch: ConsumedBatch, error: BaseException | None) -> bool:
-        """Commit or abort; whether the loop goes on in spite of the error."""
-        ours = error is None or self._output.failed
-        try:
-            if error is None:
-                error = await self._refused(batch)
-                if error is None:
-                    return False
-            await self._output.abort(error)
-            if not ours or not isinstance(error, KafkaError):
-                return False
-            if not self._output.dead and (self._is_too_slow_again() or not cured_by_aborting(error)):
-                raise error
-        finally:
-            self._open, self._at_work = None, False
-            self._idle.set()
-            self._source.end_work()
-            INSIDE.set(None)
-        _log.warning("%d records are worked on again: %s", len(batch.records), error)
-        await self._pause()
-        return True
-
-    def _is_too_slow_again(self) -> bool:
-        """Whether the work has lasted longer than a transaction may, as it did before: so would the next attempt."""
-        lasted_s = asyncio.get_running_loop().time() - self._begun_s
-        again, self._was_too_slow = self._was_too_slow, lasted_s >= self._transaction_timeout_s
-        return again and self._was_too_slow
-
-    async def _refused(self, batch: ConsumedBatch) -> KafkaError | None:
-        """Commit; why that is not possible."""
-        try:
-            await self._commit(batch)
-        except KafkaError as refused:
-            return refused
-        return None
-
-    async def _commit(self, batch: ConsumedBatch) -> None:
-        offsets = batch.offsets
-        await self._output.commit(offsets, self._source.member(offsets), lambda: not self._finishing.is_set())
-        self._source.counted()
-        self._backoff.reset()
-        self._was_too_slow = False
-        batch.committed = True
-
-    def _shorten(self, batch: ConsumedBatch, count: int) -> None:
-        if batch is not self._open:
-            raise OutOfTurn("the batch is over")
-        kept, left = batch.records[:count], batch.records[count:]
-        batch.records = kept
-        self._source.put_back(left, kept)
-
-    def _producer_for(self, batch: ConsumedBatch) -> Producer:
-        if batch is not self._open or not self._at_work:
-            raise OutOfTurn("records are sent inside of the batch's block: `async with batch:`")
-        return self._output.producer

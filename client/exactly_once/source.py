@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..consumer import Consumer
-from ..consuming.fetched import ConsumerRecord, TopicPartition
+from ..consuming.group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from ..consuming.membership.listener import RebalanceListener
-from ..consuming.membership.subscription import NO_GENERATION
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..records import ConsumerRecord, TopicPartition
 
 
 class Source(RebalanceListener):

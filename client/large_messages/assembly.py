@@ -19,8 +19,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..failures import UnreadableRecords
+from ..records import ConsumerRecord, TopicPartition
 from .segments import SEGMENT_HEADER, Segment, read_segment, segment_of
 
 REMEMBERED = 1_000

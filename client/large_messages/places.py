@@ -4,7 +4,7 @@ what was given before, so that it is not given twice. The note travels as the me
 
 from __future__ import annotations
 
-from ..records import OffsetAndMetadata, Place
+from ..records import Committable, OffsetAndMetadata
 
 _NOTE = "ottla-given-before:"
 
@@ -14,7 +14,7 @@ def place(start: int, offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(start, f"{_NOTE}{offset}" if start < offset else "")
 
 
-def given_before(found: Place) -> int:
+def given_before(found: Committable) -> int:
     """The offset before which everything was given: the committed one itself, but for such a note."""
     if isinstance(found, int):
         return found

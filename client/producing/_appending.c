@@ -210,7 +210,7 @@ static PyType_Spec Topic_spec = {
 /* Appender */
 
 typedef struct {
-    DeliveryTypes deliveries;
+    DeliveryTypes deliveries; /* first: see add_delivery_types */
     PyTypeObject *record_buffer;
     PyTypeObject *topic;
 } State;
@@ -480,7 +480,7 @@ static PyType_Spec Appender_spec = {
 static int fill_module(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    if (add_delivery_types(module, &state->deliveries) < 0)
+    if (add_delivery_types(module) < 0)
         return -1;
     state->record_buffer = add_type(module, &RecordBuffer_spec, 1);
     state->topic = add_type(module, &Topic_spec, 1);
@@ -527,11 +527,6 @@ static PyModuleDef module = {
     .m_traverse = traverse_module,
     .m_clear = clear_module,
 };
-
-DeliveryTypes *delivery_types_of(PyTypeObject *type)
-{
-    return &((State *)PyModule_GetState(PyType_GetModuleByDef(type, &module)))->deliveries;
-}
 
 PyMODINIT_FUNC PyInit__appending(void)
 {

@@ -28,6 +28,15 @@ PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name)
     return type;
 }
 
+/* That of the module whose state has the types. It is static there, and one for all interpreters. */
+static PyModuleDef *module_def;
+
+/* Those that a class derived from DeliveryFields belongs to. */
+static DeliveryTypes *delivery_types_of(PyTypeObject *type)
+{
+    return PyModule_GetState(PyType_GetModuleByDef(type, module_def));
+}
+
 /* ResultFields */
 
 typedef struct {
@@ -294,8 +303,10 @@ static PyType_Spec Delivery_spec = {
 
 /* For the module */
 
-int add_delivery_types(PyObject *module, DeliveryTypes *types)
+int add_delivery_types(PyObject *module)
 {
+    DeliveryTypes *types = PyModule_GetState(module);
+    module_def = PyModule_GetDef(module);
     PyObject *python = PyImport_ImportModule("ottla.client.producing.record_metadata");
     PyObject *metadata = python == NULL ? NULL : PyObject_GetAttrString(python, "RecordMetadata");
     Py_XDECREF(python);

@@ -22,8 +22,9 @@ typedef struct {
     PyTypeObject *metadata; /* RecordMetadata, which is Python's */
 } DeliveryTypes;
 
-/* Makes the types and gives the module those that have a name there. */
-int add_delivery_types(PyObject *module, DeliveryTypes *types);
+/* Makes the types, keeps them in the module's state, which begins with a DeliveryTypes, and gives the module those that have
+ * a name there. */
+int add_delivery_types(PyObject *module);
 /* Once it has all that it consists of: see there. */
 void leave_to_counting(Delivery *self);
 
@@ -33,8 +34,5 @@ void free_instance(PyObject *self);
 PyObject *generic(PyObject *type, PyObject *item);
 /* A new reference to a type that is made from a spec; the module has it, too, if it has a name there. */
 PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name);
-
-/* The module, which _appending.c defines, keeps them: those that a class derived from DeliveryFields belongs to. */
-DeliveryTypes *delivery_types_of(PyTypeObject *type);
 
 #endif

@@ -74,7 +74,7 @@ FATAL: Final = frozenset(
 """What a leader may answer to a batch that aborting the transaction does not repair. INVALID_PRODUCER_EPOCH is not
 among them: only the coordinator knows whether the producer is fenced (KIP-588)."""
 
-Place = tuple[str, int]
+PartitionName = tuple[str, int]
 """Topic and partition."""
 
 
@@ -92,7 +92,7 @@ class TransactionState:
         """Whether a partition becomes part of the transaction by being written to (KIP-890)."""
         self.error: KafkaError | None = None
         """Why it is FAILED or DEAD."""
-        self.wanted: dict[Place, None] = {}
+        self.wanted: dict[PartitionName, None] = {}
         """Partitions that something waits for, and that the coordinator has yet to add."""
         self.on_wanted: Callable[[], None] = _nothing
         """Called when `wanted` has grown."""
@@ -104,7 +104,7 @@ class TransactionState:
         """Whether a leader may have taken what the producer has given up, so that sequences have to begin anew."""
         self.begun = 0
         """How many transactions have."""
-        self._added: set[Place] = set()
+        self._added: set[PartitionName] = set()
 
     @property
     def is_open(self) -> bool:
@@ -208,7 +208,7 @@ class TransactionState:
 
     # for who adds partitions
 
-    def added(self, places: list[Place]) -> None:
+    def added(self, places: list[PartitionName]) -> None:
         """The coordinator has them."""
         for place in places:
             self.wanted.pop(place, None)

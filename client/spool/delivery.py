@@ -15,10 +15,9 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Backoff, Cluster
-from ..consuming.fetched import TopicPartition
 from ..failures import ClientError, RequestTimedOut, SpoolUnusable, TransactionFailed
 from ..producing.deliveries import RecordDelivery
-from ..records import OffsetAndMetadata
+from ..records import OffsetAndMetadata, TopicPartition
 from .folder import Checkpoint, Folder
 from .frames import SpooledRecord
 from .futures import Waiting

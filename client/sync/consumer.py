@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack
 from .. import consumer
 from ..arguments import timeout
 from ..columns.fetching import first_offsets
-from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..consuming.membership.listener import RebalanceListener
 from ..consuming.options import ReadingOptions
 from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords
-from ..records import Place
+from ..records import Committable, ConsumerRecord, TopicPartition
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
 
@@ -185,7 +184,7 @@ class Consumer(Facade[consumer.Consumer]):
         return self._loop.run(self._client.lag(partition), timeout_ms=timeout_ms)
 
     def commit(
-        self, offsets: Mapping[TopicPartition, Place] | None = None, *, timeout_ms: float | None = None
+        self, offsets: Mapping[TopicPartition, Committable] | None = None, *, timeout_ms: float | None = None
     ) -> None:
         """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
         partition. See `ottla.Consumer.commit`."""

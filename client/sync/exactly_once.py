@@ -8,10 +8,10 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, Unpack
 
-from ..consuming.fetched import ConsumerRecord, TopicPartition
 from ..exactly_once import batch, processor
 from ..exactly_once.batch import Made, NewRecord, OnError, Transform
 from ..exactly_once.options import ExactlyOnceOptions
+from ..records import ConsumerRecord, TopicPartition
 from .facade import Facade, on_loop
 
 P = ParamSpec("P")
@@ -65,13 +65,13 @@ class ConsumedBatch:
 
     def __enter__(self) -> Self:
         self._loop.run(self._inner.__aenter__())
-        processor.INSIDE.set(self._inner)
+        batch.INSIDE.set(self._inner)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        processor.INSIDE.set(None)
+        batch.INSIDE.set(None)
         return not self._loop.left_behind and self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 

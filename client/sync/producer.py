@@ -14,13 +14,12 @@ from ...protocol.errors import KafkaError
 from .. import producer
 from ..arguments import timeout
 from ..columns.sending import ColumnsSent
-from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.record_metadata import RecordMetadata
-from ..records import Place
+from ..records import Committable, TopicPartition
 from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
@@ -333,7 +332,7 @@ class Producer(Writer[producer.Producer]):
 
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, Place],
+        offsets: Mapping[TopicPartition, Committable],
         group: GroupMember | ConsumerGroupMetadata | str,
         *,
         timeout_ms: float | None = None,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import CutOffset, CutTopic, ListCutOffsetsResponse
 from ..connections.metadata import TopicInfo
-from ..consuming.fetched import TopicPartition
+from ..records import TopicPartition
 
 
 def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicInfo]) -> list[CutTopic]:

@@ -14,10 +14,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ...protocol.record_batch import BatchHeader
 from ..connections.cluster import Backoff, Cluster
-from ..consuming.fetched import TopicPartition
 from ..consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
 from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED
+from ..records import TopicPartition
 from .cuts import cut_offsets, cut_topics
 from .whole_transactions import NOTHING, Assembler, CommittedTransaction, NewAssembly
 

@@ -36,14 +36,13 @@ from ...protocol.messages.transactions import (
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
-from ..consuming.fetched import TopicPartition
-from ..consuming.offsets import ConsumerGroupMetadata
+from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
-from ..producing.transaction_state import Phase, Place, TransactionState
-from ..records import OffsetAndMetadata
+from ..producing.transaction_state import PartitionName, Phase, TransactionState
+from ..records import OffsetAndMetadata, TopicPartition
 from .questions import Failure, Questions, failure_of
 
 LANE: Final = "transactions"
@@ -394,7 +393,7 @@ class Transactions:
         finally:
             self._adding = False
 
-    def _addition(self, places: list[Place]) -> AddPartitionsToTxnRequest:
+    def _addition(self, places: list[PartitionName]) -> AddPartitionsToTxnRequest:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for topic, partition in places:
             topics[topic].append(partition)
@@ -481,7 +480,7 @@ class Transactions:
         return self._state.in_the_way()
 
 
-def _worst(codes: Iterable[tuple[int, Place]]) -> KafkaError | None:
+def _worst(codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
     """Of many answers the one that decides: what is final comes before what helps itself."""
     failures = [
         KafkaError(ErrorCode.of(code), f"{place[0]}-{place[1]}: {ErrorCode.of(code).message}")

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
 from ...protocol.record_batch import BatchHeader
-from ..consuming.fetched import ConsumerRecord, TopicPartition, consumer_records, unreadable
+from ..consuming.fetched import consumer_records, unreadable
 from ..large_messages.assembly import Assembly
+from ..records import ConsumerRecord, TopicPartition
 
 NOTHING = -1
 """Below every commit index."""

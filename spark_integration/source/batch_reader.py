@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from ...client.sync.loop_thread import shared_loop
 from ..options import WrongOption
 from .cluster_view import ClusterView

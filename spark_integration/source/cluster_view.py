@@ -11,8 +11,8 @@ from typing import TypeVar
 from ...client.admin import Admin, Cut, CutOffset
 from ...client.connections.cluster import Backoff
 from ...client.connections.metadata import TopicInfo
-from ...client.consuming.fetched import TopicPartition
 from ...client.failures import VersionUnsupported
+from ...client.records import TopicPartition
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.nearest import nearest
 from ..options import WrongOption, admin_options

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 
 FORMAT = 1
 NO_CUT = -1
@@ -20,7 +20,7 @@ class WrongCheckpoint(ValueError):
     """What stands in the checkpoint is no position of this source, or none that this query can go on from."""
 
 
-class Place(NamedTuple):
+class PartitionPosition(NamedTuple):
     """A position in one partition."""
 
     offset: int
@@ -36,7 +36,7 @@ class Position:
     isolation: str
     cut: int = NO_CUT
     """The commit index of the cut; what is decided up to there was read. NO_CUT where nothing is known of it."""
-    places: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    places: Mapping[TopicPartition, PartitionPosition] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """In hexadecimal: a topic that was deleted and made anew is another one, though its name is the same."""
 
@@ -79,7 +79,7 @@ def read_position(given: Any) -> Position:
             "with the release that wrote it"
         )
     try:
-        places: dict[TopicPartition, Place] = {}
+        places: dict[TopicPartition, PartitionPosition] = {}
         ids: dict[str, str] = {}
         for topic, entry in given["topics"].items():
             ids[topic] = str(entry["id"])
@@ -88,7 +88,7 @@ def read_position(given: Any) -> Position:
                 open_from = _offset(place.get("openFrom", offset))
                 if open_from > offset:
                     raise ValueError(f"openFrom {open_from} is above offset {offset}")
-                places[TopicPartition(topic, int(index))] = Place(offset, open_from)
+                places[TopicPartition(topic, int(index))] = PartitionPosition(offset, open_from)
         return Position(str(given["isolation"]), int(given["cut"]), places, ids)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WrongCheckpoint(f"the checkpoint holds damaged offsets, {_short(given)}: {error!r}") from error

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from ...client.columns.arrow import blob_array, number_array
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from ...protocol.record_columns import ColumnBuffers
 from ..options import boolean
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from ...client.arguments import topic_name
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from ..options import WrongOption, boolean, client_options, known_only, whole_number
 from .rows import INCLUDE_HEADERS
 

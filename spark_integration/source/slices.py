@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from .cut_filter import Window
 
 

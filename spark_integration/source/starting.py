@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...client.admin import CutOffset
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from ..options import WrongOption
 from .cluster_view import ClusterView, Found
-from .position import NO_CUT, Place, Position
+from .position import NO_CUT, PartitionPosition, Position
 from .settings import ATOMIC, EARLIEST, LATEST, Bound
 
 
@@ -22,7 +22,7 @@ async def first_position(view: ClusterView, found: Found, bound: Bound, *, late:
     newest = await newest_position(view, found)
     offsets = await _offsets(view, found.partitions, bound, latest_when_late=late == "latest")
     places = {
-        one: newest.places[one] if offset == LATEST else Place(offset, offset)
+        one: newest.places[one] if offset == LATEST else PartitionPosition(offset, offset)
         for one, offset in offsets.items()
     }
     at_cut = all(offset == LATEST for offset in offsets.values())
@@ -44,16 +44,21 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
     if isolation != ATOMIC:
         ends = await view.ends(found.partitions)
         return Position(
-            isolation, NO_CUT, {one: Place(end, end) for one, end in ends.items()}, found.topic_ids
+            isolation,
+            NO_CUT,
+            {one: PartitionPosition(end, end) for one, end in ends.items()},
+            found.topic_ids,
         )
     cut = await view.newest_cut(found.partitions)
     offsets = await view.cut_offsets(cut, found.partitions)
     return Position(isolation, cut.commit_index, places_of(offsets), found.topic_ids)
 
 
-def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, Place]:
+def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, PartitionPosition]:
     """Where a cut lies, as places to go on from."""
-    return {one: Place(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()}
+    return {
+        one: PartitionPosition(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()
+    }
 
 
 async def _offsets(

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...client.admin import Cut, CutOffset
-from ...client.consuming.fetched import TopicPartition
+from ...client.records import TopicPartition
 from ...protocol.errors import ErrorCode, KafkaError
 from .admission import CutSearch, is_due, spread
 from .cluster_view import ClusterView, Found
 from .cut_filter import Window
 from .data_loss import DataLoss
-from .position import Place, Position, WrongCheckpoint
+from .position import PartitionPosition, Position, WrongCheckpoint
 from .settings import ATOMIC, SourceSettings
 from .slices import Range
 from .starting import first_position, newest_position
 
-NEW = Place(0, 0)
+NEW = PartitionPosition(0, 0)
 """Where partitions begin that have come since the last micro-batch."""
 
 LOOKS = 5
@@ -215,7 +215,7 @@ def _not_behind(start: Position, newest: Position) -> Position:
 def _part_of(start: Position, newest: Position, maximum: int) -> Position:
     begin = {one: start.places.get(one, NEW).offset for one in newest.places}
     shares = spread(maximum, {one: max(0, place.offset - begin[one]) for one, place in newest.places.items()})
-    places = {one: Place(begin[one] + share, begin[one] + share) for one, share in shares.items()}
+    places = {one: PartitionPosition(begin[one] + share, begin[one] + share) for one, share in shares.items()}
     return replace(newest, places=places)
 
 
@@ -239,5 +239,7 @@ def _within(
     for one, place in cut.items():
         offset = least[one] + shares[one]
         before = start.places.get(one, NEW)
-        places[one] = Place(offset, min(offset, place.open_from)) if offset > before.offset else before
+        places[one] = (
+            PartitionPosition(offset, min(offset, place.open_from)) if offset > before.offset else before
+        )
     return replace(newest, cut=index, places=places)

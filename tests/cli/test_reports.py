@@ -21,7 +21,7 @@ from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.output import bytes_text
 from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

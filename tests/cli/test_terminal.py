@@ -28,7 +28,7 @@ from ottla.cli.terminal import (
     visible_bytes,
     visible_lines,
 )
-from ottla.client.consuming.fetched import ConsumerRecord
+from ottla.client.records import ConsumerRecord
 
 CLI = Path(__file__).resolve().parents[2] / "cli"
 NASTY = "orders\x1b[31m\x9b2J\x07\x7f\u202egroup\n\tx\r"

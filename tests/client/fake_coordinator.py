@@ -9,9 +9,9 @@ from typing import Any
 
 from ottla.client.connections.metadata import ClusterMetadata
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.subscription import encode_assignment
 from ottla.client.failures import ConnectionLost
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.groups import (

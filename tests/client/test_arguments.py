@@ -10,8 +10,8 @@ import pytest
 
 import ottla.sync
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from tests.client.fake_cluster import fake_cluster
 from tests.client.fake_coordinator import PLACE, Coordinator, assigned, member
 

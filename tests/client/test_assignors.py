@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.assignors import (
     ASSIGNORS,
     Assignment,
@@ -24,6 +23,7 @@ from ottla.client.consuming.membership.subscription import (
     encode_assignment,
     encode_subscription,
 )
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 
 TOPICS = ("a", "b", "c", "d")

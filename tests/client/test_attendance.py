@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.consuming.group_metadata import ConsumerGroupMetadata
 from ottla.client.consuming.membership.listener import RebalanceListener
-from ottla.client.consuming.offsets import ConsumerGroupMetadata
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import LeaveGroupRequest
 from ottla.protocol.messages.offsets import OffsetCommitRequest

@@ -17,8 +17,8 @@ from ottla.client.auditing.ledger import Ledger
 from ottla.client.auditing.reports import NoReport, Report, Source, encode_report, parse_report, printable
 from ottla.client.auditing.settings import AuditSettings, tier_of_readers
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.records import ConsumerRecord, TopicPartition
 
 MINUTE = 60_000
 LENGTHS = [

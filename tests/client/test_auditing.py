@@ -17,8 +17,8 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.auditing import auditor
 from ottla.client.auditing.comparison import Window
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster

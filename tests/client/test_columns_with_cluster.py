@@ -13,9 +13,9 @@ import pytest
 import ottla.sync
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import OutOfTurn, TransactionAborted
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 

@@ -18,7 +18,7 @@ import pytest
 
 import ottla
 from ottla import Admin, Consumer, ExactlyOnce, Producer, WriterReceipt
-from ottla.client.consuming.fetched import ConsumerRecord
+from ottla.client.records import ConsumerRecord
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords
+from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch

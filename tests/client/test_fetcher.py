@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import (

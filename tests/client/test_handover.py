@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.consuming.membership.subscription import decode_subscription, sticky_claim
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from ottla.protocol.schema import Message

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consuming.fetched import ConsumerRecord, FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.consuming.fetcher import Fetcher, PartitionState
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.large_messages.assembly import (
@@ -34,7 +34,7 @@ from ottla.client.large_messages.sending import SplitMessage
 from ottla.client.producing.deliveries import BatchResult, RecordDelivery
 from ottla.client.producing.pending import PendingRecord
 from ottla.client.producing.record_metadata import RecordMetadata
-from ottla.client.records import OffsetAndMetadata
+from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import patch_offset_and_epoch

@@ -16,10 +16,10 @@ import pytest
 import ottla.sync
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.failures import RequestTimedOut, SerializationFailed, TransactionFailed
 from ottla.client.producer import Producer
+from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 

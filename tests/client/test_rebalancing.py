@@ -17,9 +17,9 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests import java
 from tests.cluster import RunningCluster, running_cluster

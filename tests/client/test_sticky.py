@@ -13,7 +13,6 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.assignors import ASSIGNORS, cooperative_sticky_assign, sticky_assign
 from ottla.client.consuming.membership.sticky import sticky
 from ottla.client.consuming.membership.subscription import (
@@ -24,6 +23,7 @@ from ottla.client.consuming.membership.subscription import (
     sticky_claim,
     sticky_user_data,
 )
+from ottla.client.records import TopicPartition
 
 Placed = dict[str, list[TopicPartition]]
 TOPICS = ("a", "b", "c")

@@ -10,8 +10,8 @@ from time import time
 import pytest
 
 from ottla.client.admin import Admin, HangingTransaction, TransactionDescription
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import VersionUnsupported
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ottla.protocol.messages.describe_producers import (

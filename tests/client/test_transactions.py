@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.consuming.fetched import TopicPartition
-from ottla.client.consuming.offsets import ConsumerGroupMetadata
+from ottla.client.consuming.group_metadata import ConsumerGroupMetadata
 from ottla.client.failures import (
     OutOfTurn,
     ProducerFenced,
@@ -22,6 +21,7 @@ from ottla.client.failures import (
 from ottla.client.producer import Producer
 from ottla.client.producing import transaction_state
 from ottla.client.producing.transaction_state import TRANSITIONS, Phase
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest

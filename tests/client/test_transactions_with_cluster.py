@@ -19,9 +19,9 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.coordinator import OF_TRANSACTION, Coordinator
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.failures import ProducerFenced, TransactionFailed
 from ottla.client.producer import Producer
+from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.client.transactions import transactions
 from ottla.client.transactions.transaction import WriterReceipt
 from ottla.client.transactions.whole_transactions import CommittedTransaction

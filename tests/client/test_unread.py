@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.consuming.unread import Unread
+from ottla.client.records import ConsumerRecord, TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.failures import UnreadableRecords
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record import Columns, encode_batch
 from ottla.protocol.record_batch import patch_offset_and_epoch

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.client.transactions.whole_transactions import Assembler, CommittedTransaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch

@@ -11,9 +11,9 @@ import pytest
 from ottla.client import sync
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.reading import RECORDS_AT_A_TIME, RECORDS_IN_A_ROW
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.columns.arrow import record_batch
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol import record_codec
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_columns import column_buffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ....client.admin import Admin
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....client.admin import Admin
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm
 from ...failures import CommandFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ....client.admin import Admin, OngoingReassignment
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm
 from ...failures import CommandFailed, UsageError

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ....client.admin import Admin, ClusterDescription
 from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import TopicInfo
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ...asking import run_client
 from ...confirmation import confirm
 from ...failures import CommandFailed

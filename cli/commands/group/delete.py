@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from ....client.admin import Admin
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...asking import refusal, run_client
 from ...confirmation import confirm

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....client.admin import Admin, GroupDescription, GroupMember
 from ....client.admin.records import LATEST
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ....client.admin import Admin
 from ....client.admin.records import EARLIEST, LATEST, Found
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import raise_refusals, run_client
 from ...failures import CommandFailed, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 from ....client.admin import TOPIC_RESOURCE, Admin, ConfigEntry
 from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.connections.metadata import PartitionInfo, TopicInfo
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...asking import run_client
 from ...output import bytes_text, numbers, print_json, print_table

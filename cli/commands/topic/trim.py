@@ -7,7 +7,7 @@ import time
 
 from ....client.admin import Admin
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END, Found
-from ....client.consuming.fetched import TopicPartition
+from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...asking import raise_refusals, run_client
 from ...confirmation import confirm

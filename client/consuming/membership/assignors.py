@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..fetched import TopicPartition
+from ...records import TopicPartition
 from .sticky import holders, sticky
 from .subscription import (
     Claim,

@@ -23,12 +23,12 @@ from ....protocol.messages.consumer_groups import (
 from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
-from ..fetched import TopicPartition
-from ..offsets import ConsumerGroupMetadata, coordinator_moved
+from ...records import TopicPartition
+from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from ..offsets import coordinator_moved
 from .attendance import Attendance
 from .handover import Handover
-from .heartbeats import Beat, Membership, Places, Wanted
-from .subscription import NO_GENERATION
+from .heartbeats import Beat, Membership, TopicIdPartitions, Wanted
 
 LANE: Final = "group"
 LEAVE_EPOCH: Final = -1
@@ -328,7 +328,7 @@ class ConsumerGroup:
             await self._handover.take_over(())
             self._told_assignment = True
 
-    def _named(self, places: Places) -> set[TopicPartition]:
+    def _named(self, places: TopicIdPartitions) -> set[TopicPartition]:
         return {TopicPartition(self._names[topic_id], index) for topic_id, index in places}
 
     async def _learn_names(self, topic_ids: Iterable[bytes]) -> None:
@@ -350,7 +350,7 @@ class ConsumerGroup:
             }
 
 
-def _assigned(response: ConsumerGroupHeartbeatResponse) -> Places | None:
+def _assigned(response: ConsumerGroupHeartbeatResponse) -> TopicIdPartitions | None:
     if response.assignment is None:
         return None
     return frozenset(

@@ -34,13 +34,13 @@ from ....protocol.messages.groups import (
 from ....protocol.schema import Message, Request
 from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
-from ..fetched import TopicPartition
-from ..offsets import ConsumerGroupMetadata, coordinator_moved
+from ...records import TopicPartition
+from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from ..offsets import coordinator_moved
 from .assignors import ASSIGNORS
 from .attendance import Attendance
 from .handover import Handover
 from .subscription import (
-    NO_GENERATION,
     NOTHING,
     Claim,
     Subscription,

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...connections.cluster import Backoff
-from ...records import OffsetAndMetadata
-from ..fetched import TopicPartition
+from ...records import OffsetAndMetadata, TopicPartition
 from ..fetcher import Fetcher, PartitionState
 from ..inbox import Inbox
 from ..offsets import CommittedOffsets

@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-Place = tuple[bytes, int]
-Places = frozenset[Place]
-NOTHING: Final[Places] = frozenset()
+TopicIdPartition = tuple[bytes, int]
+"""A partition by the id of its topic, 16 bytes, and its number."""
+TopicIdPartitions = frozenset[TopicIdPartition]
+NOTHING: Final[TopicIdPartitions] = frozenset()
 JOIN_EPOCH: Final = 0
 
 
@@ -35,7 +36,7 @@ class Beat:
 
     epoch: int
     wanted: Wanted | None
-    owned: Places | None
+    owned: TopicIdPartitions | None
     full: bool
     """It says everything, as the coordinator may know nothing."""
 
@@ -44,8 +45,8 @@ class Beat:
 class Step:
     """What is to change hands next: one of the two is empty."""
 
-    give_up: Places
-    take_over: Places
+    give_up: TopicIdPartitions
+    take_over: TopicIdPartitions
 
 
 class Membership:
@@ -61,7 +62,7 @@ class Membership:
         self.target = NOTHING
         """As assigned last."""
         self._told_wanted: Wanted | None = None
-        self._told_owned: Places | None = None
+        self._told_owned: TopicIdPartitions | None = None
         self._told_all = False
 
     @property
@@ -79,7 +80,7 @@ class Membership:
             full,
         )
 
-    def answered(self, beat: Beat, epoch: int, assigned: Places | None) -> None:
+    def answered(self, beat: Beat, epoch: int, assigned: TopicIdPartitions | None) -> None:
         """The coordinator has heard `beat`; `assigned` is None where that has not changed."""
         self.epoch = epoch
         self._told_all = True
@@ -116,10 +117,10 @@ class Membership:
             return Step(NOTHING, missing)
         return None
 
-    def takes_over(self, places: Places) -> None:
+    def takes_over(self, places: TopicIdPartitions) -> None:
         """From now on these are owned."""
         self.owned |= places
 
-    def gave_up(self, places: Places) -> None:
+    def gave_up(self, places: TopicIdPartitions) -> None:
         """These are owned no more."""
         self.owned -= places

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
-from ..fetched import TopicPartition
+from ...records import TopicPartition
 from .subscription import Claim
 
 

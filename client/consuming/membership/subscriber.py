@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.metadata import MetadataRequest
 from ...connections.cluster import Backoff, Cluster
-from ..fetched import TopicPartition
+from ...records import TopicPartition
 from .attendance import Attendance
 from .consumer_group import ConsumerGroup, ConsumerGroupOptions
 from .group import Group, GroupOptions

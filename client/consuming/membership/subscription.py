@@ -23,9 +23,9 @@ from ....protocol.messages.consumer_protocol import (
     encode_payload,
 )
 from ....protocol.messages.consumer_protocol import TopicPartition as Listed
-from ..fetched import TopicPartition
+from ...records import TopicPartition
+from ..group_metadata import NO_GENERATION
 
-NO_GENERATION = -1
 _VERSION = 3
 _WITHOUT_GENERATION, _WITH_GENERATION = 0, 1
 

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords
+from ottla.client.records import TopicPartition
 from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandlers
 from ottla.dataplane.replication.replicas.dependencies import wall_ms
 from ottla.dataplane.replication.replicas.partition import Partition

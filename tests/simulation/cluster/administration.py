@@ -14,8 +14,8 @@ from random import Random
 
 from ottla.client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ottla.client.admin.records import LATEST
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Deleted, Hung, Outcome, Send
 from tests.simulation.cluster.crew import SOURCE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, Send
 from tests.simulation.cluster.group_members import WatchedConsumer, commit

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import Commit, Send, Transaction
 from tests.simulation.cluster.group_members import WatchedConsumer, ask_committed

@@ -7,7 +7,8 @@ from contextlib import suppress
 from random import Random
 
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.fetched import FetchedRecords, TopicPartition
+from ottla.client.consuming.fetched import FetchedRecords
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

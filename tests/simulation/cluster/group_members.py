@@ -13,10 +13,10 @@ from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.coordinator import COORDINATOR_MOVED
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.consuming.membership.group import Group
 from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.failures import ConnectionLost, RequestTimedOut
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from random import Random
 
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import Position, Reason, Transaction
 from tests.simulation.cluster.own_writer import OwnProducer, OwnWriter

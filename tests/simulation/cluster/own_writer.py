@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from random import Random
 
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import ProducerFenced, RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordMetadata
+from ottla.client.records import TopicPartition
 from ottla.client.writing.record_writer import RecordWriter, WriterOptions
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction

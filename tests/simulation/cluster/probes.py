@@ -16,7 +16,7 @@ from random import Random
 
 from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.connection import Connection
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

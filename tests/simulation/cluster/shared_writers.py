@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from ottla.client.consuming.fetched import TopicPartition
 from ottla.client.failures import RequestTimedOut
+from ottla.client.records import TopicPartition
 from ottla.client.transactions.transaction import Transaction as SharedTransaction
 from ottla.client.transactions.transaction import WriterReceipt
 from ottla.client.transactions.writer import TransactionWriter

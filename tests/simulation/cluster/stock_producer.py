@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.connection import Connection
 from ottla.client.connections.metadata import BrokerAddress
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from tests.histories.operations import Deleted, History
 from tests.simulation.cluster.probes import Batch, refusals_of_a_duplicate
 

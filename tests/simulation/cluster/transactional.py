@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.fetched import TopicPartition
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import Commit, Copied, Leaderless, Send, Transaction
 from tests.simulation.cluster.cluster import Node

@@ -12,9 +12,9 @@ from zlib import crc32
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.fetched import ConsumerRecord, TopicPartition
 from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordDelivery
+from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.groups.coordinator import partition_for
 from ottla.protocol.errors import KafkaError

@@ -18,7 +18,12 @@ from ottla.spark_integration.source.admission import CutSearch, is_due, spread
 from ottla.spark_integration.source.cluster_view import Found
 from ottla.spark_integration.source.cut_filter import CutFilter
 from ottla.spark_integration.source.data_loss import DataLost
-from ottla.spark_integration.source.position import Place, Position, WrongCheckpoint, read_position
+from ottla.spark_integration.source.position import (
+    PartitionPosition,
+    Position,
+    WrongCheckpoint,
+    read_position,
+)
 from ottla.spark_integration.source.settings import SourceSettings, read_settings
 from ottla.spark_integration.source.stream_planner import StreamPlanner
 
@@ -216,7 +221,7 @@ async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
     assert [(part.partition, part.start, part.end) for part in await lenient.ranges(start, end)] == [
         (one, 4, 10)
     ]
-    assert (await lenient.next(end, limited=True)).places == {one: Place(10, 10)}
+    assert (await lenient.next(end, limited=True)).places == {one: PartitionPosition(10, 10)}
 
 
 def _lenient() -> SourceSettings:
@@ -228,7 +233,7 @@ async def test_a_checkpoint_with_an_open_transaction_is_read_on_as_it_was_writte
     log.produce(TopicPartition(TOPIC, 0), 3, producer_id=1)
     plan, _ = planner(log)
     end = await plan.next(await plan.first(), limited=True)
-    assert end.places == {TopicPartition(TOPIC, 0): Place(3, 0)}
+    assert end.places == {TopicPartition(TOPIC, 0): PartitionPosition(3, 0)}
     other, _ = planner(log, "read_committed")
     with pytest.raises(
         WrongCheckpoint, match="written with isolation=atomic, and a transaction is open in orders-0"
