@@ -533,7 +533,7 @@ async def test_the_example_in_the_documentation_works(
 ) -> None:
     """As it is printed, but for the address and the beginning of what is read."""
     page = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()
-    example = page.partition("### In Python\n\n```python\n")[2].partition("```")[0]
+    example = page.partition("## In Python\n\n```python\n")[2].partition("```")[0]
     for topic in ("payments", "ledger"):
         await create(cluster, topic)
     for name in ("Producer", "TransactionWriter"):
