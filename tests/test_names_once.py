@@ -46,7 +46,7 @@ LEFT = {
     "Producer",
     "Progress",
     "Questions",
-    "QuorumCommands",
+    "Reading",
     "Record",
     "Replica",
     "Request",
